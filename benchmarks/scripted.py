@@ -13,7 +13,7 @@ from typing import Any
 
 from moothall.memory.bounded import estimate_tokens
 from moothall.models import ModelReply, Usage
-from moothall.research.sentences import sentences
+from moothall.research.sentences import sentence_spans
 
 _SOURCE = re.compile(
     r"^Source \[\^(\d+)\^\], called (\"[^\n]*\"):\n((?:\| [^\n]*(?:\n|\Z))*)", re.MULTILINE
@@ -106,7 +106,7 @@ class Scripted:
 
     def _read(self, number: str, text: str) -> None:
         """Quote what answers, if a source has it."""
-        spans = sentences(text) or [(0, len(text))]
+        spans = sentence_spans(text) or [(0, len(text))]
         for length in range(1, _SPAN + 1):
             for first in range(len(spans) - length + 1):
                 said = text[spans[first][0] : spans[first + length - 1][1]]
@@ -122,7 +122,9 @@ class Scripted:
 def _changed(source: str) -> str:
     """A sentence of a source with a number that the source does not have anywhere."""
     wrong = next(str(each) for each in range(4217, 9999) if str(each) not in source)
-    said = [" ".join(source[start:end].split()) for start, end in sentences(source)] or [source]
+    said = [" ".join(source[start:end].split()) for start, end in sentence_spans(source)] or [
+        source
+    ]
     for each in said:
         changed, count = _NUMBER.subn(wrong, each, count=1)
         if count:

@@ -380,7 +380,7 @@ FLOORS = {
         "extractive",
         "page",
         "exports",
-        "owner",
+        "researcher_protocol",
         "workbench",
         "judging",
         "report",

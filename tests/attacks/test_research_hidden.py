@@ -58,7 +58,7 @@ def test_text_that_no_person_sees_is_left_out(way: str, local: bool) -> None:
         f"<h1>Seas</h1><p>{SEEN}</p>{way}<p>{SEEN}</p>",
     ):
         page = f"<html><head><title>Seas</title></head><body>{main}</body></html>"
-        document = read_html(page.encode(), None, "http://web.test/a", local=local)
+        document = read_html(page.encode(), None, "http://web.test/a", is_local=local)
         assert "deep it is" in document.text
         assert "Zebras" not in document.text + document.title
         assert not any("Zebras" in each.title for each in document.sections)
@@ -96,7 +96,7 @@ def test_page_that_scripts_fade_in_is_kept() -> None:
 
 def test_white_text_on_a_page_that_is_black_is_kept() -> None:
     page = f"<style>body {{ background: #000 }}</style><font color=white><p>{SEEN}</p></font>"
-    assert SEEN in read_html(page.encode(), None, "http://web.test/a", local=True).text
+    assert SEEN in read_html(page.encode(), None, "http://web.test/a", is_local=True).text
 
 
 def test_characters_that_no_person_sees_are_left_out() -> None:

@@ -99,7 +99,7 @@ ASKED = (
         "    yacy: str | None = None,\n    brave: bool = False,\n",
     ),
     (
-        "        ask = _searxng(searxng, allow_hosts, region, timeout_s, scope.range)\n",
+        "        ask = _searxng(searxng, allow_hosts, region, timeout_s, scope.time_range)\n",
         "    elif yacy or brave:\n        ask = _asked(yacy or 'https://brave.example')\n",
     ),
     (
@@ -160,12 +160,12 @@ def test_search_engine_is_known_to_orders_command_and_page(added: Added) -> None
 KINDS = (
     (
         "KINDS: Final = {\n",
-        '    "diary": Kind(".diary", "text/x-diary", "striprtf", "rtf", "read_diary"),\n',
+        '    "diary": DocumentKind(".diary", "text/x-diary", "striprtf", "rtf", "read_diary"),\n',
     ),
 )
 PARSER = (
     (
-        '_BEGINS: Final = b"{\\\\rtf"\n',
+        '_RTF_START: Final = b"{\\\\rtf"\n',
         """
 
 def read_diary(data: bytes) -> Document:

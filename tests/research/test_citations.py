@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moothall.research.citations import check, fault, renumber_footnotes
-from moothall.research.citations.footnotes import without_source
+from moothall.research.citations.footnotes import sentences_without_source
 from moothall.research.findings import Passage
-from moothall.research.sentences import sentences
+from moothall.research.sentences import sentence_spans
 
 WAIT = (
     "asyncio.wait_for(aw, timeout) waits for the aw awaitable to complete. If a timeout "
@@ -48,7 +48,7 @@ def test_fault_is_found_in_a_number_of_the_title_but_not_in_a_name_of_it() -> No
 def test_fault_of_every_sentence_by_its_own_passage_is_none(
     passage: str, data: st.DataObject
 ) -> None:
-    start, end = data.draw(st.sampled_from(sentences(passage)))
+    start, end = data.draw(st.sampled_from(sentence_spans(passage)))
 
     assert fault(passage[start:end], passage) is None
 
@@ -64,7 +64,7 @@ DOCTEST = (
 def test_fault_of_a_quotation_over_sentences_and_code_is_none(
     passage: str, data: st.DataObject
 ) -> None:
-    start, _ = data.draw(st.sampled_from(sentences(passage)))
+    start, _ = data.draw(st.sampled_from(sentence_spans(passage)))
     rest = passage[start:].split()
 
     quoted = " ".join(rest[: data.draw(st.integers(1, len(rest)))])
@@ -91,14 +91,14 @@ PIECES = (
 @given(*[st.lists(st.sampled_from(PIECES.split(" "))).map(" ".join)] * 2)
 def test_fault_of_any_sentence_is_judged_and_none_by_itself(one: str, other: str) -> None:
     assert fault(one, other) is None or isinstance(fault(one, other), str)
-    spans = sentences(one)
+    spans = sentence_spans(one)
     if len(spans) == 1 and spans[0] == (0, len(one)):
         assert fault(one, f"{one}\n\n{other}") is None
 
 
 @given(st.sampled_from([WAIT, LYON, BAHN, PARC]), st.data())
 def test_footnote_of_a_quoted_sentence_is_kept(passage: str, data: st.DataObject) -> None:
-    start, end = data.draw(st.sampled_from(sentences(passage)))
+    start, end = data.draw(st.sampled_from(sentence_spans(passage)))
     text = f"- “{passage[start:end]}” [^5^]\n"
 
     assert check(text, {5: Passage.of("https://example.org", passage, "2026")}).markdown == text
@@ -190,7 +190,7 @@ def test_sentences_without_a_source_are_listed_and_none_that_lost_its_source() -
     text = (
         "## Size\n\nThe queue holds 10 items [^1^]. It holds 11 items [^1^]. It waits. So\nit is."
     )
-    assert without_source(check(text, PASSAGES).markdown) == ["It waits.", "So it is."]
+    assert sentences_without_source(check(text, PASSAGES).markdown) == ["It waits.", "So it is."]
 
 
 @pytest.mark.parametrize(

@@ -449,7 +449,7 @@ def test_html_page_whose_elements_are_never_closed_is_read_to_its_end(local: boo
     def page(count: int) -> Document:
         text = "".join(f"<p>Line {n} <font color=red>of it" for n in range(count))
         html = f"<body>{text}<p>The end.</body>".encode()
-        return read_html(html, None, "http://a.test/", local=local)
+        return read_html(html, None, "http://a.test/", is_local=local)
 
     assert (page(400).text.endswith("The end."), page(400).missing) == (True, "")
     assert page(4000).missing == "a part that is nested too deeply to be read"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from moothall import Call, ModelReply, ReActAgent, ScriptedModel
 from moothall.foundation.errors import InvalidArguments
 from moothall.research import Passage, Resource, ResourcePool, Section
-from moothall.research.resource_pool import LONGEST, passages_of
+from moothall.research.resource_pool import MAX_PASSAGE_CHARS, passages_of
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_passages_are_the_text_word_for_word_and_none_is_too_long(text: str) -> 
     place = 0
     for each in made:
         place = text.index(each.text, place)
-        assert len(each.text) <= LONGEST
+        assert len(each.text) <= MAX_PASSAGE_CHARS
         assert each == Passage.of(each.url, each.text, "2026-01-01", "T")
     assert "".join("".join(each.text for each in made).split()) == "".join(text.split())
 

@@ -56,7 +56,7 @@ from moothall.research import (
     extractive_steps,
     search_folder,
 )
-from moothall.research.extractive.index import QuestionWords
+from moothall.research.extractive.question_words import QuestionWords
 from research.small_web import ALPHA, BETA, PAGES, SCRIPT, evaluation, plan, tools
 from standing_clock import StandingClock
 

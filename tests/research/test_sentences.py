@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moothall.foundation.text.vocabulary import Words
-from moothall.research.sentences import sentences
+from moothall.research.sentences import sentence_spans
 
 
 def cut(text: str) -> list[str]:
-    return [text[start:end] for start, end in sentences(text)]
+    return [text[start:end] for start, end in sentence_spans(text)]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_blocks_of_markdown_end_sentences_and_code_is_none() -> None:
 
 @given(st.text(alphabet="ab AB.!?…。\n`~-*|#>[^1]“”\"'", max_size=80))
 def test_sentences_come_in_order_and_hold_every_word_outside_code(text: str) -> None:
-    spans = sentences(text)
+    spans = sentence_spans(text)
 
     assert [end for _, end in spans] == sorted(end for _, end in spans)
     assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall import Block, DefinitionError, action
 from moothall.build import refuse_on_loop
-from moothall.research.extractive.index import QuestionWords
+from moothall.research.extractive.question_words import QuestionWords
 from moothall.research.findings import Findings, Passage, ResearchTask, Resource, Section
 from moothall.research.report import Report
 from moothall.research.researcher import Researcher
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from moothall.budget import Budget
 
 _MOST_PASSAGES: Final = 12  # passages that a model is shown
-_TOOL: Final = "find_passages"
+_TOOL_NAME: Final = "find_passages"
 
 
 def ask(
@@ -72,7 +72,7 @@ async def ask_async(
         raise DefinitionError(f"ask: question must be a text, got {question!r:.80}")
     passages = list(dict.fromkeys(each.passage for each in report.citations))
 
-    @action(name=_TOOL, idempotent=True)
+    @action(name=_TOOL_NAME, idempotent=True)
     async def find_passages(query: str) -> list[Resource]:
         """Return the passages of the report that fit a question best.
 
@@ -83,20 +83,22 @@ async def ask_async(
         best = list(dict.fromkeys([*ranked, *passages]))[:_MOST_PASSAGES]
         return _resources(passages if model is None else best)
 
-    steps: dict[str, Any] = {} if model is None else {"plan": _Look(), "evaluate": _Leave()}
+    steps: dict[str, Any] = (
+        {} if model is None else {"plan": _PlanOneLook(), "evaluate": _KeepAnswer()}
+    )
     agent = Researcher("ask", model, [question.strip()], [find_passages], 1, **steps)
     return await agent.report(budget=budget)
 
 
-class _Look(Block):
+class _PlanOneLook(Block):
     """Plans one look at the passages."""
 
     async def forward(self, researcher: Any) -> list[ResearchTask]:
         topics = [each.topic for each in researcher.objectives]
-        return [ResearchTask(_TOOL, {"query": each}, "the question itself") for each in topics]
+        return [ResearchTask(_TOOL_NAME, {"query": each}, "the question itself") for each in topics]
 
 
-class _Leave(Block):
+class _KeepAnswer(Block):
     """Leaves the answer as it is."""
 
     async def forward(self, researcher: Any) -> Findings:

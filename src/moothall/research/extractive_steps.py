@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 from moothall import Action
 from moothall.build import Words, one_line
 from moothall.research.citations.footnotes import MIN_COPIED_CHARS
-from moothall.research.extractive.index import QuestionWords, title_of_passage
-from moothall.research.extractive.ranker import SURE, ExtractiveAnswer, answer
+from moothall.research.extractive.question_words import QuestionWords, title_of_passage
+from moothall.research.extractive.ranker import SURE_SHARE, ExtractiveAnswer, answer
 from moothall.research.findings import (
     Findings,
     Narrative,
@@ -23,31 +23,34 @@ from moothall.research.findings import (
 )
 from moothall.research.resource_pool import ResourcePool, passages_of
 from moothall.research.tool_calls import one_text_tools
-from moothall.research.writing.report_frame import lacks, phrase
+from moothall.research.writing.report_frame import lacks_sentence, phrase
 
 if TYPE_CHECKING:
     from moothall.research.workbench import Workbench
 
-_UNSURE: Final = 0.8  # the highest expertise without a sure answer
-_ALONE: Final = 0.9  # the same of one quote that nothing else confirms
-_MAX_SHORTENED: Final = 3  # parts of a topic, each without one word, that are searched for at first
-_NEAREST: Final = 10  # passages that a later search takes further words from
-_FEEDBACK: Final = 3  # such words of one search
-_COPIES: Final = 3  # of a passage that are cited beside it
+_UNSURE_EXPERTISE: Final = 0.8  # the highest expertise without a sure answer
+_ONE_QUOTE_EXPERTISE: Final = 0.9  # the same of one quote that nothing else confirms
+# Parts of a topic, each without one word, that are searched for at first.
+_MAX_SHORTENED_TOPICS: Final = 3
+_NEAREST_PASSAGES: Final = 10  # passages that a later search takes further words from
+_FEEDBACK_WORDS: Final = 3  # such words of one search
+_MOST_COPIES: Final = 3  # of a passage that are cited beside it
 _TOPIC_WORDS: Final = 3  # words of the topic beside them
 
 
 def plan(researcher: Workbench) -> list[ResearchTask]:
     """Return searches where little is known and reading where more is; objectives take turns."""
     passages = researcher.known_passages()
-    all = sorted((*researcher.objectives, *researcher.generated), key=lambda each: each.expertise)
-    each_wants = [
-        _for_objective(researcher, each, passages)
-        for each in all
+    objectives = sorted(
+        (*researcher.objectives, *researcher.generated), key=lambda each: each.expertise
+    )
+    task_lists = [
+        _tasks_for(researcher, each, passages)
+        for each in objectives
         if each.expertise < researcher.target
     ]
     tasks: list[ResearchTask] = []
-    for task in chain.from_iterable(zip_longest(*each_wants)):
+    for task in chain.from_iterable(zip_longest(*task_lists)):
         if len(tasks) == researcher.max_tasks:
             break
         if task is not None and researcher.is_new(task, tasks):
@@ -55,7 +58,7 @@ def plan(researcher: Workbench) -> list[ResearchTask]:
     return tasks
 
 
-def _for_objective(
+def _tasks_for(
     researcher: Workbench, objective: Objective, passages: list[Passage]
 ) -> Iterator[ResearchTask]:
     """Yield tasks that would help with an objective, the most useful first."""
@@ -68,7 +71,7 @@ def _for_objective(
         # What is read whole is for all of them.
         ResearchTask(tool, {name: each.url}, f"read what was found: {objective.topic}")
         for each in researcher.unread(researcher.max_tasks, objective.topic)
-        for tool, name in _reader(researcher.tools, each.url)
+        for tool, name in _reading_tools(researcher.tools, each.url)
     )
     if objective.expertise < 0.5:
         # Two searches for each reading: broader.
@@ -89,20 +92,23 @@ def _queries(objective: Objective, passages: list[Passage]) -> Iterator[tuple[st
     if len(weights) < 3:
         return
     if not passages:
-        for part in islice(combinations(weights, len(weights) - 1), _MAX_SHORTENED):
+        for part in islice(combinations(weights, len(weights) - 1), _MAX_SHORTENED_TOPICS):
             yield " ".join(part), "search without one of its words"
         return
-    best_passages = [each.passage for each in question.best(_NEAREST)]
-    gap = question.missing_words(best_passages)
-    if 1 < len(gap) < len(weights):
-        yield " ".join(gap), "search for the gap"
+    best_passages = [each.passage for each in question.best(_NEAREST_PASSAGES)]
+    gap_words = question.missing_words(best_passages)
+    if 1 < len(gap_words) < len(weights):
+        yield " ".join(gap_words), "search for the gap"
     rarest = sorted(weights, key=lambda word: -weights[word])[:_TOPIC_WORDS]
     other_words = _other_words(question, passages, best_passages)
-    for further in (other_words[:_FEEDBACK], other_words[_FEEDBACK : 2 * _FEEDBACK]):
-        if further:
-            yield " ".join((*rarest, *further)), "search with words of what is nearest"
+    for further_words in (
+        other_words[:_FEEDBACK_WORDS],
+        other_words[_FEEDBACK_WORDS : 2 * _FEEDBACK_WORDS],
+    ):
+        if further_words:
+            yield " ".join((*rarest, *further_words)), "search with words of what is nearest"
     for heading in dict.fromkeys(
-        title_of_passage(each).rpartition(" – ")[2] for each in best_passages[:_FEEDBACK]
+        title_of_passage(each).rpartition(" – ")[2] for each in best_passages[:_FEEDBACK_WORDS]
     ):
         if Words(heading).terms() and not is_place(heading):
             yield " ".join((*rarest[:1], heading)), "search by the heading of what is nearest"
@@ -113,10 +119,10 @@ def _other_words(
 ) -> list[str]:
     """Return words, not of the topic, that the nearest passages have in common and few others."""
     counts: Counter[str] = Counter()
-    for place, each in enumerate(nearest):
+    for rank, each in enumerate(nearest):
         for word in dict.fromkeys(map(str.lower, Words(each.text))):
             if word.isalpha() and len(word) > 2 and not question.terms_of_word(word):
-                counts[word] += _NEAREST - place
+                counts[word] += _NEAREST_PASSAGES - rank
     frequency = Counter(word for each in passages for word in {*map(str.lower, Words(each.text))})
     worth = {
         word: count * log(1 + len(passages) / frequency[word])
@@ -126,7 +132,7 @@ def _other_words(
     return sorted(worth, key=lambda word: -worth[word])
 
 
-def _reader(tools: dict[str, Action], url: str) -> Iterator[tuple[str, str]]:
+def _reading_tools(tools: dict[str, Action], url: str) -> Iterator[tuple[str, str]]:
     """Yield the tool that reads a URL: one named after PDF for PDF files, another for the rest."""
     readers = list(one_text_tools(tools, "url"))
     is_pdf = url.partition("?")[0].lower().endswith(".pdf")
@@ -141,14 +147,17 @@ def narrate(researcher: Workbench) -> Narrative:
         passages = _passages_for(researcher, objective)
         result = answer(passages, objective.topic)
         if result.is_found:
-            headed = [f"## {one_line(objective.topic, 200)}"] if has_several else []
-            maybe = f"{lacks(result.missing, objective.topic)}{phrase('maybe', objective.topic)}"
-            unsure = [] if result.is_sure else [maybe]
-            parts.append("\n\n".join((*headed, *unsure, *_by_page(researcher, result, passages))))
+            heading = [f"## {one_line(objective.topic, 200)}"] if has_several else []
+            topic = objective.topic
+            maybe_text = f"{lacks_sentence(result.missing, topic)}{phrase('maybe', topic)}"
+            doubt = [] if result.is_sure else [maybe_text]
+            parts.append(
+                "\n\n".join((*heading, *doubt, *_quotes_by_page(researcher, result, passages)))
+            )
     return researcher.check_narrative("\n\n".join(parts), by_rules=True)
 
 
-def _by_page(
+def _quotes_by_page(
     researcher: Workbench, result: ExtractiveAnswer, passages: tuple[Passage, ...]
 ) -> Iterator[str]:
     """Yield each page's title with its quotes; pages with the same text are one source."""
@@ -159,9 +168,11 @@ def _by_page(
     for each in result.quotes:
         title = one_line(each.passage.page if title_of_passage(each.passage) else "", 120)
         quotes = pages.setdefault(title or one_line(each.passage.url.partition("#")[0], 120), [])
-        copied = copies[each.passage.sha256] if len(each.passage.text) >= MIN_COPIED_CHARS else []
-        same = dict.fromkeys((each.passage, *copied[:_COPIES]))
-        notes = "".join(f"[^{researcher.number_of(passage)}^]" for passage in same)
+        copied_passages = (
+            copies[each.passage.sha256] if len(each.passage.text) >= MIN_COPIED_CHARS else []
+        )
+        same_passages = dict.fromkeys((each.passage, *copied_passages[:_MOST_COPIES]))
+        notes = "".join(f"[^{researcher.number_of(passage)}^]" for passage in same_passages)
         quotes.append(f"- {each.markdown} {notes}")
     for title, quotes in pages.items():
         yield f"### {title}"
@@ -172,9 +183,9 @@ def _passages_for(researcher: Workbench, objective: Objective) -> tuple[Passage,
     """Return what was read for an objective, or whole: that of others changes no answer."""
     changes = researcher.progress.changes
     pool = ResourcePool(e for e in changes if e.objective in ("", objective.topic))
-    counted = ResourcePool(changes)
+    counted_pool = ResourcePool(changes)
     for each in researcher.resources.get_all():  # of an iteration that was cut off
-        if counted.find(each.url) is None:
+        if counted_pool.find(each.url) is None:
             pool.add(each)
     return tuple(
         passage for each in pool.get_all() if each.visited for passage in passages_of(each)
@@ -196,15 +207,15 @@ def evaluate(researcher: Workbench) -> Findings:
     researcher.progress.estimated = True
     for objective in (*researcher.objectives, *researcher.generated):
         result = answer(_passages_for(researcher, objective), objective.topic)
-        sure = 1.0 if len(result.quotes) > 1 else _ALONE
-        unsure = max(min(result.share / SURE, _UNSURE), 0.0)
-        reached = sure if result.is_sure else unsure
-        objective.expertise = round(reached, 2) if result.is_found else 0.0
+        sure_expertise = 1.0 if len(result.quotes) > 1 else _ONE_QUOTE_EXPERTISE
+        unsure_expertise = max(min(result.share / SURE_SHARE, _UNSURE_EXPERTISE), 0.0)
+        expertise = sure_expertise if result.is_sure else unsure_expertise
+        objective.expertise = round(expertise, 2) if result.is_found else 0.0
         topic = f"“{one_line(objective.topic, 200)}”"
-        lacking = f": no source has {', '.join(result.missing[:5])}" if result.missing else ""
+        missing_text = f": no source has {', '.join(result.missing[:5])}" if result.missing else ""
         if not result.is_found:
-            remarks.append(f"not found: {topic}{lacking}")
+            remarks.append(f"not found: {topic}{missing_text}")
         elif not result.is_sure:
-            remarks.append(f"the answer to {topic} may be among the quotes{lacking}")
+            remarks.append(f"the answer to {topic} may be among the quotes{missing_text}")
     remark = "; ".join(remarks) or "each quote has most words of its objective"
     return Findings(researcher.narrative.markdown, remark, list(researcher.generated))

@@ -47,12 +47,12 @@ def checked_expertise(value: Any, topic: str) -> float:
 
 def objectives_of(value: Any, id: str | int) -> list[Objective]:
     """Return the objectives that a researcher was given, each topic once."""
-    listed = [value] if isinstance(value, str | Objective) else value
-    if not isinstance(listed, Iterable):
+    items = [value] if isinstance(value, str | Objective) else value
+    if not isinstance(items, Iterable):
         raise ConfigError(
             f"agent {id!r}: objectives= must be texts or objectives, got {value!r:.80}"
         )
-    objectives = [each if isinstance(each, Objective) else Objective(each) for each in listed]
+    objectives = [each if isinstance(each, Objective) else Objective(each) for each in items]
     return list({each.topic: each for each in objectives}.values())
 
 
@@ -229,7 +229,7 @@ class Findings:
 
 
 # By the step: the type of its results, a field that is checked, and whether there is one alone.
-_RESULTS: dict[str, tuple[type[Any], str, type[Any], bool]] = {
+_RESULT_TYPES: dict[str, tuple[type[Any], str, type[Any], bool]] = {
     "plan": (ResearchTask, "args", dict, False),
     "research": (ResearchResult, "args", dict, False),
     "narrate": (Narrative, "markdown", str, True),
@@ -239,16 +239,18 @@ _RESULTS: dict[str, tuple[type[Any], str, type[Any], bool]] = {
 
 def check_result(step: str, result: Any) -> None:
     """Raise DefinitionError if a user's step returned neither its kind of result nor None."""
-    if result is None or step not in _RESULTS:
+    if result is None or step not in _RESULT_TYPES:
         return
-    kind, name, field_type, is_one = _RESULTS[step]
-    each = [result] if is_one else result
-    if not isinstance(each, list | tuple) or not all(isinstance(item, kind) for item in each):
-        expected = f"a {kind.__name__}" if is_one else f"a list of {kind.__name__}s"
+    result_type, field_name, field_type, is_one = _RESULT_TYPES[step]
+    results = [result] if is_one else result
+    if not isinstance(results, list | tuple) or not all(
+        isinstance(item, result_type) for item in results
+    ):
+        expected = f"a {result_type.__name__}" if is_one else f"a list of {result_type.__name__}s"
         raise DefinitionError(f"{step}= must return {expected}, got {result!r:.80}")
-    for value in (getattr(item, name) for item in each):
+    for value in (getattr(item, field_name) for item in results):
         if not isinstance(value, field_type):
-            expected = f"{kind.__name__}s whose {name} is a {field_type.__name__}"
+            expected = f"{result_type.__name__}s whose {field_name} is a {field_type.__name__}"
             raise DefinitionError(f"{step}= must return {expected}, got {value!r:.80}")
 
 

@@ -17,14 +17,14 @@ from moothall.research.findings import (
     check_result,
     objectives_of,
 )
-from moothall.research.owner import can_plan
+from moothall.research.researcher_protocol import can_plan
 from moothall.research.tool_calls import one_text_tools, with_resources
-from moothall.research.writing.review import ANSWERS, ProposedPlan
+from moothall.research.writing.review import ANSWER_HINT, ProposedPlan
 
 if TYPE_CHECKING:
     from moothall.research.workbench import Workbench
 
-_REVIEWS: Final = 20
+_MOST_REVIEWS: Final = 20
 """How often a plan is shown to a reviewer, at most."""
 _GRACE_S: Final = 1.0
 """Seconds in which calls of models and tools end by themselves after the deadline."""
@@ -50,14 +50,18 @@ async def iterate(bench: Workbench) -> None:
         elif name == "plan" and not (bench.tasks or bench.unnarrated):
             break
     progress.iteration += 1
-    failure = _failure(bench)
-    failed = bench.results and all(each.error for each in bench.results)
+    failure = _failure_so_far(bench)
+    all_failed = bench.results and all(each.error for each in bench.results)
     # Rules go on with what did not fit into the plan, or was found and not read.
-    full = len(bench.tasks) >= agent.max_tasks
-    more = not can_plan(agent.model_of("plan")) and (bench.unread(1) if failed else full)
-    waits = len(bench.resources) and any(map(bench.is_new, bench.results))  # to be tried again
+    is_full = len(bench.tasks) >= agent.max_tasks
+    has_more = not can_plan(agent.model_of("plan")) and (bench.unread(1) if all_failed else is_full)
+    can_retry = len(bench.resources) and any(map(bench.is_new, bench.results))  # to be tried again
     nothing_new = not (
-        progress.fresh or bench.is_cut or len(bench.resources) != known_resources or more or waits
+        progress.fresh
+        or bench.is_cut
+        or len(bench.resources) != known_resources
+        or has_more
+        or can_retry
     )
     if failure and (nothing_new or progress.iteration >= agent.iterations):
         progress.stop, progress.detail = "error", failure
@@ -68,7 +72,7 @@ async def iterate(bench: Workbench) -> None:
         progress.stop, progress.detail = "no_progress", "no task is left that was not done"
     elif nothing_new:
         progress.stop, progress.detail = "no_progress", "the last iteration found nothing new"
-        if failed:
+        if all_failed:
             fault = bench.results[0].error
             progress.detail = f"each task of the last iteration failed: {fault}"
     bench.record.save(progress)
@@ -80,20 +84,20 @@ def is_understood(bench: Workbench) -> bool:
     return all(each.expertise >= bench.agent.target for each in bench.objectives)
 
 
-def _failure(bench: Workbench) -> str | None:
+def _failure_so_far(bench: Workbench) -> str | None:
     """Return why nothing was read so far, if searching or reading fails; else None."""
     if any(each.visited for each in bench.resources.get_all()):
         return None
     find = bench.resources.find
-    reading = [
+    read_results = [
         each
         for each in bench.results
         if any(isinstance(x, str) and find(x) for x in each.args.values())
     ]
     if bench.results and all(each.error for each in bench.results):
         return f"nothing could be searched or read: {bench.results[0].error}"
-    if reading and all(each.error for each in reading):
-        return f"nothing of what was found could be read: {reading[0].error}"
+    if read_results and all(each.error for each in read_results):
+        return f"nothing of what was found could be read: {read_results[0].error}"
     return None
 
 
@@ -103,18 +107,18 @@ async def _take_step(bench: Workbench, name: str) -> None:
     key = f"{bench.iteration}.{name}"
     has_ended = record.has_ended(key)
     span_values = (str(bench.agent.id), name, bench.iteration)
-    run: dict[str, Any] = {"past": has_ended, **bench.request.of_run}
+    event_options: dict[str, Any] = {"past": has_ended, **bench.request.of_run}
     emit = bench.request.emit or (lambda event: None)
-    emit(BlockStarted(*span_values, **run))
+    emit(BlockStarted(*span_values, **event_options))
     bench.begin(name)
     progress = bench.progress
-    before = replace(
+    progress_before = replace(
         progress, passages=[*progress.passages], notes=[*progress.notes], used={**progress.used}
     )
 
     async def call(step: StepHandle | None = None) -> dict[str, Any]:
         try:
-            _store_result(bench, name, await _within_time(bench, name))
+            _store_result(bench, name, await _forward_in_time(bench, name))
             if name == "plan" and bench.iteration == 1:
                 await _review_plan(bench)
             if name == "narrate" and bench.waits_for_judge:
@@ -127,26 +131,26 @@ async def _take_step(bench: Workbench, name: str) -> None:
         finally:
             if bench.waits_for_judge:  # it never came to judging
                 bench.settle({})
-        data = recording.step_of(bench, name, before)
-        return {**data, "spent": (bench.progress.usage - before.usage).to_json()}
+        data = recording.step_data(bench, name, progress_before)
+        return {**data, "spent": (bench.progress.usage - progress_before.usage).to_json()}
 
-    async def take() -> dict[str, Any]:
+    async def take_or_replay() -> dict[str, Any]:
         if name in ("research", "update"):
             return await call()
         return await record.step(key, call)
 
     if has_ended:
-        data = await take()
+        data = await take_or_replay()
     else:
-        data = await WorkSpan("part", name, bench.agent, key).hold(take)
+        data = await WorkSpan("part", name, bench.agent, key).hold(take_or_replay)
     if has_ended:
         recording.take_step(bench.progress, data)
         bench.tasks = [ResearchTask(**each) for each in data.get("tasks", ())] or bench.tasks
         bench.is_cut = bench.is_cut or data.get("is_cut", False)
-    emit(BlockEnded(*span_values, data, **run))
+    emit(BlockEnded(*span_values, data, **event_options))
 
 
-async def _within_time(bench: Workbench, name: str) -> Any:
+async def _forward_in_time(bench: Workbench, name: str) -> Any:
     """Return a step's result; a step of the user's own may hang, so the deadline ends it."""
     remaining = getattr(bench.budget, "remaining_seconds", lambda: None)()
     try:
@@ -163,9 +167,9 @@ async def _review_plan(bench: Workbench) -> None:
     review = bench.agent.review_plan
     if review is None:
         return
-    by_model = can_plan(bench.agent.model_of("plan"))
+    is_by_model = can_plan(bench.agent.model_of("plan"))
     fault = ""
-    for _ in range(_REVIEWS):
+    for _ in range(_MOST_REVIEWS):
         plan = ProposedPlan(
             [each.topic for each in bench.objectives],
             [replace(each) for each in bench.tasks],
@@ -176,7 +180,7 @@ async def _review_plan(bench: Workbench) -> None:
         fault = ""
         if verdict is False:
             raise Stop("cancelled", "its plan was not accepted")
-        if isinstance(verdict, str) and by_model:
+        if isinstance(verdict, str) and is_by_model:
             bench.note_user_text(verdict)
             bench.progress.outline = []
             _store_result(bench, "plan", await bench.agent.steps["plan"].forward(bench))
@@ -204,14 +208,16 @@ async def _review_plan(bench: Workbench) -> None:
         # None that a person left is dropped.
         _store_result(bench, "plan", plan.tasks, len(plan.tasks))
         return
-    raise Stop("cancelled", f"its plan was not accepted in {_REVIEWS} rounds. {fault}".rstrip())
+    raise Stop(
+        "cancelled", f"its plan was not accepted in {_MOST_REVIEWS} rounds. {fault}".rstrip()
+    )
 
 
 async def _review_of(bench: Workbench, review: Any, plan: ProposedPlan, fault: str) -> Any:
     """Return what a reviewer says of a plan: a function, or an agent that is asked in words."""
     if not hasattr(review, "reply"):
         return await call_user(review, plan)
-    question = "\n\n".join(filter(None, (fault, str(plan), ANSWERS)))
+    question = "\n\n".join(filter(None, (fault, str(plan), ANSWER_HINT)))
     reply = await review.reply(question, thread=bench.request.thread)
     if reply.stop_reason not in ("done", "terminal"):  # such as a person who has left
         reason = reply.detail or reply.stop_reason
@@ -222,18 +228,18 @@ async def _review_of(bench: Workbench, review: Any, plan: ProposedPlan, fault: s
         return f"{reply.text}\n{error}"
 
 
-def _store_result(bench: Workbench, name: str, result: Any, at_least: int = 0) -> None:
+def _store_result(bench: Workbench, name: str, result: Any, min_tasks: int = 0) -> None:
     """Store a step's result; a step that returns None has stored it itself."""
     check_result(name, result)
-    most = max(bench.agent.max_tasks, at_least)
+    max_tasks = max(bench.agent.max_tasks, min_tasks)
     if name == "plan":
         tasks = bench.tasks if result is None else list(result)
         bench.tasks = [t for at, t in enumerate(tasks) if bench.is_new(t, tasks[:at])]
-        remaining = getattr(bench.budget, "left", None)  # a budget of the user's own may not say
+        budget_left = getattr(bench.budget, "left", None)  # a budget of the user's own may not say
         # With no action left all tasks are kept, and refused.
-        affordable = (remaining and remaining.actions) or most
-        bench.is_cut = affordable < len(bench.tasks[:most])
-        bench.tasks = bench.tasks[: min(most, affordable)]
+        affordable = (budget_left and budget_left.actions) or max_tasks
+        bench.is_cut = affordable < len(bench.tasks[:max_tasks])
+        bench.tasks = bench.tasks[: min(max_tasks, affordable)]
     elif name == "research":
         bench.results = bench.results if result is None else list(map(with_resources, result))
         # What has failed for the first time is tried again in a later iteration.

@@ -12,13 +12,13 @@ from moothall import BudgetExceeded, JournalError, ModelReply
 from moothall.build import Stop, Unusable, ask_value, completed, log_failure, shorten, side_by_side
 from moothall.research.citations.footnotes import Verdict
 from moothall.research.citations.support import (
-    LONGEST,
     SCHEMA,
+    SHOWN_CHARS,
     Claim,
     is_decided,
     judging_prompt,
-    reader,
     verdict,
+    verdict_reader,
 )
 from moothall.research.findings import Passage
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("moothall.research")
 
-_AT_ONCE: Final = 4
-_SENTENCES: Final = 8  # of a call
-_CHARS: Final = 16_000  # of the passages of a call: models overlook what stands amid more
+_MOST_AT_ONCE: Final = 4
+_BATCH_SENTENCES: Final = 8  # of a call
+_BATCH_CHARS: Final = 16_000  # of the passages of a call: models overlook what stands amid more
 
 
 async def judge_narrative(bench: Workbench) -> None:
@@ -41,43 +41,48 @@ async def judge_narrative(bench: Workbench) -> None:
     judged: dict[str, Verdict] = {}
     claims: list[Claim] = []
     for sentence, cited_passages in cited.items():
-        before = bench.judged.get(sentence, {})
+        earlier_supports = bench.judged.get(sentence, {})
         claim = Claim(sentence, cited_passages)
-        if before.keys() == cited_passages.keys():
-            judged[sentence] = before, ""
+        if earlier_supports.keys() == cited_passages.keys():
+            judged[sentence] = earlier_supports, ""
         elif not is_decided(claim):
             claims.append(claim)
-    gate = asyncio.Semaphore(_AT_ONCE)
+    semaphore = asyncio.Semaphore(_MOST_AT_ONCE)
 
     async def judge_batch(number: int, batch: list[Claim]) -> None:
-        async with gate:
-            verdicts = await _verdicts(bench, f"{bench.iteration}.judge.{number}", batch)
+        async with semaphore:
+            verdicts = await _ask_verdicts(bench, f"{bench.iteration}.judge.{number}", batch)
             for at, each in verdicts.items():
                 judged[batch[at - 1].sentence] = verdict(batch[at - 1], each)
 
     try:
-        batches = enumerate(_batches(claims, _room(bench)), 1)
+        batches = enumerate(_batches(claims, _max_chars(bench)), 1)
         await side_by_side([judge_batch(number, batch) for number, batch in batches])
     finally:
         progress.unjudged = sum(each.sentence not in judged for each in claims)
         bench.settle(judged)
 
 
-def _room(bench: Workbench) -> int:
+def _max_chars(bench: Workbench) -> int:
     """Return how many characters of passages the judging model is shown at once."""
     judge = bench.agent.judge
     context_tokens = bench.context_tokens if judge is bench.model else None
     context = context_tokens or getattr(judge, "context_tokens", None)
-    return min(_CHARS, context) if isinstance(context, int) else _CHARS  # a quarter of its tokens
+    # As many characters as tokens: a quarter of these.
+    return min(_BATCH_CHARS, context) if isinstance(context, int) else _BATCH_CHARS
 
 
-def _batches(claims: list[Claim], room: int) -> Iterator[list[Claim]]:
+def _batches(claims: list[Claim], max_chars: int) -> Iterator[list[Claim]]:
     """Yield sentences that are judged in one call, as their passages are not too long."""
     batch: list[Claim] = []
     batch_sizes: dict[int, int] = {}
     for each in claims:
-        sizes = {number: min(len(passage.text), LONGEST) for number, passage in each.cited.items()}
-        if batch and (len(batch) == _SENTENCES or sum((batch_sizes | sizes).values()) > room):
+        sizes = {
+            number: min(len(passage.text), SHOWN_CHARS) for number, passage in each.cited.items()
+        }
+        if batch and (
+            len(batch) == _BATCH_SENTENCES or sum((batch_sizes | sizes).values()) > max_chars
+        ):
             yield batch
             batch, batch_sizes = [], {}
         batch.append(each)
@@ -86,7 +91,9 @@ def _batches(claims: list[Claim], room: int) -> Iterator[list[Claim]]:
         yield batch
 
 
-async def _verdicts(bench: Workbench, key: str, claims: list[Claim]) -> dict[int, dict[str, Any]]:
+async def _ask_verdicts(
+    bench: Workbench, key: str, claims: list[Claim]
+) -> dict[int, dict[str, Any]]:
     """Return the model's verdicts by the number of their sentence; fewer if it fails."""
     verdicts: dict[int, dict[str, Any]] = {}
 
@@ -100,7 +107,7 @@ async def _verdicts(bench: Workbench, key: str, claims: list[Claim]) -> dict[int
         return answer
 
     try:
-        await ask_value(ask, judging_prompt(claims), SCHEMA, reader(claims, verdicts))
+        await ask_value(ask, judging_prompt(claims), SCHEMA, verdict_reader(claims, verdicts))
     except BudgetExceeded as error:
         raise Stop.at_limit(error) from error
     except (JournalError, Stop):

@@ -10,9 +10,9 @@ from moothall import ContextOverflow
 from moothall.build import Stop, UnreadableText, Unusable, counted, one_line, shorten, side_by_side
 from moothall.research import extractive_steps, prompts
 from moothall.research.citations.footnotes import without_list
-from moothall.research.extractive.index import QuestionWords, similarity_scores
+from moothall.research.extractive.question_words import QuestionWords, similarity_scores
 from moothall.research.findings import Heading, Narrative, Passage
-from moothall.research.owner import can_plan
+from moothall.research.researcher_protocol import can_plan
 from moothall.research.sentences import NOTE
 from moothall.research.writing.answers import outline_in, reader_for_prompt
 from moothall.research.writing.footnote_forms import with_footnotes
@@ -28,20 +28,20 @@ from moothall.research.writing.sections import (
 if TYPE_CHECKING:
     from moothall.research.workbench import Workbench
 
-Numbered = tuple[int, Passage]
+NumberedPassage = tuple[int, Passage]
 """A passage with the number by which it is cited."""
 
-_AT_ONCE: Final = 4  # sections that are written side by side
+_MOST_AT_ONCE: Final = 4  # sections that are written side by side
 _PASSAGE_OVERHEAD_TOKENS: Final = 40  # tokens beside its text
 
 
 async def narrate(bench: Workbench) -> Narrative:
     """Return the narrative, improved by every passage of this iteration."""
     progress = bench.progress
-    fresh = _ranked_passages(bench)
-    remaining = [*fresh]
+    fresh_passages = _ranked_passages(bench)
+    remaining = [*fresh_passages]
     try:
-        if fresh:
+        if fresh_passages:
             await plan_outline(bench)
         if not progress.outline:
             await _narrate_at_once(bench, remaining)
@@ -50,11 +50,13 @@ async def narrate(bench: Workbench) -> Narrative:
             if len(sections) > 1 and has_title_alone and can_plan(bench.model) and not remaining:
                 await _summarize(bench, title, [*sections.items()])
         if progress.outline and remaining:
-            await _by_section(bench, remaining)
+            await _narrate_by_section(bench, remaining)
     except Stop as stop:
         if remaining:
             passages = counted(len(remaining), "passage")
-            bench.note(f"{passages} of {len(fresh)} not narrated: {stop.detail or stop.reason}")
+            bench.note(
+                f"{passages} of {len(fresh_passages)} not narrated: {stop.detail or stop.reason}"
+            )
         raise
     return bench.narrative
 
@@ -85,11 +87,11 @@ async def plan_outline(bench: Workbench) -> None:
 # -- the whole at once -----------------------------------------------------------------------------
 
 
-async def _narrate_at_once(bench: Workbench, remaining: list[Numbered]) -> None:
+async def _narrate_at_once(bench: Workbench, remaining: list[NumberedPassage]) -> None:
     """Improve the narrative by chunks, until it is too long; they leave `remaining`."""
     progress = bench.progress
     for chunk in _chunks(bench, [*remaining]):
-        tokens = prompts.count(bench, progress.narrative)
+        tokens = prompts.count_tokens(bench, progress.narrative)
         if can_plan(bench.model) and tokens > prompts.shown_tokens(bench):
             _outline_what_is_written(bench)
             return
@@ -97,7 +99,7 @@ async def _narrate_at_once(bench: Workbench, remaining: list[Numbered]) -> None:
         del remaining[: len(chunk)]
 
 
-async def _improve(bench: Workbench, chunk: list[Numbered]) -> None:
+async def _improve(bench: Workbench, chunk: list[NumberedPassage]) -> None:
     """Narrate a chunk, in halves if the model's context is smaller than it is said to be."""
     narrative = bench.progress.narrative
     try:
@@ -124,17 +126,17 @@ async def _improve(bench: Workbench, chunk: list[Numbered]) -> None:
 
 
 def _improvement_reader(
-    bench: Workbench, so_far: str, read: Callable[[str], str]
+    bench: Workbench, text_so_far: str, read: Callable[[str], str]
 ) -> Callable[[str], str]:
-    """Return a reader of improved texts that adds one to `so_far` if it has only what is new."""
-    own_notes = {*NOTE.findall(so_far)}
+    """Return a reader of improved texts that adds to `text_so_far` one with only what is new."""
+    own_notes = {*NOTE.findall(text_so_far)}
 
     def read_improved(text: str) -> str:
         improved = read(text)
         cited = {*NOTE.findall(with_footnotes(improved, bench.passages_by_number))}
         if own_notes and not cited:
             raise UnreadableText("has no footnote: give the whole text, with what is new")
-        return improved if cited & own_notes or not own_notes else f"{so_far}\n\n{improved}"
+        return improved if cited & own_notes or not own_notes else f"{text_so_far}\n\n{improved}"
 
     return read_improved
 
@@ -143,16 +145,18 @@ def _narrate_small(bench: Workbench, answer: str) -> None:
     """Narrate a small model's sentences in its sources' words, above what the rules quote."""
     progress = bench.progress
     lead = phrase("quoted", topics_of(progress))
-    before = progress.narrative.partition(lead)[0].removeprefix(prompts.UNKNOWN)
-    bench.check_narrative("\n\n".join(filter(None, [before.strip(), answer])))
+    text_before = progress.narrative.partition(lead)[0].removeprefix(prompts.UNKNOWN)
+    bench.check_narrative("\n\n".join(filter(None, [text_before.strip(), answer])))
     is_judged_later = bench.waits_for_judge  # by a model
     notes: dict[str, str] = {}
     for (number, sentence), support in zip(progress.citations, progress.supports, strict=True):
         if is_judged_later or support.label == "supported" or support.overlap == 1:
             notes[sentence] = f"{notes.get(sentence, '')}[^{number}^]"
     quotes = extractive_steps.narrate(bench).markdown
-    own_notes = [f"{each} {cited}" for each, cited in notes.items() if each not in quotes]
-    text = "\n\n".join(filter(None, [*own_notes, lead if own_notes and quotes else "", quotes]))
+    cited_sentences = [f"{each} {cited}" for each, cited in notes.items() if each not in quotes]
+    text = "\n\n".join(
+        filter(None, [*cited_sentences, lead if cited_sentences and quotes else "", quotes])
+    )
     bench.check_narrative(text or prompts.UNKNOWN, by_rules=not is_judged_later)
 
 
@@ -160,8 +164,8 @@ def _outline_what_is_written(bench: Workbench) -> None:
     """Make sections of a narrative that is too long to be rewritten as a whole."""
     progress = bench.progress
     progress.narrative = with_sections(progress.narrative)
-    before, sections = split_sections(progress.narrative)
-    if before:
+    text_before, sections = split_sections(progress.narrative)
+    if text_before:
         progress.outline.append(Heading(""))
     progress.outline += [Heading(each) for each in sections]
 
@@ -169,21 +173,23 @@ def _outline_what_is_written(bench: Workbench) -> None:
 # -- section by section ----------------------------------------------------------------------------
 
 
-async def _by_section(bench: Workbench, remaining: list[Numbered]) -> None:
+async def _narrate_by_section(bench: Workbench, remaining: list[NumberedPassage]) -> None:
     """Write the sections side by side, each from its own passages, and then a summary."""
     progress = bench.progress
-    outline = progress.outline = _distinct(progress.outline)
-    before, texts = split_sections(progress.narrative)
+    outline = progress.outline = _distinct_headings(progress.outline)
+    text_before, texts = split_sections(progress.narrative)
     if not outline[0].heading:
-        texts[""], before = before, ""
-    shares = _shares(outline, remaining)
-    turn = asyncio.Semaphore(_AT_ONCE)
+        texts[""], text_before = text_before, ""
+    passages_by_section = _passages_by_section(outline, remaining)
+    semaphore = asyncio.Semaphore(_MOST_AT_ONCE)
 
     async def write(number: int, heading: Heading) -> None:
-        async with turn:
-            for at, chunk in enumerate(_chunks(bench, shares[number])):
-                key, so_far = f"section{number}.{at}", texts.get(heading.heading, "")
-                texts[heading.heading] = await _section(bench, heading, so_far, chunk, key)
+        async with semaphore:
+            for at, chunk in enumerate(_chunks(bench, passages_by_section[number])):
+                key, text_so_far = f"section{number}.{at}", texts.get(heading.heading, "")
+                texts[heading.heading] = await _narrate_section(
+                    bench, heading, text_so_far, chunk, key
+                )
                 narrated = {each for each, _ in chunk}
                 remaining[:] = [each for each in remaining if each[0] not in narrated]
 
@@ -193,9 +199,11 @@ async def _by_section(bench: Workbench, remaining: list[Numbered]) -> None:
         return [(each, texts.get(each, "")) for each in (*headings, *other_headings)]
 
     try:
-        await side_by_side([write(n, each) for n, each in enumerate(outline) if shares[n]])
+        await side_by_side(
+            [write(n, each) for n, each in enumerate(outline) if passages_by_section[n]]
+        )
     finally:
-        bench.check_narrative(join_sections(before, all_sections()))
+        bench.check_narrative(join_sections(text_before, all_sections()))
     if outline[0].heading and (sections := split_sections(progress.narrative)[1]):
         texts = sections
         await _summarize(bench, "", all_sections())
@@ -213,14 +221,16 @@ async def _summarize(bench: Workbench, title: str, sections: list[tuple[str, str
         bench.note_replaced("the summary", error)
 
 
-async def _section(
-    bench: Workbench, heading: Heading, so_far: str, chunk: list[Numbered], key: str
+async def _narrate_section(
+    bench: Workbench, heading: Heading, text_so_far: str, chunk: list[NumberedPassage], key: str
 ) -> str:
     """Return a section with what a chunk of passages adds."""
-    prompt = prompts.section(bench, heading, so_far, chunk)
-    adds = prompts.count(bench, so_far) > prompts.shown_tokens(bench)
+    prompt = prompts.section(bench, heading, text_so_far, chunk)
+    is_added = prompts.count_tokens(bench, text_so_far) > prompts.shown_tokens(bench)
     try:
-        read = _improvement_reader(bench, "" if adds else so_far, reader_for_prompt(prompt))
+        read = _improvement_reader(
+            bench, "" if is_added else text_so_far, reader_for_prompt(prompt)
+        )
         text_of_model = await bench.ask_until_usable(prompt, read, at=key)
         text = without_list(as_section(text_of_model, heading.heading))
     except Unusable as error:
@@ -228,18 +238,18 @@ async def _section(
         bench.note_replaced(f"the section “{one_line(name, 120)}”", error)
         topic = f"{heading.heading} {heading.about}".strip()
         topics = [topic] if topic else [each.topic for each in bench.objectives]
-        passages, adds = [passage for _, passage in chunk], True
+        passages, is_added = [passage for _, passage in chunk], True
         text = extractive_steps.quoted_sentences(bench, passages, topics)
     except Stop as stop:
         if len(chunk) == 1 or not isinstance(stop.error, ContextOverflow):
             raise
         half = len(chunk) // 2
-        first = await _section(bench, heading, so_far, chunk[:half], f"{key}.1")
-        return await _section(bench, heading, first, chunk[half:], f"{key}.2")
-    return "\n\n".join(filter(None, [so_far, text])) if adds else text
+        first_text = await _narrate_section(bench, heading, text_so_far, chunk[:half], f"{key}.1")
+        return await _narrate_section(bench, heading, first_text, chunk[half:], f"{key}.2")
+    return "\n\n".join(filter(None, [text_so_far, text])) if is_added else text
 
 
-def _distinct(outline: list[Heading]) -> list[Heading]:
+def _distinct_headings(outline: list[Heading]) -> list[Heading]:
     """Return headings as a narrative holds them, which tells sections apart by them alone."""
     headings: dict[str, Heading] = {}
     for each in outline:
@@ -248,7 +258,9 @@ def _distinct(outline: list[Heading]) -> list[Heading]:
     return [*headings.values()]
 
 
-def _shares(outline: list[Heading], passages: list[Numbered]) -> list[list[Numbered]]:
+def _passages_by_section(
+    outline: list[Heading], passages: list[NumberedPassage]
+) -> list[list[NumberedPassage]]:
     """Return the passages of each section: of what they say most about, else of what has least."""
     distinct = [*dict.fromkeys(passage for _, passage in passages)]
     scores: list[dict[Passage, float]] = [
@@ -258,38 +270,42 @@ def _shares(outline: list[Heading], passages: list[Numbered]) -> list[list[Numbe
         }
         for each in outline
     ]
-    shares: list[list[Numbered]] = [[] for _ in outline]
+    sections: list[list[NumberedPassage]] = [[] for _ in outline]
     for each in passages:
-        share = [score.get(each[1], 0.0) for score in scores]
-        best = max(share)
-        owner = share.index(best) if best else min(range(len(shares)), key=lambda n: len(shares[n]))
-        shares[owner].append(each)
-    return shares
+        section_scores = [score.get(each[1], 0.0) for score in scores]
+        best = max(section_scores)
+        index = (
+            section_scores.index(best)
+            if best
+            else min(range(len(sections)), key=lambda n: len(sections[n]))
+        )
+        sections[index].append(each)
+    return sections
 
 
 # -- passages --------------------------------------------------------------------------------------
 
 
-def _ranked_passages(bench: Workbench) -> list[Numbered]:
+def _ranked_passages(bench: Workbench) -> list[NumberedPassage]:
     """Return the passages of this iteration with their numbers, the most relevant first."""
-    fresh = bench.fresh_passages()
+    passages = bench.fresh_passages()
     topics = [each.topic for each in (*bench.objectives, *bench.generated)]
-    best = similarity_scores(fresh, topics)
-    ranked = sorted(fresh, key=lambda each: -best.get(each, 0.0))
+    scores = similarity_scores(passages, topics)
+    ranked = sorted(passages, key=lambda each: -scores.get(each, 0.0))
     return [(bench.number_of(each), each) for each in ranked]
 
 
-def _chunks(bench: Workbench, passages: list[Numbered]) -> Iterator[list[Numbered]]:
+def _chunks(bench: Workbench, passages: list[NumberedPassage]) -> Iterator[list[NumberedPassage]]:
     """Yield passages in chunks that fit the model."""
-    size = max(prompts.room(bench) // 2, prompts.LEAST_TOKENS)
-    chunk: list[Numbered] = []
-    used = 0
+    max_tokens = max(prompts.max_prompt_tokens(bench) // 2, prompts.LEAST_TOKENS)
+    chunk: list[NumberedPassage] = []
+    chunk_tokens = 0
     for each in passages:
-        tokens = prompts.count(bench, each[1].text) + _PASSAGE_OVERHEAD_TOKENS
-        if chunk and used + tokens > size:
+        tokens = prompts.count_tokens(bench, each[1].text) + _PASSAGE_OVERHEAD_TOKENS
+        if chunk and chunk_tokens + tokens > max_tokens:
             yield chunk
-            chunk, used = [], 0
+            chunk, chunk_tokens = [], 0
         chunk.append(each)
-        used += tokens
+        chunk_tokens += tokens
     if chunk:
         yield chunk

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall import MissingExtra
 from moothall.build import SafeHTML, Words, one_line
-from moothall.research.citations.exact import MARKED
+from moothall.research.citations.exact_support import MARKED_SENTENCE
 from moothall.research.reading.encodings import CONTROL
 from moothall.research.reading.own_reports import GENERATOR
 from moothall.research.sentences import NOTE
@@ -45,7 +45,7 @@ footer { border-top: 1px solid var(--line); margin-top: 2.5rem }
 @media print { body { max-width: none; padding: 0 } a { color: inherit } .back { display: none }
   .sources > li { break-inside: avoid } }
 """
-_EXTERNAL: Final = 'rel="noopener noreferrer nofollow" target="_blank"'
+_EXTERNAL_LINK: Final = 'rel="noopener noreferrer nofollow" target="_blank"'
 LINKS: Final = ("https://", "http://")
 """How the address of a page of the web begins."""
 
@@ -61,11 +61,14 @@ def page(
     a frame's `srcdoc`, in which a footnote's link would else lead to the page around it.
     """
     body, foot, passages, heading = parts_of(report)
-    uses = dict.fromkeys(sorted(passages), 0)
-    markdown = _markdown(uses)
+    use_counts = dict.fromkeys(sorted(passages), 0)
+    markdown = _markdown_renderer(use_counts)
     content = markdown.render(body)
-    opens = (*LINKS, "file:///") if files else LINKS
-    sources = "".join(_source(n, passages[n], uses[n], opens, report.citations) for n in uses)
+    linked_schemes = (*LINKS, "file:///") if files else LINKS
+    sources = "".join(
+        _source_html(n, passages[n], use_counts[n], linked_schemes, report.citations)
+        for n in use_counts
+    )
     if sources:
         sources = f'<h2>{heading}</h2>\n<ol class="sources">\n{sources}</ol>\n'
     title, topics = title_of(body), "\n".join(each.topic for each in report.objectives)
@@ -108,13 +111,13 @@ def sanitized(text: str) -> str:
     return CONTROL.sub("\ufffd", text)
 
 
-def _markdown(uses: dict[int, int]) -> MarkdownIt:
-    """Return a renderer of Markdown as HTML; it counts each footnote's uses in `uses`."""
+def _markdown_renderer(use_counts: dict[int, int]) -> MarkdownIt:
+    """Return a renderer of Markdown as HTML; it counts each footnote's uses in `use_counts`."""
     MissingExtra.unless("a report as an HTML page", "research", "markdown_it")
 
     def note(state: StateInline, silent: bool) -> bool:
         match = NOTE.match(state.src, state.pos)
-        if match is None or int(match[1]) not in uses:
+        if match is None or int(match[1]) not in use_counts:
             return False
         if not silent:
             token = state.push("note", "", 0)
@@ -124,60 +127,66 @@ def _markdown(uses: dict[int, int]) -> MarkdownIt:
 
     def note_html(self: Any, tokens: Any, at: int, options: Any, env: Any) -> str:
         number = tokens[at].meta["number"]
-        uses[number] += 1
+        use_counts[number] += 1
         return (
-            f'<sup class="a-note" id="note-{number}-{uses[number]}">'
+            f'<sup class="a-note" id="note-{number}-{use_counts[number]}">'
             f'<a class="note" href="#passage-{number}">{number}</a></sup>'
         )
 
-    def opened(self: Any, tokens: Any, at: int, options: Any, env: Any) -> str:
-        return f'<a href="{escape(tokens[at].attrs["href"])}" {_EXTERNAL}>'
+    def link_open_html(self: Any, tokens: Any, at: int, options: Any, env: Any) -> str:
+        return f'<a href="{escape(tokens[at].attrs["href"])}" {_EXTERNAL_LINK}>'
 
-    def closed(self: Any, tokens: Any, at: int, options: Any, env: Any) -> str:
-        first = max(place for place in range(at) if tokens[place].type == "link_open")
-        url = tokens[first].attrs["href"]
-        link_text = "".join(each.content for each in tokens[first + 1 : at])
+    def link_close_html(self: Any, tokens: Any, at: int, options: Any, env: Any) -> str:
+        open_at = max(place for place in range(at) if tokens[place].type == "link_open")
+        url = tokens[open_at].attrs["href"]
+        link_text = "".join(each.content for each in tokens[open_at + 1 : at])
         return "</a>" if link_text == url else f'</a> <span class="about">({escape(url)})</span>'
 
     renderer = SafeHTML.markdown_parser()
     renderer.inline.ruler.before("link", "note", note)
     renderer.add_render_rule("note", note_html)
-    renderer.add_render_rule("link_open", opened)
-    renderer.add_render_rule("link_close", closed)
+    renderer.add_render_rule("link_open", link_open_html)
+    renderer.add_render_rule("link_close", link_close_html)
     return renderer
 
 
-def _source(
-    number: int, passage: Passage, uses: int, opens: tuple[str, ...], citations: list[Citation]
+def _source_html(
+    number: int,
+    passage: Passage,
+    use_count: int,
+    linked_schemes: tuple[str, ...],
+    citations: list[Citation],
 ) -> str:
     name, url = escape(passage.title or passage.url), escape(passage.url)
-    if passage.url.lower().startswith(opens):
-        name = f'<a href="{url}" {_EXTERNAL}>{name}</a>'
+    if passage.url.lower().startswith(linked_schemes):
+        name = f'<a href="{url}" {_EXTERNAL_LINK}>{name}</a>'
     link = f"<br>{url}" if passage.title else ""
-    back = " ".join(f'<a href="#note-{number}-{n}">↩&#xFE0E;{n}</a>' for n in range(1, uses + 1))
-    read = f"read {escape(passage.fetched_at[:10]) or 'on no known day'}"
+    back_links = " ".join(
+        f'<a href="#note-{number}-{n}">↩&#xFE0E;{n}</a>' for n in range(1, use_count + 1)
+    )
+    read_text = f"read {escape(passage.fetched_at[:10]) or 'on no known day'}"
     digest = escape(passage.sha256)
     own_citations = [
         each for each in citations if each.number == number and each.support is not None
     ]
-    supports = "".join(map(_support_of, own_citations))
+    supports = "".join(map(_support_html, own_citations))
     return (
         f'<li id="passage-{number}"><p class="about"><b>{number}</b> <bdi>{name}</bdi>{link}</p>\n'
         f"<blockquote>{_marked_windows(passage.text, own_citations)}</blockquote>\n{supports}"
-        f'<p class="about">{read}, sha256 <span title="{digest}">{digest[:12]}…</span>'
-        f' <span class="back">{back}</span></p></li>\n'
+        f'<p class="about">{read_text}, sha256 <span title="{digest}">{digest[:12]}…</span>'
+        f' <span class="back">{back_links}</span></p></li>\n'
     )
 
 
-def _support_of(citation: Citation) -> str:
+def _support_html(citation: Citation) -> str:
     """Return what was found of one sentence that cites a passage."""
     support = citation.support
     if support is None:
         return ""
-    unread = "its numbers, dates and names stand here; read whether it means the same"
-    found_why = support.why or (unread if support.label == "not checked" else "")
-    reason = f": {escape(found_why)}" if found_why else ""
-    sentence = one_line(MARKED.sub(r"\1", citation.sentence), 300)
+    unread_text = "its numbers, dates and names stand here; read whether it means the same"
+    reason_text = support.why or (unread_text if support.label == "not checked" else "")
+    reason = f": {escape(reason_text)}" if reason_text else ""
+    sentence = one_line(MARKED_SENTENCE.sub(r"\1", citation.sentence), 300)
     label = {"partly": "partly supported"}.get(support.label, support.label)
     method_words = {"exact": "word for word" if support.label == "supported" else "by exact checks"}
     judge = method_words.get(support.judge, f"by a model, {support.probability or 0:.2f}")

@@ -88,9 +88,9 @@ def plan(researcher: Workbench) -> list[dict[str, Any]]:
     ]
     resources = researcher.unread(_SHOWN_RESOURCES)
     unread = [{"url": each.url, "about": cut(each.description or "", 200)} for each in resources]
-    unread = _items_that_fit(researcher, unread, room(researcher) // 2)
+    unread = _items_that_fit(researcher, unread, max_prompt_tokens(researcher) // 2)
     done = [{"tool": each.tool, "args": each.args} for each in researcher.done[-_SHOWN_TASKS:]]
-    done = _items_that_fit(researcher, done[::-1], room(researcher) // 4)[::-1]
+    done = _items_that_fit(researcher, done[::-1], max_prompt_tokens(researcher) // 4)[::-1]
     instruction = f"""\
 Plan the next tasks of this research: at most {researcher.max_tasks}. If the expertise of an
 objective is low, search broadly. If it is high, look for specific details. Do not repeat a finished
@@ -141,18 +141,18 @@ of its source, such as [3]. If the sources do not have the answer, write: {UNKNO
 
 
 def narrative(
-    researcher: Workbench, so_far: str, chunk: list[tuple[int, Passage]]
+    researcher: Workbench, text_so_far: str, chunk: list[tuple[int, Passage]]
 ) -> list[dict[str, Any]]:
     """Return the prompt for a whole report."""
     instruction = f"""\
 Write the research report as Markdown, from the narrative so far and the new sources. Improve the
 narrative: keep what is right, with its footnotes, and add what is new. {_report_form(researcher)}
 {_CITING}"""
-    before = f"The narrative so far:\n{_without_prompt_marks(so_far)}"
-    if not so_far:
+    intro = f"The narrative so far:\n{_without_prompt_marks(text_so_far)}"
+    if not text_so_far:
         instruction = "Write the research report as Markdown, from the new sources."
-        instruction, before = f"{instruction} {_report_form(researcher)}\n{_CITING}", ""
-    return _writing_prompt(researcher, instruction, None, before, chunk)
+        instruction, intro = f"{instruction} {_report_form(researcher)}\n{_CITING}", ""
+    return _writing_prompt(researcher, instruction, None, intro, chunk)
 
 
 def _report_form(researcher: Workbench) -> str:
@@ -171,38 +171,38 @@ def _language(researcher: Workbench) -> str:
 
 
 def section(
-    researcher: Workbench, heading: Heading, so_far: str, chunk: list[tuple[int, Passage]]
+    researcher: Workbench, heading: Heading, text_so_far: str, chunk: list[tuple[int, Passage]]
 ) -> list[dict[str, Any]]:
     """Return the prompt for a section, or for what is added to one that is too long to be shown."""
     limit = shown_tokens(researcher)
     headings = [each.heading for each in researcher.progress.outline if each.heading]
     words = researcher.style.length and max(researcher.style.length // max(len(headings), 1), 50)
-    part = f"the section {json_line(heading.heading)}" if heading.heading else "the report"
+    name = f"the section {json_line(heading.heading)}" if heading.heading else "the report"
     if heading.about:
-        part += f" ({heading.about})"
-    if count(researcher, so_far) > limit:
+        name += f" ({heading.about})"
+    if count_tokens(researcher, text_so_far) > limit:
         instruction = f"""\
-Write what the new sources add to {part} of a research report, as Markdown. What is written already
+Write what the new sources add to {name} of a research report, as Markdown. What is written already
 stays: it is shown in part. Repeat nothing of it. {_CITING}"""
-        keep = limit * _CHARS_PER_TOKEN // 2
-        so_far, words = f"{so_far[:keep]}\n…\n{so_far[-keep:]}", None
+        kept_chars = limit * _CHARS_PER_TOKEN // 2
+        text_so_far, words = f"{text_so_far[:kept_chars]}\n…\n{text_so_far[-kept_chars:]}", None
     else:
         instruction = f"""\
-Write {part} of a research report as Markdown, from what is written of it and the new sources.
+Write {name} of a research report as Markdown, from what is written of it and the new sources.
 Improve it: keep what is right, with its footnotes, and add what is new. Write no heading for the
 section itself. {_CITING}"""
-    if not so_far:
+    if not text_so_far:
         instruction = f"""\
-Write {part} of a research report as Markdown, from the new sources. Write no heading for the
+Write {name} of a research report as Markdown, from the new sources. Write no heading for the
 section itself. {_CITING}"""
     other_headings = [each for each in headings if each != heading.heading]
-    before = f"The other sections, which this one does not repeat: {json_line(other_headings)}\n\n"
+    intro = f"The other sections, which this one does not repeat: {json_line(other_headings)}\n\n"
     parts = [
-        before.strip() if other_headings else "",
-        f"The section so far:\n{_without_prompt_marks(so_far)}" if so_far else "",
+        intro.strip() if other_headings else "",
+        f"The section so far:\n{_without_prompt_marks(text_so_far)}" if text_so_far else "",
     ]
-    before = "\n\n".join(filter(None, parts))
-    return _writing_prompt(researcher, instruction, words, before, chunk)
+    intro = "\n\n".join(filter(None, parts))
+    return _writing_prompt(researcher, instruction, words, intro, chunk)
 
 
 def summary(researcher: Workbench, sections: dict[str, str]) -> list[dict[str, Any]]:
@@ -212,7 +212,7 @@ Write the summary at the beginning of this research report, as Markdown: one to 
 without a heading, which answer the objectives. {_ANSWER} Take each sentence from the sections, with
 its footnotes. {_CITING}"""
     words = researcher.style.length and min(max(researcher.style.length // 10, 80), 400)
-    size = room(researcher) // 2 * _CHARS_PER_TOKEN // max(len(sections), 1)
+    size = max_prompt_tokens(researcher) // 2 * _CHARS_PER_TOKEN // max(len(sections), 1)
     texts = "\n\n".join(f"## {name}\n\n{cut(text, size)}" for name, text in sections.items())
     style = _style_instructions(researcher, words)
     return prompt_of(
@@ -231,12 +231,12 @@ next iteration and what to keep doing. Answer with JSON alone:
 {{"objectives": [{{"topic", "answered": [text], "unanswered": [text]}}],
 "generated_objectives": [text], "remark": text}}."""
     narrative = _abridged_narrative(
-        researcher.narrative.markdown, room(researcher) // 2 * _CHARS_PER_TOKEN
+        researcher.narrative.markdown, max_prompt_tokens(researcher) // 2 * _CHARS_PER_TOKEN
     )
     parts = [f"The narrative:\n{_without_prompt_marks(narrative)}"]
     if faults := [f"{reason}: {sentence}" for sentence, reason in researcher.unsupported[:20]]:
-        listed = marked(cut("\n".join(faults), 4000))
-        parts.append(f"Sentences that their sources do not support:\n{listed}")
+        fault_text = marked(cut("\n".join(faults), 4000))
+        parts.append(f"Sentences that their sources do not support:\n{fault_text}")
     if failed := [each for each in researcher.results if each.error]:
         lines = [f"{each.tool} {json_line(each.args)}: {each.error}" for each in failed]
         parts.append(f"Tasks that failed:\n{marked(cut(chr(10).join(lines), 2000))}")
@@ -272,10 +272,12 @@ def _writing_prompt(
     )
     # A model goes on with what it read last: that is the question.
     topics = "\n".join(each.topic for each in researcher.progress.objectives)
-    last = f"The question:\n{marked(topics)}\nThe answer, each sentence with its source's footnote:"
+    question = (
+        f"The question:\n{marked(topics)}\nThe answer, each sentence with its source's footnote:"
+    )
     parts = [intro] if intro else []
     prompt = f"{instruction} {_style_instructions(researcher, words)}"
-    return prompt_of(researcher, prompt, *parts, f"New sources:\n\n{sources}", last)
+    return prompt_of(researcher, prompt, *parts, f"New sources:\n\n{sources}", question)
 
 
 def _style_instructions(researcher: Workbench, words: int | None = None) -> str:
@@ -301,11 +303,11 @@ def prompt_of(researcher: Workbench, instruction: str, *parts: str) -> list[dict
 
 
 def _items_that_fit(researcher: Workbench, items: list[Any], tokens: int) -> list[Any]:
-    sizes = accumulate(count(researcher, json_line(each)) for each in items)
+    sizes = accumulate(count_tokens(researcher, json_line(each)) for each in items)
     return [each for each, size in zip(items, sizes, strict=True) if size <= tokens]
 
 
-def room(researcher: Workbench) -> int:
+def max_prompt_tokens(researcher: Workbench) -> int:
     """Return how many tokens a prompt may have: half of the model's context."""
     context = researcher.context_tokens
     return min(context // 2, _MOST_TOKENS) if isinstance(context, int) else DEFAULT_TOKENS
@@ -313,10 +315,10 @@ def room(researcher: Workbench) -> int:
 
 def shown_tokens(researcher: Workbench) -> int:
     """Return how many tokens of what is written already are shown again."""
-    return max(room(researcher) // 3, LEAST_TOKENS)
+    return max(max_prompt_tokens(researcher) // 3, LEAST_TOKENS)
 
 
-def count(researcher: Workbench, text: str) -> int:
+def count_tokens(researcher: Workbench, text: str) -> int:
     """Return how many tokens a text has."""
-    count_tokens = getattr(researcher.model, "count_tokens", None) or estimate_tokens
-    return int(count_tokens(text))
+    counter = getattr(researcher.model, "count_tokens", None) or estimate_tokens
+    return int(counter(text))

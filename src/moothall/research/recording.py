@@ -14,7 +14,7 @@ from moothall.research.resource_pool import ResourcePool
 from moothall.research.tool_calls import result_of
 
 if TYPE_CHECKING:
-    from moothall.research.owner import ResearcherProtocol
+    from moothall.research.researcher_protocol import ResearcherProtocol
     from moothall.research.workbench import Workbench
 
 _RESULT_FIELDS = {
@@ -55,16 +55,16 @@ def is_of_steps(steps: Collection[str], entry: Entry) -> bool:
     return str(entry.data.get("key", "")).split(".")[1:2] in [[each] for each in steps]
 
 
-def step_of(bench: Workbench, step: str, progress_before: Progress) -> dict[str, Any]:
+def step_data(bench: Workbench, step: str, progress_before: Progress) -> dict[str, Any]:
     """Return the result of a step as JSON data; that of Research and Update abridged."""
     progress, results = bench.progress, bench.results
     extra_data: dict[str, Any] = {}
     if notes := progress.notes[len(progress_before.notes) :]:
         extra_data["notes"] = notes
     if progress.used != progress_before.used:
-        none = Usage()
+        no_usage = Usage()
         spent = {
-            name: each - progress_before.used.get(name, none)
+            name: each - progress_before.used.get(name, no_usage)
             for name, each in progress.used.items()
         }
         extra_data["used"] = {name: as_json(each) for name, each in spent.items() if each.total}

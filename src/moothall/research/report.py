@@ -14,29 +14,29 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 from moothall import DefinitionError, FileError, Reply, StateError, StopReason, Usage
 from moothall.build import SafeHTML, counted, dump_state, names_checked, one_line
 from moothall.journal import REASONS
-from moothall.research.extractive.index import QuestionWords, title_of_passage
+from moothall.research.extractive.question_words import QuestionWords, title_of_passage
 from moothall.research.extractive.ranker import answer
 from moothall.research.findings import Citation, Objective, Passage, Progress, Resource
-from moothall.research.reading.own_reports import MARK
+from moothall.research.reading.own_reports import REPORT_MARK
 from moothall.research.resource_pool import passages_of
 from moothall.research.writing.report_frame import (
     below_answer,
     cost,
-    difference,
+    difference_line,
     foot,
     how_sure,
-    lacks,
+    lacks_sentence,
     phrase,
-    sources,
+    source_lines,
     topics_of,
 )
-from moothall.research.writing.safe_markdown import safe_markdown, visible
+from moothall.research.writing.safe_markdown import safe_markdown, visible_text
 from moothall.research.writing.verbatim import as_text, verbatim
 
 if TYPE_CHECKING:
     from moothall.budget import PriceList
 
-_PLACES: Final = 3  # shown where an answer was not found
+_MOST_PLACES: Final = 3  # shown where an answer was not found
 
 
 def end_in_words(reason: str, detail: str = "") -> str:
@@ -183,11 +183,13 @@ class Report:
 
     def without_source(self) -> list[str]:
         """Return the sentences that have no source."""
-        from moothall.research.citations.footnotes import without_source
+        from moothall.research.citations.footnotes import sentences_without_source
 
         frame = phrase("how_sure", self._topics, summary="\n").partition("\n")[0]
         parts = self.narrative().split("\n\n")
-        return without_source("\n\n".join(e for e in parts if not e.startswith(f"*{frame}")))
+        return sentences_without_source(
+            "\n\n".join(e for e in parts if not e.startswith(f"*{frame}"))
+        )
 
     def narrative(self) -> str:
         """Return what the report says, without its title, its list of sources and its foot."""
@@ -204,7 +206,9 @@ class Report:
         return " ".join(each.topic for each in self.objectives)
 
     forms: ClassVar[dict[str, ReportForm]] = {
-        "md": ReportForm("Markdown", "report", "text/markdown; charset=utf-8", _as_markdown, MARK),
+        "md": ReportForm(
+            "Markdown", "report", "text/markdown; charset=utf-8", _as_markdown, REPORT_MARK
+        ),
         "html": ReportForm("HTML", "page", "text/html; charset=utf-8", html),
         "docx": ReportForm("Word", "report", _WORD, docx),
         "bib": ReportForm("BibTeX", "sources", "application/x-bibtex; charset=utf-8", bibtex),
@@ -237,12 +241,12 @@ def report_of(
     from moothall.research.citations import mark_uncited, renumber_footnotes
     from moothall.research.citations.differences import differing_citations
 
-    progress = replace(progress, notes=[*progress.notes, *_failures(progress, resources)])
+    progress = replace(progress, notes=[*progress.notes, *_failure_notes(progress, resources)])
     passages = progress.passages
     if not all(0 < number <= len(passages) for number, _ in progress.citations):
         raise StateError(f"the record of run {run_id!r} cites passages that it does not have")
-    cited = _checked_citations(progress)
-    narrative, citations = renumber_footnotes(progress.narrative, cited)
+    checked_citations = _checked_citations(progress)
+    narrative, citations = renumber_footnotes(progress.narrative, checked_citations)
     if extractive:
         narrative = verbatim(narrative, citations)
     narrative = safe_markdown(narrative, [each.passage.url for each in citations])
@@ -250,60 +254,64 @@ def report_of(
         narrative = mark_uncited(narrative)
     stop: StopReason = progress.stop or "max_iterations"
     topics, all_topics = [each.topic for each in progress.objectives], topics_of(progress)
-    read = [*dict.fromkeys(p for each in resources if each.visited for p in passages_of(each))]
+    read_passages = [
+        *dict.fromkeys(p for each in resources if each.visited for p in passages_of(each))
+    ]
     # What a model has understood, and cites, may be in other words or another language.
     open_topics = [o.topic for o in progress.objectives if not citations or o.expertise < 0.5]
-    empty = [topic for topic in open_topics if not QuestionWords(topic, read).is_touched()]
+    empty_topics = [
+        topic for topic in open_topics if not QuestionWords(topic, read_passages).is_touched()
+    ]
     title = progress.title or (topics[0] if len(topics) == 1 else "Report")
     parts = [f"# {as_text(title)}", narrative.strip()]
     if parts[1].startswith("# "):  # a model's own title
-        below = parts[1].partition("\n")[2].strip()
-        parts = [parts[0], below] if progress.title else [parts[1].partition("\n")[0], below]
-    quotes = extractive or progress.estimated  # quotes support themselves
-    if parts[1] and not quotes and (sure := how_sure(progress, citations)):
-        parts[1] = below_answer(parts[1], sure)
-    nothing = "nothing"
+        body = parts[1].partition("\n")[2].strip()
+        parts = [parts[0], body] if progress.title else [parts[1].partition("\n")[0], body]
+    is_quoted = extractive or progress.estimated  # quotes support themselves
+    if parts[1] and not is_quoted and (sure_line := how_sure(progress, citations)):
+        parts[1] = below_answer(parts[1], sure_line)
+    nothing_phrase = "nothing"
     if not any(each.visited for each in resources):
         if stop == "error" and progress.iteration:
-            nothing = "unread"
+            nothing_phrase = "unread"
         elif resources or stop not in Report.completed:
-            nothing = "nothing_read"
-    remarks = [phrase(nothing, topic) for topic in empty]
+            nothing_phrase = "nothing_read"
+    remarks = [phrase(nothing_phrase, topic) for topic in empty_topics]
     has_text = under_way or progress.narrative.strip()
     if not (extractive or has_text) and any(each.visited for each in resources):
         remarks.append(phrase("unwritten", all_topics))
     if extractive and stop in Report.completed and not under_way:
         lines = progress.narrative.split("\n")  # one objective alone has no heading
         remarks.extend(
-            f"{phrase('missed', topic)}{_nearest(read, topic)}"
+            f"{phrase('missed', topic)}{_nearest_text(read_passages, topic)}"
             for topic in topics
-            if topic not in empty
+            if topic not in empty_topics
             and (not has_text or (len(topics) > 1 and f"## {one_line(topic, 200)}" not in lines))
         )
     if remarks and len(topics) > 1 and parts[-1]:  # it is of no section above
         parts.append(f"## {phrase('unanswered', all_topics)}")
     parts += remarks
-    differ = differing_citations(citations)
-    if differ:
+    differences = differing_citations(citations)
+    if differences:
         parts.append(
             f"## {phrase('differ', all_topics)}\n\n"
-            + "\n".join(difference(*each, all_topics) for each in differ)
+            + "\n".join(difference_line(*each, all_topics) for each in differences)
         )
     if citations:
-        listed = "\n".join(sources(citations, all_topics))
-        parts.append(f"## {phrase('sources', all_topics)}\n\n{listed}")
-    end = None
+        source_list = "\n".join(source_lines(citations, all_topics))
+        parts.append(f"## {phrase('sources', all_topics)}\n\n{source_list}")
+    end_text = None
     if stop in Report.completed and not under_way:  # what has most words is no answer yet
-        are_quotes = quotes and stop == "done"
-        end = phrase("quotes" if are_quotes else stop, all_topics)
-        end += f" ({as_text(progress.detail)})" * bool(progress.detail and not are_quotes)
+        are_quotes = is_quoted and stop == "done"
+        end_text = phrase("quotes" if are_quotes else stop, all_topics)
+        end_text += f" ({as_text(progress.detail)})" * bool(progress.detail and not are_quotes)
     elif not under_way:
         state, _, reason = REASONS.in_words(stop, as_text(progress.detail)).partition(": ")
-        end = reason or f"it {state}"
+        end_text = reason or f"it {state}"
     usd = cost(progress.used, prices)
-    parts.append("---\n\n" + foot(progress, citations, end, usd, extractive))
+    parts.append("---\n\n" + foot(progress, citations, end_text, usd, extractive))
     return Report(
-        visible("\n\n".join(filter(None, parts))) + "\n",
+        visible_text("\n\n".join(filter(None, parts))) + "\n",
         citations,
         stop,
         progress.detail,
@@ -315,11 +323,11 @@ def report_of(
         run_id,
         usd,
         list(progress.notes),
-        [(first.sentence, other.sentence, remark) for first, other, remark in differ],
+        [(first.sentence, other.sentence, remark) for first, other, remark in differences],
     )
 
 
-def _failures(progress: Progress, resources: list[Resource]) -> Iterator[str]:
+def _failure_notes(progress: Progress, resources: list[Resource]) -> Iterator[str]:
     """Yield what could not be searched or read, for each reason once."""
     read = [json.dumps(each.url) for each in resources if each.visited]
     subjects: dict[str, list[str]] = {}
@@ -330,30 +338,32 @@ def _failures(progress: Progress, resources: list[Resource]) -> Iterator[str]:
         is_named = reason in progress.detail and ("://" not in subject or subject in reason)
         if not is_named and not any(each in key for each in read):
             subjects.setdefault(reason, []).append(one_line(subject, 120))
-    for reason, listed in subjects.items():
-        more = f" and {len(listed) - _PLACES} more" * (len(listed) > _PLACES)
-        places = [each for each in listed[:_PLACES] if each not in reason]
-        yield f"failed: {', '.join(places)}{more}: {reason}" if places else f"failed: {reason}"
+    for reason, subject_texts in subjects.items():
+        more_text = f" and {len(subject_texts) - _MOST_PLACES} more" * (
+            len(subject_texts) > _MOST_PLACES
+        )
+        places = [each for each in subject_texts[:_MOST_PLACES] if each not in reason]
+        yield f"failed: {', '.join(places)}{more_text}: {reason}" if places else f"failed: {reason}"
 
 
-def _nearest(read: list[Passage], topic: str) -> str:
+def _nearest_text(passages: list[Passage], topic: str) -> str:
     """Return what comes nearest to an answer that the rules may have missed, and where it is."""
-    result = answer(tuple(read), topic)
+    result = answer(tuple(passages), topic)
     nearest = [(each.passage, f"{verbatim(each.markdown, [])} – ") for each in result.quotes]
     if not nearest:  # none can be quoted, such as markup
-        nearest = [(each.passage, "") for each in QuestionWords(topic, read).best(_PLACES)]
+        nearest = [(each.passage, "") for each in QuestionWords(topic, passages).best(_MOST_PLACES)]
     lines = [
         f"- {safe_markdown(quote)}{as_text(title_of_passage(passage) or passage.url)}, "
         f"`{passage.url.replace('`', '%60')}`"
-        for passage, quote in nearest[:_PLACES]
+        for passage, quote in nearest[:_MOST_PLACES]
     ]
-    heading = f"{lacks(result.missing, topic)}{phrase('nearest', topic)}"
+    heading = f"{lacks_sentence(result.missing, topic)}{phrase('nearest', topic)}"
     return f"\n\n{heading}\n\n" + "\n".join(lines) if lines else ""
 
 
 def _checked_citations(progress: Progress) -> list[Citation]:
     """Return the citations with their passages; what an older record lacks is checked now."""
-    from moothall.research.citations.exact import exact_support
+    from moothall.research.citations.exact_support import exact_support
 
     supports = progress.supports if len(progress.supports) == len(progress.citations) else None
     citations = []

@@ -50,8 +50,8 @@ from moothall.research.findings import (
     objectives_of,
 )
 from moothall.research.iteration import OneIteration, is_understood, iterate
-from moothall.research.owner import ResearcherOptions, can_plan
 from moothall.research.report import Report, report_of
+from moothall.research.researcher_protocol import ResearcherOptions, can_plan
 from moothall.research.resource_pool import ResourcePool
 from moothall.research.steps import Evaluate, Narrate, Plan, Research, Update
 from moothall.research.tool_calls import Tools, check_tools
@@ -170,7 +170,7 @@ class Researcher(RecordedAgent, ProgressView):
         self.style: Style = style_of(agent_options, id)
         super().__init__(id, **agent_options)
         self.model = model
-        self._models = self._models_of(models)
+        self._models = self._checked_models(models)
         if not isinstance(judge, bool | None):
             check_model(f"agent {id!r}", judge, "judge")
         self._judge = judge
@@ -280,7 +280,7 @@ class Researcher(RecordedAgent, ProgressView):
         """The id of the run of its own objectives; None before it has one."""
         return self.workbench.run_id
 
-    def _models_of(self, models: object) -> dict[str, Model | str | None]:
+    def _checked_models(self, models: object) -> dict[str, Model | str | None]:
         if not isinstance(models, Mapping | None) or not set(models or ()) <= _MODEL_STEPS:
             steps = ", ".join(sorted(_MODEL_STEPS))
             raise ConfigError(
@@ -335,15 +335,15 @@ class Researcher(RecordedAgent, ProgressView):
         snapshot.run_id, snapshot.results = self.run_id, self.results
         reason = snapshot.progress.stop or "cancelled"
         if reason not in Report.completed:  # the iteration that was cut off has found something
-            self._stop(snapshot, Stop(reason, snapshot.progress.detail))
-        return self._report(snapshot)
+            self._note_stop(snapshot, Stop(reason, snapshot.progress.detail))
+        return self._make_report(snapshot)
 
     @property
     def _is_extractive(self) -> bool:
         """Whether the report is written by rules, not by a model or a step of the user's own."""
         return self.model_of("narrate") is None and type(self.steps["narrate"]) is Narrate
 
-    def _report(self, bench: Workbench) -> Report:
+    def _make_report(self, bench: Workbench) -> Report:
         resources = bench.resources.get_all()
         return report_of(
             bench.progress,
@@ -444,13 +444,13 @@ class Researcher(RecordedAgent, ProgressView):
         self._attach(bench, request, record)
         bench.running, resources = True, bench.resources
         try:
-            return await self._research(bench, request, record)
+            return await self._run_research(bench, request, record)
         finally:
             request.note_sources([each.url for each in bench.resources.get_all() if each.visited])
             bench.resources = resources  # what an iteration that was cut off found is found again
             bench.running, bench.record = False, NULL_RECORD
 
-    async def _research(
+    async def _run_research(
         self, bench: Workbench, request: ReplyRequest, record: Record[Progress]
     ) -> Reply:
         if isinstance(request, OneIteration):
@@ -459,18 +459,18 @@ class Researcher(RecordedAgent, ProgressView):
             except Stop as stop:
                 self._reply_of_stop(bench, stop).value.raise_for_error()
             await record.commit()
-            return recording.reply_of(self._report(bench), request.run_id)
+            return recording.reply_of(self._make_report(bench), request.run_id)
         if request.state.underway is None:
             loop = asyncio.get_running_loop()
             request.state.underway = SimpleNamespace(loop=loop, interrupt=bench.note_user_text)
         if request.recorded is None:
-            return await self._to_the_end(bench)
+            return await self._run_to_end(bench)
         record.at_end = partial(self._mark_known, record, bench.budget)
         self._catch_up(record, bench.budget)
         if self._has_ended(bench, record):
             return recording.reply_at_end(record)
-        to_the_end, stopped = partial(self._to_the_end, bench), partial(self._reply_of_stop, bench)
-        return await record.run_to_end(to_the_end, recording.end_data, stopped)
+        run_to_end, on_stop = partial(self._run_to_end, bench), partial(self._reply_of_stop, bench)
+        return await record.run_to_end(run_to_end, recording.end_data, on_stop)
 
     def _attach(self, bench: Workbench, request: ReplyRequest, record: Record[Progress]) -> None:
         """Prepare what was asked, from the state that is recorded."""
@@ -502,9 +502,13 @@ class Researcher(RecordedAgent, ProgressView):
         if not self._models and isinstance(self._judge, bool | None):
             record.catch_up(self.model_or_name, self.model, budget)
             return
-        steps = {step: self.model_of(step) for step in ("", *_MODEL_STEPS)} | {"judge": self.judge}
-        for model in {id(each): each for each in steps.values() if each is not None}.values():
-            own_steps = frozenset(step for step, each in steps.items() if each is model)
+        models_by_step = {step: self.model_of(step) for step in ("", *_MODEL_STEPS)} | {
+            "judge": self.judge
+        }
+        for model in {
+            id(each): each for each in models_by_step.values() if each is not None
+        }.values():
+            own_steps = frozenset(step for step, each in models_by_step.items() if each is model)
             record.catch_up(model, model, budget, partial(recording.is_of_steps, own_steps))
 
     def _mark_known(self, record: Record[Progress], budget: Any) -> None:
@@ -522,13 +526,13 @@ class Researcher(RecordedAgent, ProgressView):
             last_reason != "max_iterations" or bench.progress.iteration >= self.iterations
         )
 
-    async def _to_the_end(self, bench: Workbench) -> Reply:
+    async def _run_to_end(self, bench: Workbench) -> Reply:
         progress = bench.progress
         # A run that has failed gets at least one more iteration.
         limit = max(self.iterations, progress.iteration + (progress.stop == "error"))
         stop = progress.stop
-        recorded = bench.request.recorded is not None  # the process was killed as the run ended
-        if not (is_understood(bench) if stop == "done" else stop == "no_progress" and recorded):
+        is_recorded = bench.request.recorded is not None  # the process was killed as the run ended
+        if not (is_understood(bench) if stop == "done" else stop == "no_progress" and is_recorded):
             progress.stop = None
         try:
             while progress.stop is None:
@@ -548,11 +552,11 @@ class Researcher(RecordedAgent, ProgressView):
             return self._reply_of_stop(bench, Stop("error", text, failure))
         finally:
             _ITERATING.set(None)
-        report = self._report(bench)
+        report = self._make_report(bench)
         error = SearchError(report.detail) if report.stop_reason == "error" else None
         return recording.reply_of(report, bench.request.run_id, error)
 
-    def _stop(self, bench: Workbench, stop: Stop) -> None:
+    def _note_stop(self, bench: Workbench, stop: Stop) -> None:
         """Note the stop reason, and what the tools found; in the extractive form narrate it."""
         progress = bench.progress
         progress.stop, progress.detail = stop.reason, stop.detail
@@ -566,5 +570,5 @@ class Researcher(RecordedAgent, ProgressView):
             extractive_steps.narrate(bench)
 
     def _reply_of_stop(self, bench: Workbench, stop: Stop) -> Reply:
-        self._stop(bench, stop)
-        return recording.reply_of(self._report(bench), bench.request.run_id, stop.error)
+        self._note_stop(bench, stop)
+        return recording.reply_of(self._make_report(bench), bench.request.run_id, stop.error)

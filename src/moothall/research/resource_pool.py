@@ -15,7 +15,7 @@ from moothall import ConfigError, InvalidArguments
 from moothall.build import guard
 from moothall.research.findings import Passage, Resource, Section
 
-LONGEST = 2000  # no passage has more characters, unless a single word has
+MAX_PASSAGE_CHARS = 2000  # no passage has more characters, unless a single word has
 
 _PARAGRAPH = re.compile(  # or a fenced block of code
     r"^[ \t]*```(?:(?!\n[ \t]*```)[^\0])*+\n[ \t]*```[^\n]*|[^\n]+(?:\n(?![^\S\n]*\n)[^\n]+)*", re.M
@@ -23,31 +23,37 @@ _PARAGRAPH = re.compile(  # or a fenced block of code
 _BREAK = re.compile(r"(?<=[.!?;:])\s+|\n")
 _END_DOT = re.compile(r"\.(?=:\d+$|$)")  # of a host
 HEADING_NUMBER = re.compile(r"^(?:[\dA-Z]{1,3}\.)+\d*\s+")
-_TRACKING = re.compile(r"(?:utm_\w+|gclid|fbclid|msclkid|mc_[ce]id)(?:=|$)", re.IGNORECASE)
-_ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
-_SAFE = "!$&'()*+,;=:@/~-._?%"
+_TRACKING_PARAMETER = re.compile(
+    r"(?:utm_\w+|gclid|fbclid|msclkid|mc_[ce]id)(?:=|$)", re.IGNORECASE
+)
+_PERCENT_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
+_SAFE_CHARS = "!$&'()*+,;=:@/~-._?%"
 
 
-def normalized(url: str) -> str:
+def normalized_url(url: str) -> str:
     """Return a URL in normal form, without fragment and tracking, so that one page has one URL."""
-    bare = url.strip().partition("#")[0]
+    bare_url = url.strip().partition("#")[0]
     try:
-        parts = urlsplit(str(Url(quote(bare, safe=printable, errors="surrogatepass"))))
+        parts = urlsplit(str(Url(quote(bare_url, safe=printable, errors="surrogatepass"))))
     except ValueError:
-        return bare or url.strip()
+        return bare_url or url.strip()
     if not parts.netloc and parts.scheme != "file":
-        return bare
+        return bare_url
     host = _END_DOT.sub("", parts.netloc.rpartition("@")[2])
     query = "&".join(
-        needed_escapes(each) for each in parts.query.split("&") if not _TRACKING.match(each)
+        percent_encoded(each)
+        for each in parts.query.split("&")
+        if not _TRACKING_PARAMETER.match(each)
     )
-    return urlunsplit((parts.scheme, host, needed_escapes(parts.path), query, ""))
+    return urlunsplit((parts.scheme, host, percent_encoded(parts.path), query, ""))
 
 
-def needed_escapes(text: str) -> str:
+def percent_encoded(text: str) -> str:
     """Percent-encode a path or query where it must be; keep the escapes that it needs."""
     escaped = re.sub(r"%(?![0-9A-Fa-f]{2})", "%25", text)
-    return _ENCODED.sub(_needed_escape, quote(escaped, safe=_SAFE, errors="surrogatepass"))
+    return _PERCENT_ESCAPE.sub(
+        _needed_escape, quote(escaped, safe=_SAFE_CHARS, errors="surrogatepass")
+    )
 
 
 def _needed_escape(match: re.Match[str]) -> str:
@@ -83,7 +89,7 @@ class ResourcePool:
         """Return the resource of a URL, however it is spelled, or None."""
         if not isinstance(url, str):
             raise InvalidArguments(f"a resource's url must be a text, got {url!r:.80}")
-        resource = self._by_url.get(normalized(url))
+        resource = self._by_url.get(normalized_url(url))
         return self._parent.find(url) if resource is None and self._parent is not None else resource
 
     def add(self, resource: Resource | str, description: str | None = None) -> Resource:
@@ -98,7 +104,7 @@ class ResourcePool:
             text = getattr(new, name, None)
             if not isinstance(text, str) and (name == "url" or text is not None):
                 raise InvalidArguments(f"a resource's {name} must be a text, got {text!r:.80}")
-        url = normalized(new.url)
+        url = normalized_url(new.url)
         if not url.partition("#")[0]:
             raise InvalidArguments("a resource's url must not be empty, got ''")
         with self._lock:
@@ -125,8 +131,10 @@ class ResourcePool:
 
     def get_all(self) -> list[Resource]:
         """Return every resource, in the order in which they were added."""
-        beyond = {} if self._parent is None else {each.url: each for each in self._parent.get_all()}
-        return list({**beyond, **self._by_url}.values())
+        parent_resources = (
+            {} if self._parent is None else {each.url: each for each in self._parent.get_all()}
+        )
+        return list({**parent_resources, **self._by_url}.values())
 
     def changes(self) -> list[Resource]:
         """Return the resources added to this pool itself, not to the one beyond it."""
@@ -183,18 +191,19 @@ def passages_of(resource: Resource) -> list[Passage]:
     for text, section in passages_in(resource.content or "", resource.sections):
         url = f"{resource.url}#{section.anchor}" if section.anchor else resource.url
         full_title = _full_title(title, section.title)
-        read = section.fetched_at or resource.fetched_at or ""
-        passages.append(Passage.of(url, text, read, full_title, resource.publication, title))
+        read_at = section.fetched_at or resource.fetched_at or ""
+        passages.append(Passage.of(url, text, read_at, full_title, resource.publication, title))
     return passages
 
 
 def _full_title(title: str, section: str) -> str:
     """Return the titles of a resource and of its part as one, each once."""
-    bare = (title, title.rpartition(": ")[2])  # of `Manual: Tools`, whose heading is `6. Tools`
+    # Of `Manual: Tools`, whose heading is `6. Tools`, also the second part.
+    own_titles = (title, title.rpartition(": ")[2])
     parts = [
         each
         for each in section.split(" – ")
-        if each and not title.startswith(each) and HEADING_NUMBER.sub("", each) not in bare
+        if each and not title.startswith(each) and HEADING_NUMBER.sub("", each) not in own_titles
     ]
     return " – ".join(dict.fromkeys([title, *parts] if title else parts or [section]))
 
@@ -204,13 +213,13 @@ def _passage_spans(content: str, start: int, end: int) -> Iterator[tuple[int, in
     begin = stop = start
     for match in _PARAGRAPH.finditer(content, start, end):
         for first, last in _sentence_spans(content, match.start(), match.end()):
-            if stop > begin and last - begin > LONGEST:
+            if stop > begin and last - begin > MAX_PASSAGE_CHARS:
                 yield begin, stop
                 begin = first
             elif stop == begin:
                 begin = first
             stop = last
-        if stop - match.start() > LONGEST:  # its end would open a block for what follows
+        if stop - match.start() > MAX_PASSAGE_CHARS:  # its end would open a block for what follows
             yield begin, stop
             begin = stop
     if stop > begin:
@@ -218,20 +227,24 @@ def _passage_spans(content: str, start: int, end: int) -> Iterator[tuple[int, in
 
 
 def _sentence_spans(content: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    while end - start > LONGEST:
-        breaks = [match.end() for match in _BREAK.finditer(content, start, start + LONGEST)]
-        space = content.rfind(" ", start, start + LONGEST)
-        at = breaks[-1] if breaks else space + 1 if space > start else start + LONGEST
+    while end - start > MAX_PASSAGE_CHARS:
+        breaks = [
+            match.end() for match in _BREAK.finditer(content, start, start + MAX_PASSAGE_CHARS)
+        ]
+        space = content.rfind(" ", start, start + MAX_PASSAGE_CHARS)
+        at = breaks[-1] if breaks else space + 1 if space > start else start + MAX_PASSAGE_CHARS
         yield start, at
         start = at
     if end > start:
         yield start, end
 
 
-def with_lines(full_text: str, cut: list[tuple[str, Section]]) -> Iterator[tuple[str, Section]]:
+def with_lines(
+    full_text: str, passages: list[tuple[str, Section]]
+) -> Iterator[tuple[str, Section]]:
     """Yield the passages of a text, each with the line where it begins."""
     line, at = 1, 0
-    for text, section in cut:
-        begins = full_text.index(text, at)
-        line, at = line + full_text.count("\n", at, begins), begins
+    for text, section in passages:
+        start = full_text.index(text, at)
+        line, at = line + full_text.count("\n", at, start), start
         yield text, replace(section, anchor=f"L{line}", title=section.title or f"line {line}")

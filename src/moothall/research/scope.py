@@ -56,17 +56,17 @@ class Scope:
         site = next((each for each in self.exclude if is_on(url, each)), None)
         return None if site is None else f"{url} is on {site}, which is excluded"
 
-    def too_old(self, url: str, publication: Publication | None) -> str | None:
+    def age_fault(self, url: str, publication: Publication | None) -> str | None:
         """Return why a work is too old; None if it is not, or has no known date."""
         published = "" if publication is None else publication.published
         if self.since is None or not published or published >= self.since[: len(published)]:
             return None
         return f"{url} was published in {published}, before {self.since}"
 
-    def takes(self, resource: Resource) -> bool:
+    def includes(self, resource: Resource) -> bool:
         """Return whether a resource is used."""
         url, publication = resource.url, resource.publication
-        return self.refusal(url) is None and self.too_old(url, publication) is None
+        return self.refusal(url) is None and self.age_fault(url, publication) is None
 
     def query(self, words: str) -> str:
         """Return a query for a search engine with the operators of the sites."""
@@ -75,7 +75,7 @@ class Scope:
         return " ".join(filter(None, [*parts, *(f"-site:{each}" for each in self.exclude)]))
 
     @property
-    def range(self) -> str | None:
+    def time_range(self) -> str | None:
         """The shortest range of time that covers all since `since`, as search engines name it."""
         if self.since is None:
             return None

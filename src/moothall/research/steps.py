@@ -16,13 +16,13 @@ from moothall.research.findings import (
     ResearchTask,
 )
 from moothall.research.narrating import narrate, plan_outline
-from moothall.research.owner import can_plan
+from moothall.research.researcher_protocol import can_plan
 from moothall.research.writing.answers import Evaluation, tasks_in
 
 if TYPE_CHECKING:
     from moothall.research.workbench import Workbench
 
-_UNCITED: Final = 0.5
+_UNCITED_EXPERTISE: Final = 0.5
 """The highest expertise of an objective while no sentence of the report counts as supported."""
 
 
@@ -119,10 +119,10 @@ class Evaluate(Block):
         researcher.progress.unanswered = evaluation.unanswered
         # Without a judge, nobody could call a sentence in other words supported.
         labels = {each.label for each in researcher.progress.supports}
-        holds = "supported" in labels if researcher.agent.judge else bool(labels)
-        most = 1.0 if holds else _UNCITED
+        has_support = "supported" in labels if researcher.agent.judge else bool(labels)
+        limit = 1.0 if has_support else _UNCITED_EXPERTISE
         for objective in researcher.objectives:
             reached = evaluation.reached.get(objective.topic, objective.expertise)
-            objective.expertise = min(reached, most)
+            objective.expertise = min(reached, limit)
         generated = [Objective(each) for each in evaluation.generated]
         return Findings(researcher.narrative.markdown, evaluation.remark, generated)

@@ -36,9 +36,9 @@ from moothall.research.scope import Scope
 class Tools:
     """What a researcher may call, within its scope; a server's actions are as it has them now."""
 
-    def __init__(self, tools: Any, searchers: Any, chosen: Any, id: str | int) -> None:
+    def __init__(self, tools: Any, searchers: Any, scope_options: Any, id: str | int) -> None:
         self._registries = registry_of(tools, id), registry_of(searchers, id)
-        sites, exclude, since = chosen
+        sites, exclude, since = scope_options
         self._scope = Scope(sites, exclude, since, f"agent {id!r}: ")
         self.sources: list[Any] = [
             each for registry in self._registries for each in registry.sources
@@ -97,12 +97,12 @@ def one_text_tools(tools: dict[str, Action], parameter: str) -> Iterator[tuple[s
     """Yield the tools that need only one text, a `query` or a `url`, with its parameter's name."""
     for name, tool in tools.items():
         properties = tool.parameters.get("properties", {})
-        needed = tool.parameters.get("required", list(properties))
-        is_text = len(needed) == 1 and properties.get(needed[0], {}).get("type") == "string"
-        is_url = is_text and any(each in needed[0].lower() for each in ("url", "uri"))
+        required = tool.parameters.get("required", list(properties))
+        is_text = len(required) == 1 and properties.get(required[0], {}).get("type") == "string"
+        is_url = is_text and any(each in required[0].lower() for each in ("url", "uri"))
         kind = "url" if is_url else "query"
         if is_text and kind == parameter and not tool.origin.named_values:
-            yield name, needed[0]
+            yield name, required[0]
 
 
 def call_of(
@@ -137,8 +137,8 @@ def result_of(task: ResearchTask, outcome: dict[str, Any] | None) -> ResearchRes
         load_state(Resource, each, "a resource") for each in value.get("resources", ())
     ]
     task_result.missing = [str(each) for each in value.get("missing", ())]
-    read = next((each for each in task_result.resources if each.visited), None)
-    task_result.citation = None if read is None else read.url
+    read_resource = next((each for each in task_result.resources if each.visited), None)
+    task_result.citation = None if read_resource is None else read_resource.url
     return task_result
 
 
@@ -153,24 +153,26 @@ def with_resources(result: ResearchResult) -> ResearchResult:
 def within_scope(tool: Action, scope: Scope) -> Action:
     """Return a copy of a tool that reads no URL outside a scope, and finds none."""
 
-    def before(args: dict[str, Any]) -> dict[str, Any]:
+    def check_args(args: dict[str, Any]) -> dict[str, Any]:
         for each in args.values():
             if isinstance(each, str) and (refusal := scope.refusal(each.strip())):
                 raise PageError(refusal)
         return args
 
-    def after(result: Any, args: dict[str, Any]) -> Any:
+    def filter_result(result: Any, args: dict[str, Any]) -> Any:
         for each in args.values():
             if isinstance(each, ResourcePool):
-                each.keep(scope.takes)
+                each.keep(scope.includes)
         if isinstance(result, list | tuple):
-            return [each for each in result if not isinstance(each, Resource) or scope.takes(each)]
-        if isinstance(result, Resource) and not scope.takes(result):
+            return [
+                each for each in result if not isinstance(each, Resource) or scope.includes(each)
+            ]
+        if isinstance(result, Resource) and not scope.includes(result):
             publication = result.publication
-            raise PageError(scope.refusal(result.url) or scope.too_old(result.url, publication))
+            raise PageError(scope.refusal(result.url) or scope.age_fault(result.url, publication))
         return result
 
-    return _changed_action(tool, after, before)
+    return _changed_action(tool, filter_result, check_args)
 
 
 def _changed_action(
@@ -178,19 +180,21 @@ def _changed_action(
     change_result: Callable[[Any, dict[str, Any]], Any],
     change_args: Callable[[dict[str, Any]], dict[str, Any]] = lambda args: args,
 ) -> Action:
-    """Return a copy of an action: `before` maps its arguments, `after` its result with them."""
+    """Return a copy of an action: `change_args` maps its arguments, `change_result` its result."""
 
-    async def later(result: Awaitable[Any], args: dict[str, Any]) -> Any:
+    async def change_later(result: Awaitable[Any], args: dict[str, Any]) -> Any:
         return change_result(await call_user(lambda: result, in_thread=None), args)
 
     def call(**kwargs: Any) -> Any:
         args = change_args(kwargs)
         result = tool.execute(**args)
-        return later(result, args) if inspect.isawaitable(result) else change_result(result, args)
+        if inspect.isawaitable(result):
+            return change_later(result, args)
+        return change_result(result, args)
 
     async def acall(**kwargs: Any) -> Any:
         args = change_args(kwargs)
-        return await later(tool.execute(**args), args)
+        return await change_later(tool.execute(**args), args)
 
     function = functools.wraps(tool.function)(acall if tool.is_async else call)
     return tool.changed(function, retries=None)  # it has them where it is executed
@@ -198,16 +202,16 @@ def _changed_action(
 
 def _gathering_action(tool: Action, task: ResearchTask, pool: ResourcePool) -> Action:
     """Return a copy of an action whose result holds the resources that it found and read."""
-    kinds = tool.injected.items()
-    pools = {name: pool for name, kind in kinds if issubclass(kind, ResourcePool)}
+    injected = tool.injected.items()
+    pools = {name: pool for name, kind in injected if issubclass(kind, ResourcePool)}
     return _changed_action(
         tool, lambda result, _: _gathered_result(result, task, pool), lambda args: {**args, **pools}
     )
 
 
 def _gathered_result(result: Any, task: ResearchTask, pool: ResourcePool) -> dict[str, Any]:
-    listed = list(result) if isinstance(result, list | tuple) else [result]
-    resources = [each for each in listed if isinstance(each, Resource)]
+    items = list(result) if isinstance(result, list | tuple) else [result]
+    resources = [each for each in items if isinstance(each, Resource)]
     for each in resources:
         pool.add(each)
     changes = pool.changes()
@@ -221,8 +225,8 @@ def _gathered_result(result: Any, task: ResearchTask, pool: ResourcePool) -> dic
             args = {name: json_text(value) for name, value in task.args.items()}
             url = f"action:{task.tool}{'?' * bool(args)}{urlencode(args)}"
             title = f"{task.tool}({', '.join(map('='.join, args.items()))})"
-            cited = getattr(task, "citation", None) or url
-            changes = [*changes, Resource(cited, title, True, text)]
+            cited_url = getattr(task, "citation", None) or url
+            changes = [*changes, Resource(cited_url, title, True, text)]
     for each in changes:
         if each.visited and each.fetched_at is None:
             each.fetched_at = datetime.now(UTC).isoformat(timespec="seconds")

@@ -25,7 +25,7 @@ from moothall.build import (
     log_failure,
     shorten,
 )
-from moothall.research.extractive.index import similarity_scores
+from moothall.research.extractive.question_words import similarity_scores
 from moothall.research.findings import (
     Narrative,
     Passage,
@@ -36,7 +36,7 @@ from moothall.research.findings import (
     Resource,
     Support,
 )
-from moothall.research.resource_pool import ResourcePool, normalized, passages_of
+from moothall.research.resource_pool import ResourcePool, normalized_url, passages_of
 from moothall.research.tool_calls import call_of, result_of
 from moothall.research.writing.footnote_forms import with_footnotes
 from moothall.research.writing.safe_markdown import safe_markdown
@@ -45,17 +45,17 @@ from moothall.research.writing.sections import whole_sentences
 if TYPE_CHECKING:
     from moothall import Model
     from moothall.research.citations import CheckedNarrative, Verdict
-    from moothall.research.owner import ResearcherProtocol
+    from moothall.research.researcher_protocol import ResearcherProtocol
     from moothall.research.writing.style import Style
 
 T = TypeVar("T")
 
 logger: logging.Logger = logging.getLogger("moothall.research")
 
-_MARK = " [unsupported]"
-_SECTIONS = 3  # of a page that are looked at for a sentence that cites others
+_UNSUPPORTED_MARK = " [unsupported]"
+_MOST_SECTIONS = 3  # of a page that are looked at for a sentence that cites others
 _TRIES: Final = 2
-_CUT = ("length", "content_filter")
+_CUT_REASONS = ("length", "content_filter")
 """The finish reasons of an answer that was cut."""
 
 
@@ -178,10 +178,12 @@ class Workbench(ProgressView):
     def add(self, resource: Resource) -> None:
         """Add a resource that was found or read to the pool."""
         earlier = self.resources.find(resource.url)
-        before = len(earlier.content or "") if earlier is not None and earlier.visited else -1
+        length_before = (
+            len(earlier.content or "") if earlier is not None and earlier.visited else -1
+        )
         self.progress.changes.append(resource)
         stored = self.resources.add(resource)
-        self.progress.fresh += bool(stored.visited) and len(stored.content or "") > before
+        self.progress.fresh += bool(stored.visited) and len(stored.content or "") > length_before
         self._passages.pop(stored.url, None)
 
     def unread(self, limit: int, topic: str | None = None) -> list[Resource]:
@@ -190,7 +192,7 @@ class Workbench(ProgressView):
         What could not be read once comes last.
         """
         values = (value for task in self.done for value in task.args.values())
-        tried_urls = {normalized(value) for value in values if isinstance(value, str)}
+        tried_urls = {normalized_url(value) for value in values if isinstance(value, str)}
         topics = [topic] if topic is not None else [each.topic for each in self.objectives]
         unread = {
             Passage(each.url, f"{each.description or ''} {each.url}", "", each.url): each
@@ -210,16 +212,20 @@ class Workbench(ProgressView):
 
     def known_passages(self) -> list[Passage]:
         """Return the passages of everything that was read."""
-        read = [each for each in self.resources.get_all() if each.visited]
-        return [passage for each in read for passage in self.passages_of(each)]
+        read_resources = [each for each in self.resources.get_all() if each.visited]
+        return [passage for each in read_resources for passage in self.passages_of(each)]
 
     def fresh_passages(self) -> list[Passage]:
         """Return the passages of what was read since the last narrative."""
-        read = [each for result in self.unnarrated for each in result.resources if each.visited]
-        for at, each in enumerate(read):  # one without a title has that of the pool
+        read_resources = [
+            each for result in self.unnarrated for each in result.resources if each.visited
+        ]
+        for at, each in enumerate(read_resources):  # one without a title has that of the pool
             if not each.description and (stored := self.resources.find(each.url)):
-                read[at] = replace(each, description=stored.description)
-        return list(dict.fromkeys(passage for each in read for passage in passages_of(each)))
+                read_resources[at] = replace(each, description=stored.description)
+        return list(
+            dict.fromkeys(passage for each in read_resources for passage in passages_of(each))
+        )
 
     def number_of(self, passage: Passage) -> int:
         """Return the number by which a passage is cited; a new passage gets the next one."""
@@ -274,7 +280,7 @@ class Workbench(ProgressView):
         self, sentence: str, cited: Iterable[Passage], min_share: float
     ) -> tuple[int, Passage] | None:
         """Return a section of the cited pages, with its number, that has more of a sentence."""
-        from moothall.research.citations.exact import exact_support
+        from moothall.research.citations.exact_support import exact_support
 
         cited_keys = {(each.url, each.sha256): each for each in cited}
         pages = {each.url.partition("#")[0] for each in cited_keys.values()}
@@ -284,7 +290,7 @@ class Workbench(ProgressView):
             if each.url.partition("#")[0] in pages and (each.url, each.sha256) not in cited_keys
         ]
         scores = similarity_scores(candidates, [sentence])
-        for each in sorted(scores, key=lambda candidate: -scores[candidate])[:_SECTIONS]:
+        for each in sorted(scores, key=lambda candidate: -scores[candidate])[:_MOST_SECTIONS]:
             support = exact_support(sentence, each.text, each.title)
             if support.label != "unsupported" and support.overlap >= min_share:
                 return self.number_of(each), each
@@ -303,7 +309,7 @@ class Workbench(ProgressView):
             if text.count(each[0]) > sum(sentence.count(each[0]) for sentence in checked_sentences)
         ]
         for sentence in dict(rechecked):
-            text = text.replace(sentence, sentence + _MARK)
+            text = text.replace(sentence, sentence + _UNSUPPORTED_MARK)
         progress.narrative = text
         progress.citations = [(each.number, each.sentence) for each in checked.citations]
         progress.supports = [each.support for each in checked.citations if each.support]
@@ -318,15 +324,15 @@ class Workbench(ProgressView):
         is over, or a call is in doubt.
         """
         calls = [call_of(task, n, self.tools, self.resources) for n, task in enumerate(tasks, 1)]
-        good = [call for call in calls if call.fault is None]
+        possible_calls = [call for call in calls if call.fault is None]
         if doubts := ToolCalls.doubts_in(self.record, self.iteration):
             raise Stop("in_doubt", doubts)
-        work = ToolCalls(cast(Any, self.agent), good, self.request, self.iteration)
+        tool_calls = ToolCalls(cast(Any, self.agent), possible_calls, self.request, self.iteration)
         try:
-            if good:
-                await work.execute(self.budget)
-                if work.stops:
-                    raise work.end
+            if possible_calls:
+                await tool_calls.execute(self.budget)
+                if tool_calls.stops:
+                    raise tool_calls.end
         finally:
             self.results = [
                 result_of(task, {"error": call.fault} if call.fault else call.result)
@@ -379,23 +385,25 @@ class Workbench(ProgressView):
             self._ask_count += 1
         key = f"{self.iteration}.{self.step}.{at or self._ask_count}"
 
-        is_truncated, last = False, False
+        is_truncated, is_last_try = False, False
 
         async def ask(prompt: list[dict[str, Any]], number: int) -> Any:
-            nonlocal is_truncated, last
-            answer = await self._answer(f"{key}.{number}", prompt, schema, side_by_side=bool(at))
-            is_truncated = schema is None and getattr(answer, "finish_reason", "") in _CUT
-            last = number == _TRIES
+            nonlocal is_truncated, is_last_try
+            answer = await self._ask_recorded(
+                f"{key}.{number}", prompt, schema, side_by_side=bool(at)
+            )
+            is_truncated = schema is None and getattr(answer, "finish_reason", "") in _CUT_REASONS
+            is_last_try = number == _TRIES
             calls = getattr(answer, "calls", None)
             if self.step == "plan" and calls and not at:  # a plan, as providers write calls
-                listed = [{"tool": each.name, "args": each.args} for each in calls]
-                return json.dumps({"tasks": listed}, default=str)
+                tasks = [{"tool": each.name, "args": each.args} for each in calls]
+                return json.dumps({"tasks": tasks}, default=str)
             return answer
 
         def read_whole(text: str) -> T:
             if is_truncated:
                 sentences = whole_sentences(text)
-                if not (last and sentences):
+                if not (is_last_try and sentences):
                     raise UnreadableText(
                         "was cut at the limit of its length: say it shorter, to its end"
                     )
@@ -405,7 +413,7 @@ class Workbench(ProgressView):
 
         return await ask_value(ask, messages, schema, read_whole, tries=_TRIES)
 
-    async def _answer(
+    async def _ask_recorded(
         self, key: str, prompt: list[Any], schema: dict[str, Any] | None, *, side_by_side: bool
     ) -> Any:
         name = getattr(self.model, "name", None)

@@ -9,15 +9,15 @@ from typing import Final, NamedTuple
 from unicodedata import combining, normalize
 
 from moothall.build import Language, TextValues, Words
-from moothall.research.sentences import FOOTNOTE, sentences
+from moothall.research.sentences import FOOTNOTE, sentence_spans
 
 SEPARATOR: Final = "\n\n\0\n\n"
 """What joins passages that are read as one: no quoted span reaches across it."""
 
-ENDS: Final = " ,.;:!。、"
+QUOTE_EDGES: Final = " ,.;:!。、"
 """What may stand around the words of a quotation, and is none of them."""
 
-_ANY: Final = Language()
+_ANY_LANGUAGE: Final = Language()
 _STARS: Final = re.compile(r"(?<!\w)\*{1,3}(?=\S)|(?<=\S)\*{1,3}(?!\w)")  # `2*3` is a product
 _MARKUP: Final = re.compile(rf"{FOOTNOTE}|\*{{1,3}}|\n[ \t]*>(?!>>)[ \t]?")  # `>>>` is Python's
 _LINK: Final = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\s[^()]*)?\)")
@@ -25,13 +25,13 @@ _OUTER_STOPS: Final = re.compile(r"^[ .!…]+(?!\d)|[ .!…]+$")  # .5 is no 5
 _LETTERS: Final = re.compile(r"\w|\0")
 _SIGNS: Final = re.compile(r"[\"“”„«»‘’'`*]+")
 _DASH: Final = re.compile(r"[–—]|--")
-_PARTS: Final = re.compile(r"\.|::|-|/|'|_")
+_PART_SEPARATOR: Final = re.compile(r"\.|::|-|/|'|_")
 # `United States`, `Department of Energy`: what may be shortened to its initials.
 _CAPITAL_WORDS: Final = re.compile(r"\b[^\W\d_a-z]\w+(?: (?:[a-z]{1,3} )?[^\W\d_a-z]\w+)+")
-_OPENS: Final = re.compile(r"[:.!?(\[“„«‘\"'`•|–—]\s*$")  # a capital after it is no name's
+_CAPITAL_OPENER: Final = re.compile(r"[:.!?(\[“„«‘\"'`•|–—]\s*$")  # a capital after it is no name's
 _NUMBERED: Final = re.compile(r"\d[\d.,]*[A-Za-z_]+\w*\d|\d+(?:\.\d+){2,}")  # 0x1f, 3.11.2
 _SHORT_UNIT: Final = re.compile(r"\d ?[^\W\d_]{1,3}(?!\w)")
-_IN_GROUPS: Final = re.compile(r"(?<![\w-])(?:\d+(?:-\d+){2,}|97[89](?: \d+){4})(?![\w-])")
+_GROUPED_NUMBER: Final = re.compile(r"(?<![\w-])(?:\d+(?:-\d+){2,}|97[89](?: \d+){4})(?![\w-])")
 _DATE_DIGITS: Final = 8
 _UMLAUTS: Final = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
 _IDENTIFIER: Final = re.compile(
@@ -73,7 +73,7 @@ class PassageContent(NamedTuple):
     even_text: str
     sentences: list[tuple[int, int]]
     even_sentences: list[str]  # of each sentence
-    begins: frozenset[int]  # where sentences begin in `even_text`
+    starts: frozenset[int]  # where sentences begin in `even_text`
     ends: frozenset[int]
     terms: list[frozenset[str]]  # of each sentence
     figures: TextValues
@@ -86,7 +86,7 @@ class PassageContent(NamedTuple):
 
     def continues_at(self, at: int, start: int) -> bool:
         """Return whether a sentence of `even_text` begins at `start`, or only signs lie between."""
-        return start in self.begins or (at > 0 and not _LETTERS.search(self.even_text, at, start))
+        return start in self.starts or (at > 0 and not _LETTERS.search(self.even_text, at, start))
 
     def has_name(self, name: str) -> bool:
         """Return whether the passage has a name, inflected, in its parts, or spelled out."""
@@ -111,7 +111,7 @@ class PassageContent(NamedTuple):
             return True
         if lower_case.isalpha():
             return not self.forms.isdisjoint((f"{lower_case}s", lower_case.removesuffix("s")))
-        parts = [part for part in _PARTS.split(lower_case) if part]
+        parts = [part for part in _PART_SEPARATOR.split(lower_case) if part]
         is_version = all(map(str.isdecimal, parts))  # of 3.11.2, 3.11.3 has no part but those
         return len(parts) > 1 and not is_version and all(part in self.forms for part in parts)
 
@@ -120,7 +120,7 @@ class PassageContent(NamedTuple):
 def sentence_of(text: str) -> SentenceContent:
     """Return what a sentence has."""
     text = without_marks(text)
-    figures = TextValues(_IN_GROUPS.sub(_without_hyphens, text))
+    figures = TextValues(_GROUPED_NUMBER.sub(_without_hyphens, text))
     names = [*_names(text, bool(figures.dates)), *_long_numbers(text)]
     return SentenceContent(
         text, figures, names, _initials_by_word(text), _quantities_in(text), _terms(text)
@@ -130,25 +130,25 @@ def sentence_of(text: str) -> SentenceContent:
 @lru_cache(maxsize=256)
 def passage_of(passage: str, title: str) -> PassageContent:
     """Return what a passage has."""
-    spans = sentences(passage, code=True)
+    spans = sentence_spans(passage, code=True)
     texts = [without_marks(passage[start:end]) for start, end in spans]
     text = without_marks(passage)
-    figures = TextValues(_IN_GROUPS.sub(_without_hyphens, text))
+    figures = TextValues(_GROUPED_NUMBER.sub(_without_hyphens, text))
     words = Words(f"{text} {title}")
     forms = {form for word in words for form in _word_forms(word)}.union(_long_numbers(text))
     for each in [each for each in forms if not each.isascii()]:
         forms |= {_without_accents(each), each.translate(_UMLAUTS)}
-    evened = with_even_marks(text)
-    places, end = list[tuple[int, int]](), 0
-    for part in filter(None, (with_even_marks(each).strip(ENDS) for each in texts)):
-        if (start := evened.find(part, end)) >= 0:
-            places.append((start, end := start + len(part)))
+    even_text = with_even_marks(text)
+    even_spans, end = list[tuple[int, int]](), 0
+    for part in filter(None, (with_even_marks(each).strip(QUOTE_EDGES) for each in texts)):
+        if (start := even_text.find(part, end)) >= 0:
+            even_spans.append((start, end := start + len(part)))
     return PassageContent(
-        evened,
+        even_text,
         spans,
         [without_end_marks(each) for each in texts],
-        frozenset(start for start, _ in places),
-        frozenset(end for _, end in places),
+        frozenset(start for start, _ in even_spans),
+        frozenset(end for _, end in even_spans),
         [_terms(each) for each in texts],
         figures,
         frozenset(chain.from_iterable(figures.times)),
@@ -171,7 +171,7 @@ def _quantities_in(text: str) -> frozenset[str]:
 def _initials(words: list[str]) -> str:
     """Return the initials of the words in capitals, those in a row together: of WHO, `who`."""
     return "".join(
-        each[0].casefold() if each[0].isupper() else "" if each in _ANY.stop_words else " "
+        each[0].casefold() if each[0].isupper() else "" if each in _ANY_LANGUAGE.stop_words else " "
         for each in words
     )
 
@@ -183,7 +183,7 @@ def _without_hyphens(number: re.Match[str]) -> str:
 
 
 def _long_numbers(text: str) -> list[str]:
-    numbers = map(_without_hyphens, _IN_GROUPS.finditer(text))
+    numbers = map(_without_hyphens, _GROUPED_NUMBER.finditer(text))
     return [each for each in numbers if each.isdecimal()]
 
 
@@ -191,15 +191,17 @@ def _initials_by_word(text: str) -> dict[str, str]:
     """Return by word the initials of the words in capitals beside it, and those of all words."""
     initials: dict[str, str] = {}
     for match in _CAPITAL_WORDS.finditer(text):
-        run = match[0].split()
-        letters = "".join(each[0] for each in run)
+        words = match[0].split()
+        letters = "".join(each[0] for each in words)
         capitals = "".join(filter(str.isupper, letters))
-        initials |= dict.fromkeys(run, f"{capitals} {letters.upper()}")
+        initials |= dict.fromkeys(words, f"{capitals} {letters.upper()}")
     return initials
 
 
 def _terms(text: str) -> frozenset[str]:
-    return frozenset(term for word in Words.pattern.findall(text) for term in _ANY.terms_of(word))
+    return frozenset(
+        term for word in Words.pattern.findall(text) for term in _ANY_LANGUAGE.terms_of(word)
+    )
 
 
 def _without_accents(word: str) -> str:
@@ -209,24 +211,30 @@ def _without_accents(word: str) -> str:
 def _word_forms(word: str) -> tuple[str, ...]:
     lower_case = word.casefold()
     bare = lower_case.removesuffix("()").removesuffix("'s").strip(".")
-    return lower_case, bare, bare.replace("-", ""), bare.replace(".", ""), *_PARTS.split(bare)
+    return (
+        lower_case,
+        bare,
+        bare.replace("-", ""),
+        bare.replace(".", ""),
+        *_PART_SEPARATOR.split(bare),
+    )
 
 
-def _names(text: str, dated: bool) -> list[str]:
+def _names(text: str, has_dates: bool) -> list[str]:
     """Return names, code and addresses; German capitals are names only beside each other."""
     names: list[str] = []
     matches = [*Words.pattern.finditer(text)]
-    nouns = Language.of_words(each[0] for each in matches).has_capital_nouns
+    has_capital_nouns = Language.of_words(each[0] for each in matches).has_capital_nouns
     are_values = TextValues.among([each[0].casefold() for each in matches])
-    capital = [
-        word[0].isupper() and len(word) > 1 and not (is_value or _ANY.is_stop_word(word))
+    are_capital = [
+        word[0].isupper() and len(word) > 1 and not (is_value or _ANY_LANGUAGE.is_stop_word(word))
         for word, is_value in zip((each[0] for each in matches), are_values, strict=True)
     ]
     for at, each in enumerate(matches):
         word = each[0]
         lower_case = word.casefold().removesuffix("'s")
         if word[0].isdigit():
-            if not (dated or are_values[at]) and _NUMBERED.match(word[:200]):
+            if not (has_dates or are_values[at]) and _NUMBERED.match(word[:200]):
                 names.append(word)
             continue
         next_signs = text[each.end() : each.end() + 2]
@@ -235,21 +243,23 @@ def _names(text: str, dated: bool) -> list[str]:
         if _IDENTIFIER.match(word[:200]):
             names.append(word)
         elif (
-            capital[at]
-            and lower_case not in _ANY.stop_words
-            and not (dated and TextValues.is_month(lower_case))
+            are_capital[at]
+            and lower_case not in _ANY_LANGUAGE.stop_words
+            and not (has_dates and TextValues.is_month(lower_case))
         ):
-            has_neighbour = any(capital[max(at - 1, 0) : at] + capital[at + 1 : at + 2])
-            opens = at == 0 or _OPENS.search(text, max(0, each.start() - 4), each.start())
-            if not opens and (has_neighbour or not nouns):
+            has_neighbour = any(are_capital[max(at - 1, 0) : at] + are_capital[at + 1 : at + 2])
+            is_opening = at == 0 or _CAPITAL_OPENER.search(
+                text, max(0, each.start() - 4), each.start()
+            )
+            if not is_opening and (has_neighbour or not has_capital_nouns):
                 names.append(word)
         elif (
             at
             and len(word) == 1
             and word.isupper()
             and not (are_values[at - 1] or next_signs == ". ")  # 5 °C, John F. Smith
-            and not _ANY.is_stop_word(matches[at - 1][0])  # the C API
-            and not _OPENS.search(text, max(0, each.start() - 4), each.start())
+            and not _ANY_LANGUAGE.is_stop_word(matches[at - 1][0])  # the C API
+            and not _CAPITAL_OPENER.search(text, max(0, each.start() - 4), each.start())
         ):
             # Hepatitis C; of `type I`, which may be a pronoun, the word before belongs to it.
             names.append(f"{matches[at - 1][0]} I" if word == "I" else word)

@@ -10,18 +10,18 @@ from moothall.research.citations.comparison import sentence_of
 from moothall.research.findings import Citation
 
 _MAX_SENTENCES: Final = 150  # sentences that are compared with each other
-_SHARED: Final = 0.7  # of the words, without numbers, that the shorter sentence shares
-_OF_LONGER: Final = 0.5
+_SHARED_OF_SHORTER: Final = 0.7  # of the words, without numbers, that the shorter sentence shares
+_SHARED_OF_LONGER: Final = 0.5
 
 
 def differing_citations(citations: Sequence[Citation]) -> list[tuple[Citation, Citation, str]]:
     """Return pairs of cited sentences of different sources that differ, with a remark."""
-    first: dict[str, Citation] = {}
+    by_sentence: dict[str, Citation] = {}
     for each in citations:
-        first.setdefault(each.sentence, each)
+        by_sentence.setdefault(each.sentence, each)
     pairs = []
-    for earlier, other in combinations([*first.values()][:_MAX_SENTENCES], 2):
-        is_one_page = _page(earlier) == _page(other)
+    for earlier, other in combinations([*by_sentence.values()][:_MAX_SENTENCES], 2):
+        is_one_page = _page_url(earlier) == _page_url(other)
         if is_one_page and earlier.passage.fetched_at == other.passage.fetched_at:
             continue
         if remark := _remark(earlier.sentence, other.sentence):
@@ -30,33 +30,42 @@ def differing_citations(citations: Sequence[Citation]) -> list[tuple[Citation, C
     return pairs
 
 
-def _page(citation: Citation) -> str:
+def _page_url(citation: Citation) -> str:
     return citation.passage.url.partition("#")[0]
 
 
 def _remark(sentence: str, other: str) -> str:
-    ours, theirs = sentence_of(sentence), sentence_of(other)
-    own_terms, foreign = (
-        {each for each in s.terms if not each[0].isdigit()} for s in (ours, theirs)
+    content, other_content = sentence_of(sentence), sentence_of(other)
+    terms, other_terms = (
+        {each for each in s.terms if not each[0].isdigit()} for s in (content, other_content)
     )
-    shared = len(own_terms & foreign)
-    least, most = sorted((len(own_terms), len(foreign)))
+    shared_count = len(terms & other_terms)
+    shorter, longer = sorted((len(terms), len(other_terms)))
     # As two farms, of which each has its own figures.
-    differ = own_terms - foreign and foreign - own_terms
-    if differ or shared < 2 or shared < _SHARED * least or shared < _OF_LONGER * most:
+    both_differ = terms - other_terms and other_terms - terms
+    if (
+        both_differ
+        or shared_count < 2
+        or shared_count < _SHARED_OF_SHORTER * shorter
+        or shared_count < _SHARED_OF_LONGER * longer
+    ):
         return ""
-    for number in ours.figures.quantities:
+    for number in content.figures.quantities:
         comparable = [
-            each for each in theirs.figures.quantities if each.dimension == number.dimension
+            each for each in other_content.figures.quantities if each.dimension == number.dimension
         ]
         if (
             comparable
-            and len(comparable) == len(ours.figures.quantities)
+            and len(comparable) == len(content.figures.quantities)
             and not number.is_in(comparable)
         ):
             return "they state different numbers"
-    dates = ours.figures.dates and theirs.figures.dates
-    fits = any(
-        a.fits(b) for x in ours.figures.dates for a in x for y in theirs.figures.dates for b in y
+    dates = content.figures.dates and other_content.figures.dates
+    dates_fit = any(
+        a.fits(b)
+        for x in content.figures.dates
+        for a in x
+        for y in other_content.figures.dates
+        for b in y
     )
-    return "they state different dates" if dates and not fits else ""
+    return "they state different dates" if dates and not dates_fit else ""

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from moothall.research.citations.comparison import SEPARATOR
-from moothall.research.citations.exact import exact_support
+from moothall.research.citations.exact_support import exact_support
 from moothall.research.findings import Citation, Passage, Support, SupportLabel
-from moothall.research.sentences import FOOTNOTE, TITLE_UNDERLINE, sentences
+from moothall.research.sentences import FOOTNOTE, TITLE_UNDERLINE, sentence_spans
 
 UNSUPPORTED = "[unsupported]"
 """The mark after a sentence of which each of its citations lacks something."""
@@ -22,10 +22,10 @@ NO_SOURCE = "[no source]"
 """The mark after a sentence of a report that never had a footnote."""
 
 _MARKS: dict[SupportLabel, str] = {"partly": f" {PARTLY}", "not checked": f" {NOT_CHECKED}"}
-_ORDER: tuple[SupportLabel, ...] = ("supported", "partly", "not checked")
+_LABEL_ORDER: tuple[SupportLabel, ...] = ("supported", "partly", "not checked")
 MIN_COPIED_CHARS = 80
 """Characters of a text that two addresses do not have by chance."""
-_MAX_TOGETHER = 8  # passages that are tried together for one sentence, at most
+_MAX_JOINT_PASSAGES = 8  # passages that are tried together for one sentence, at most
 _MIN_SHARE = 0.6  # of a sentence's words that a section must have to take the place of those cited
 _MIN_GAIN = 0.25  # how much more it must have to stand beside those that lack nothing
 
@@ -73,7 +73,7 @@ _LIST_START = re.compile(  # a heading; else a label above items, or with what i
     rf"(?=\s*(?:[-*+]|\d{{1,3}}[.)]|\\?\[|https?:|<))|{_HEADINGS}[ \t]*:[ \t]*(?=[^\n]*\n*\Z))",
     re.MULTILINE | re.IGNORECASE,
 )
-_ITEMS = re.compile(r"\d|https?:|^[ \t]*[-*+][ \t]", re.MULTILINE)
+_LIST_ITEM = re.compile(r"\d|https?:|^[ \t]*[-*+][ \t]", re.MULTILINE)
 _NO_LIST = re.compile(r"^[ \t]*#|(?<!^\d)(?<!^\d\d)[.!?…][\"”’)*_]*[ \t]?\[\^\d", re.MULTILINE)
 """What stands below no list of sources: a heading, a sentence with a footnote. “2. [^1^]” has an
 item's number in front."""
@@ -84,7 +84,7 @@ def without_list(text: str) -> str:
     """Return a text of a model without the list of sources at its end."""
     for match in _LIST_START.finditer(text):
         end = match.end()
-        is_list = not text[end:].strip() or _ITEMS.search(text, end)
+        is_list = not text[end:].strip() or _LIST_ITEM.search(text, end)
         if is_list and not _NO_LIST.search(text, end):
             return _HORIZONTAL_RULE.sub("\n", text[: match.start()])
     return text
@@ -116,11 +116,11 @@ def check(
     unsupported: list[tuple[str, str]] = []
     uncited = 0
 
-    text = _DEFINITION.sub("", _without_our_marks(markdown, marks=not by_rules))
+    text = _DEFINITION.sub("", _without_our_marks(markdown, removes_marks=not by_rules))
     text = text if by_rules else without_list(text)
     pieces: list[str] = []
     at = 0
-    for start, end in sentences(text):
+    for start, end in sentence_spans(text):
         sentence = text[start:end]
         # Nothing outside a sentence, such as code, can cite.
         pieces.append(_NOTE.sub("", text[at:start]))
@@ -130,37 +130,39 @@ def check(
             uncited += not (by_rules or _claims_nothing(text, start, end))
             pieces.append(sentence)
             continue
-        bare = " ".join(re.sub(r"\n[ \t]*>(?!>>)", " ", _NOTE.sub("", sentence)).split())
-        if not any(map(str.isalnum, bare)):  # a footnote in a paragraph of its own
+        bare_sentence = " ".join(re.sub(r"\n[ \t]*>(?!>>)", " ", _NOTE.sub("", sentence)).split())
+        if not any(map(str.isalnum, bare_sentence)):  # a footnote in a paragraph of its own
             continue
-        cited = dict.fromkeys(number for note in notes for number in _numbers(note))
-        cited_passages = {n: passages[n] for n in cited if n in passages}
-        supports, reason = _verdict_of(bare, cited_passages, judged or {})
+        cited_numbers = dict.fromkeys(number for note in notes for number in _note_numbers(note))
+        cited_passages = {n: passages[n] for n in cited_numbers if n in passages}
+        supports, reason = _verdict_of(bare_sentence, cited_passages, judged or {})
         if find_section and cited_passages and (keeps_all or not supports):
-            least = (
+            min_share = (
                 max((each.overlap for each in supports.values()), default=_MIN_SHARE - _MIN_GAIN)
                 + _MIN_GAIN
             )
-            if section := find_section(bare, cited_passages.values(), least):
+            if section := find_section(bare_sentence, cited_passages.values(), min_share):
                 sentence = (
                     f"{sentence[: notes[0].start(2)]}[^{section[0]}^]{notes[0][2]}"
                     + (sentence[notes[0].end() :])
                 )
                 cited_passages = dict([section]) | cited_passages
-                supports, reason = _verdict_of(bare, cited_passages, {})
+                supports, reason = _verdict_of(bare_sentence, cited_passages, {})
         if keeps_all:
             supports = {
-                n: supports.get(n) or exact_support(bare, p.text, p.title)
+                n: supports.get(n) or exact_support(bare_sentence, p.text, p.title)
                 for n, p in cited_passages.items()
             }
         # What was judged of the same sentence elsewhere, with other footnotes, is cited here too.
         numbers = {n: n for n in supports if n in cited_passages} or dict(
             zip(cited_passages, supports, strict=False)
         )
-        citations.extend(Citation(n, bare, passages[n], supports[n]) for n in numbers.values())
-        marked_sentence = _with_notes(sentence, numbers)
+        citations.extend(
+            Citation(n, bare_sentence, passages[n], supports[n]) for n in numbers.values()
+        )
+        marked_sentence = _renumbered(sentence, numbers)
         if not supports:
-            unsupported.append((bare, reason))
+            unsupported.append((bare_sentence, reason))
             marked_sentence = f"{marked_sentence} {UNSUPPORTED}"
         elif not keeps_all:  # all have the same label
             marked_sentence += _MARKS.get(next(iter(supports.values())).label, "")
@@ -175,12 +177,12 @@ def as_one_text(passages: Iterable[Passage]) -> tuple[str, str]:
     return SEPARATOR.join(each.text for each in listed), "\n".join(each.title for each in listed)
 
 
-def without_source(markdown: str) -> list[str]:
+def sentences_without_source(markdown: str) -> list[str]:
     """Return the sentences of a checked narrative that never had a footnote."""
-    bare = markdown.replace(f" {NO_SOURCE}", "")
+    unmarked = markdown.replace(f" {NO_SOURCE}", "")
     statements = [
-        " ".join(_MARK_AFTER.sub("", bare[start:end]).split())
-        for start, end in _without_source(bare)
+        " ".join(_MARK_AFTER.sub("", unmarked[start:end]).split())
+        for start, end in _spans_without_source(unmarked)
     ]
     return [each for each in statements if any(map(str.isalnum, each))]
 
@@ -188,7 +190,7 @@ def without_source(markdown: str) -> list[str]:
 def mark_uncited(markdown: str) -> str:
     """Return a checked narrative with a mark after each sentence that never had a footnote."""
     result, at = "", 0
-    for start, end in _without_source(markdown):
+    for start, end in _spans_without_source(markdown):
         line = markdown[markdown.rfind("\n", 0, start) + 1 : start]
         statement = _MARK_AFTER.sub(" ", markdown[start:end]).rstrip()
         # A row of a table, and what leads in to a list, say nothing by themselves.
@@ -197,8 +199,8 @@ def mark_uncited(markdown: str) -> str:
     return result + markdown[at:]
 
 
-def _without_source(markdown: str) -> Iterator[tuple[int, int]]:
-    for start, end in sentences(markdown):
+def _spans_without_source(markdown: str) -> Iterator[tuple[int, int]]:
+    for start, end in sentence_spans(markdown):
         if (
             not _NOTE.search(markdown, start, end)
             and not _MARK_AFTER.match(markdown, end)  # it had one, and a mark says that
@@ -217,24 +219,24 @@ def _claims_nothing(text: str, start: int, end: int) -> bool:
 def renumber_footnotes(markdown: str, citations: list[Citation]) -> tuple[str, list[Citation]]:
     """Number footnotes from 1 in their order; a long text of several addresses has one."""
     passages = {each.number: each.passage for each in citations}
-    new: dict[int, int] = {}
+    new_numbers: dict[int, int] = {}
     numbers: dict[tuple[str, str], int] = {}
-    for number in (n for note in _NOTE.finditer(markdown) for n in _numbers(note)):
+    for number in (n for note in _NOTE.finditer(markdown) for n in _note_numbers(note)):
         if number in passages:
             text = " ".join(passages[number].text.split())
             key = ("" if len(text) >= MIN_COPIED_CHARS else passages[number].url, text)
-            new[number] = numbers.setdefault(key, len(numbers) + 1)
-    in_text = [each for each in citations if each.number in new]
-    renumbered_marks = [replace(each, number=new[each.number]) for each in in_text]
-    return _with_notes(markdown, new), list(dict.fromkeys(renumbered_marks))
+            new_numbers[number] = numbers.setdefault(key, len(numbers) + 1)
+    kept_citations = [each for each in citations if each.number in new_numbers]
+    renumbered_marks = [replace(each, number=new_numbers[each.number]) for each in kept_citations]
+    return _renumbered(markdown, new_numbers), list(dict.fromkeys(renumbered_marks))
 
 
-def _without_our_marks(markdown: str, *, marks: bool) -> str:
+def _without_our_marks(markdown: str, *, removes_marks: bool) -> str:
     """Return a narrative without what looks like our marks, or becomes a footnote, even nested."""
     parts: list[str] = []
     for piece in re.split(r"(?<=\])", markdown.replace("\0", "")):
         parts.append(piece)
-        if marks and piece.endswith("]"):
+        if removes_marks and piece.endswith("]"):
             # What a mark leaves may close another one: only the end of the text can be one.
             tail = ""
             while parts and len(tail) < _MARK_LENGTH:
@@ -244,19 +246,21 @@ def _without_our_marks(markdown: str, *, marks: bool) -> str:
     return _OUTER_BRACKET.sub("", "".join(parts))
 
 
-def _numbers(notes: re.Match[str]) -> list[int]:
+def _note_numbers(notes: re.Match[str]) -> list[int]:
     """Return the numbers of adjoining footnotes; named footnotes have none."""
     return [int(n) for each in _NUMBERED.findall(notes[2]) for n in re.findall(r"\d+", each)]
 
 
-def _with_notes(text: str, new: Mapping[int, int]) -> str:
+def _renumbered(text: str, new_numbers: Mapping[int, int]) -> str:
     """Give footnotes their new numbers; drop those without one."""
 
-    def note(match: re.Match[str]) -> str:
-        numbers = dict.fromkeys(new[number] for number in _numbers(match) if number in new)
+    def renumber(match: re.Match[str]) -> str:
+        numbers = dict.fromkeys(
+            new_numbers[number] for number in _note_numbers(match) if number in new_numbers
+        )
         return match[1] + "".join(f"[^{each}^]" for each in numbers) if numbers else ""
 
-    return _NOTE.sub(note, text)
+    return _NOTE.sub(renumber, text)
 
 
 def _verdict_of(sentence: str, cited: dict[int, Passage], judged: Mapping[str, Verdict]) -> Verdict:
@@ -271,18 +275,22 @@ def _verdict_of(sentence: str, cited: dict[int, Passage], judged: Mapping[str, V
 
     if not cited:
         return {}, "cites an unknown source"
-    alone = {number: support_of([number]) for number in cited}
-    if full := {n: support for n, support in alone.items() if support.label == "supported"}:
+    single_supports = {number: support_of([number]) for number in cited}
+    if full := {
+        n: support for n, support in single_supports.items() if support.label == "supported"
+    }:
         return full, ""
-    needed = list(cited)[:_MAX_TOGETHER]
-    joint = support_of(needed) if len(needed) > 1 else None
-    for label in _ORDER:
-        if having := {n: support for n, support in alone.items() if support.label == label}:
-            return having, ""
-        if joint is not None and joint.label == label:
+    needed = list(cited)[:_MAX_JOINT_PASSAGES]
+    joint_support = support_of(needed) if len(needed) > 1 else None
+    for label in _LABEL_ORDER:
+        if labelled := {
+            n: support for n, support in single_supports.items() if support.label == label
+        }:
+            return labelled, ""
+        if joint_support is not None and joint_support.label == label:
             for number in list(needed):
                 fewer = [each for each in needed if each != number]
                 if fewer and support_of(fewer).label == label:
                     needed = fewer
-            return {n: replace(joint, window=alone[n].window) for n in needed}, ""
-    return {}, max(alone.values(), key=lambda support: support.overlap).why
+            return {n: replace(joint_support, window=single_supports[n].window) for n in needed}, ""
+    return {}, max(single_supports.values(), key=lambda support: support.overlap).why

@@ -16,7 +16,7 @@ from moothall.research.scope import DAY, DOI
 if TYPE_CHECKING:
     from moothall.research.findings import Passage
 
-_LONGEST: Final = 1000
+_FIELD_CHARS: Final = 1000
 _LATEX: Final = {
     **{sign: f"\\{sign}" for sign in "&%$#_"},
     "{": r"\textbraceleft{}",  # BibTeX counts braces that are escaped, too
@@ -25,19 +25,19 @@ _LATEX: Final = {
     "^": r"\textasciicircum{}",
     "\\": r"\textbackslash{}",
 }
-_SAFE: Final = "!$&'()*+,;=:@/~-._?%#[]"
+_SAFE_CHARS: Final = "!$&'()*+,;=:@/~-._?%#[]"
 
 
 def bibtex(report: Any) -> str:
     """Return the sources of a `Report` as BibTeX, an entry for each."""
     return "\n".join(
-        _entry(id, passage, publication) for id, passage, publication in _sources(report)
+        _bibtex_entry(id, passage, publication) for id, passage, publication in _sources(report)
     )
 
 
 def csl_json(report: Any) -> str:
     """Return the sources of a `Report` as CSL-JSON, an item for each."""
-    items = [_item(id, passage, publication) for id, passage, publication in _sources(report)]
+    items = [_csl_item(id, passage, publication) for id, passage, publication in _sources(report)]
     return json.dumps(items, ensure_ascii=False, indent=2) + "\n"
 
 
@@ -56,7 +56,7 @@ def _sources(report: Any) -> list[tuple[str, Passage, Publication]]:
         work = publication.doi.lower() or re.sub(r"^https?://(?:www\.)?", "", url)
         if work in by_work:
             continue
-        base = _id(url, passage, publication)
+        base = _entry_id(url, passage, publication)
         number = next(n for n in range(1, len(ids) + 2) if f"{base}{n if n > 1 else ''}" not in ids)
         id = f"{base}{number if number > 1 else ''}"
         ids.add(id)
@@ -64,7 +64,7 @@ def _sources(report: Any) -> list[tuple[str, Passage, Publication]]:
     return [*by_work.values()]
 
 
-def _id(url: str, passage: Passage, publication: Publication) -> str:
+def _entry_id(url: str, passage: Passage, publication: Publication) -> str:
     name = publication.authors[0] if publication.authors else urlsplit(url).hostname or "source"
     family = name.partition(",")[0] if "," in name else name.split()[-1] if name.split() else name
     year = publication.published[:4] or passage.fetched_at[:4]
@@ -75,18 +75,18 @@ def _id(url: str, passage: Passage, publication: Publication) -> str:
 
 def _title(passage: Passage) -> str:
     page = passage.page or passage.title.partition(" – ")[0]  # of an earlier version
-    return one_line(plain_text(page or passage.url), _LONGEST)
+    return one_line(plain_text(page or passage.url), _FIELD_CHARS)
 
 
-def _entry(id: str, passage: Passage, publication: Publication) -> str:
-    url = quote(plain_text(passage.url.partition("#")[0]), safe=_SAFE)
+def _bibtex_entry(id: str, passage: Passage, publication: Publication) -> str:
+    url = quote(plain_text(passage.url.partition("#")[0]), safe=_SAFE_CHARS)
     day = passage.fetched_at[:10]
     year, month, _ = (
         match.groups("") if (match := DAY.match(publication.published)) else ("", "", "")
     )
     fields = {
         "title": f"{{{_latex(_title(passage))}}}",
-        "author": " and ".join(map(_name, publication.authors)),
+        "author": " and ".join(map(_bibtex_name, publication.authors)),
         "journal": _latex(publication.journal),
         "year": year,
         "month": month.lstrip("0"),
@@ -101,24 +101,24 @@ def _entry(id: str, passage: Passage, publication: Publication) -> str:
 
 
 def _latex(text: str) -> str:
-    return "".join(_LATEX.get(sign, sign) for sign in one_line(plain_text(text), _LONGEST))
+    return "".join(_LATEX.get(sign, sign) for sign in one_line(plain_text(text), _FIELD_CHARS))
 
 
-def _name(author: str) -> str:
+def _bibtex_name(author: str) -> str:
     """Return an author for BibTeX, which splits names at `and` and commas."""
     name = _latex(author)
     needs_no_braces = name.count(",") <= 1 and not re.search(r"\band\b|\\", name, re.IGNORECASE)
     return name if needs_no_braces else f"{{{name}}}"
 
 
-def _item(id: str, passage: Passage, publication: Publication) -> dict[str, Any]:
+def _csl_item(id: str, passage: Passage, publication: Publication) -> dict[str, Any]:
     url = passage.url.partition("#")[0]
-    on_web = url.startswith(("http://", "https://"))
+    is_on_web = url.startswith(("http://", "https://"))
     kind = (
         "article-journal"
         if publication.journal and publication.doi
         else "webpage"
-        if on_web
+        if is_on_web
         else "document"
     )
     item: dict[str, Any] = {
@@ -135,11 +135,11 @@ def _item(id: str, passage: Passage, publication: Publication) -> dict[str, Any]
     if publication.doi:
         item["DOI"] = publication.doi
     if publication.journal:
-        item["container-title"] = one_line(plain_text(publication.journal), _LONGEST)
+        item["container-title"] = one_line(plain_text(publication.journal), _FIELD_CHARS)
     return item
 
 
 def _csl_name(author: str) -> dict[str, str]:
-    name = one_line(plain_text(author), _LONGEST)
+    name = one_line(plain_text(author), _FIELD_CHARS)
     family, comma, given_name = name.partition(", ")
     return {"family": family, "given": given_name} if comma and given_name else {"literal": name}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from moothall.research.citations.exact_checks import verbatim
-from moothall.research.extractive.index import QuestionWords, title_of_passage
+from moothall.research.extractive.question_words import QuestionWords, title_of_passage
 from moothall.research.extractive.units import Unit
 from moothall.research.findings import Passage, is_place
 from moothall.research.writing.safe_markdown import has_html
@@ -16,8 +16,8 @@ from moothall.research.writing.verbatim import is_markdown
 QUOTE_CHARS: Final = 500  # characters that a quote has, if its neighbours are so long
 MOST_QUOTE_CHARS: Final = 600
 _SECTION_CHARS: Final = 1_500  # the same of a section that is plainly about the question
-_ABOUT: Final = 0.5  # the share of the question's words that its titles have then
-_AROUND: Final = ("prose", "item", "term")  # what may stand around a sentence
+_ABOUT_SHARE: Final = 0.5  # the share of the question's words that its titles have then
+_CONTEXT_KINDS: Final = ("prose", "item", "term")  # what may stand around a sentence
 _CLAUSE: Final = re.compile(r"[,;:]\s+|[\uff0c\uff1b\uff1a\u3001]|\n")
 _WHOLE_WORDS: Final = re.compile(r".*(?=[\s\uff0c\uff1b\uff1a\u3001])", re.DOTALL)
 # The next line of a comment, or of what a block quote or a mail quotes.
@@ -26,7 +26,7 @@ _FENCE: Final = re.compile(r"^[ \t]*(?:`{3,}|~{3,}).*\n?", re.MULTILINE)
 _LINKED: Final = re.compile(r"```|\]\(|!\[|\[\^")
 _SIGNS: Final = str.maketrans("“”„", '"""')
 _STOPS: Final = "。\uff01\uff1f…」』”’\uff09"
-_STRONG: Final = re.compile(r"\*{2,3}(?=\S)|(?<=\S)\*{2,3}")
+_STRONG_MARK: Final = re.compile(r"\*{2,3}(?=\S)|(?<=\S)\*{2,3}")
 
 
 class Candidate(NamedTuple):
@@ -34,10 +34,12 @@ class Candidate(NamedTuple):
 
     score: float  # how well, against other sentences
     passage: Passage
-    split: tuple[Unit, ...]  # of the passage
-    place: int  # among them
-    there: frozenset[str]  # the question's terms in it, beside it and above it
-    repeats: bool  # whether its passage has the question itself, elsewhere than in a heading
+    units: tuple[Unit, ...]  # of the passage
+    number: int  # among them
+    terms: frozenset[str]  # the question's terms in it, beside it and above it
+    repeats_question: (
+        bool  # whether its passage has the question itself, elsewhere than in a heading
+    )
 
 
 class Quote(NamedTuple):
@@ -49,18 +51,18 @@ class Quote(NamedTuple):
 
 
 def quote_of(
-    question: QuestionWords, answering: Candidate, spans: list[tuple[int, int]]
+    question: QuestionWords, candidate: Candidate, spans: list[tuple[int, int]]
 ) -> Quote | None:
     """Return a sentence's quote with what stands around it, beside `spans`; None if it has none."""
-    _, passage, split, place, *_ = answering
-    heads = (passage.text[each.start : each.end] for each in split[:place] if each.kind == "head")
+    _, passage, units, number, *_ = candidate
+    heads = (passage.text[each.start : each.end] for each in units[:number] if each.kind == "head")
     titles = question.terms_in(" ".join((title_of_passage(passage), *heads)))
-    most = _SECTION_CHARS if question.share(titles) >= _ABOUT else QUOTE_CHARS
-    for first, last in _windows(split, place, most):
-        start, end = split[first].start, split[last].end
+    max_chars = _SECTION_CHARS if question.share(titles) >= _ABOUT_SHARE else QUOTE_CHARS
+    for first, last in _windows(units, number, max_chars):
+        start, end = units[first].start, units[last].end
         if any(start < other_end and other < end for other, other_end in spans):
             continue
-        markdown = _markdown_of(question, answering, start, end)
+        markdown = _markdown_of(question, candidate, start, end)
         if markdown is not None and verbatim(markdown, passage.text, passage.title):
             return Quote(passage, (start, end), _with_heading(question, passage, markdown))
     return None
@@ -69,7 +71,7 @@ def quote_of(
 def _with_heading(question: QuestionWords, passage: Passage, markdown: str) -> str:
     """Return a quote below the title of its section, unless it or the question has that."""
     page, _, heading = title_of_passage(passage).rpartition(" – ")
-    heading = _line(heading, passage.url)
+    heading = _quote_line(heading, passage.url)
     is_shown = heading in markdown or question.is_all(heading)
     if not page or is_place(heading) or is_shown or "**" in heading:  # as in `char **argv`
         return markdown
@@ -78,18 +80,20 @@ def _with_heading(question: QuestionWords, passage: Passage, markdown: str) -> s
     return headed if fits and not _is_marked(headed) else markdown
 
 
-def _windows(split: tuple[Unit, ...], place: int, most: int) -> Iterator[tuple[int, int]]:
+def _windows(units: tuple[Unit, ...], number: int, max_chars: int) -> Iterator[tuple[int, int]]:
     """Yield the first and last unit of what may be shown, the longest first."""
-    first = last = place
+    first = last = number
     windows = [(first, last)]
-    while split[place].kind != "row":
+    while units[number].kind != "row":
         # What follows says more than what stands before. Text may lead to code.
-        after, before = split[last + 1 : last + 2], split[max(first - 1, 0) : first]
-        goes_on = _AROUND if split[last].kind not in _AROUND else (*_AROUND, "code")
-        if after and after[0].kind in goes_on and after[0].end - split[first].start <= most:
+        after, before = units[last + 1 : last + 2], units[max(first - 1, 0) : first]
+        next_kinds = (
+            _CONTEXT_KINDS if units[last].kind not in _CONTEXT_KINDS else (*_CONTEXT_KINDS, "code")
+        )
+        if after and after[0].kind in next_kinds and after[0].end - units[first].start <= max_chars:
             last += 1
-        is_text = bool(before) and before[0].kind in _AROUND
-        if is_text and split[last].end - before[0].start <= most:
+        is_text = bool(before) and before[0].kind in _CONTEXT_KINDS
+        if is_text and units[last].end - before[0].start <= max_chars:
             first -= 1
         if (first, last) == windows[-1]:
             break
@@ -97,43 +101,45 @@ def _windows(split: tuple[Unit, ...], place: int, most: int) -> Iterator[tuple[i
     yield from reversed(windows)
 
 
-def _markdown_of(question: QuestionWords, answering: Candidate, start: int, end: int) -> str | None:
+def _markdown_of(question: QuestionWords, candidate: Candidate, start: int, end: int) -> str | None:
     """Return what stands from a start to an end, with the sentence marked; None for markup."""
-    _, passage, split, place, *_ = answering
-    unit = split[place]
+    _, passage, units, number, *_ = candidate
+    unit = units[number]
     spans = ((start, unit.start), (unit.start, unit.end), (unit.end, end))
-    before, own, after = (_line(passage.text[slice(*span)], passage.url) for span in spans)
-    own = _shortened_sentence(own, question)
-    heads = (each[:2] for each in reversed(split[1:place]) if each.kind == "head")
+    before, sentence, after = (
+        _quote_line(passage.text[slice(*span)], passage.url) for span in spans
+    )
+    sentence = _shortened_sentence(sentence, question)
+    heads = (each[:2] for each in reversed(units[1:number]) if each.kind == "head")
     # Of an option, what the title does not have.
     own_heads = (each for each in heads if passage.text[slice(*each)] not in passage.title)
-    above = unit.lead or next(own_heads, None)
-    if above and above[1] <= start:
-        lead = _line(passage.text[slice(*above)], passage.url)
-        fits = len(lead) + len(before) + len(own) + len(after) <= MOST_QUOTE_CHARS
+    lead_span = unit.lead or next(own_heads, None)
+    if lead_span and lead_span[1] <= start:
+        lead = _quote_line(passage.text[slice(*lead_span)], passage.url)
+        fits = len(lead) + len(before) + len(sentence) + len(after) <= MOST_QUOTE_CHARS
         if fits and not _is_marked(lead):
             before = f"{lead} … {before}"
     # Chinese and Japanese have no space between sentences.
     at, text = unit.end, passage.text
     after = f" {after}" if after and text[at : at + 1].isspace() else after
     before = f"{before} " if before and text[unit.start - 1].isspace() else before
-    quote = f"{before}{own}{after}"
-    if not own or _is_marked(quote) or question.is_all(quote):
+    quote = f"{before}{sentence}{after}"
+    if not sentence or _is_marked(quote) or question.is_all(quote):
         return None
     # A mark between the two ends of code would be shown as it is.
-    is_open = any(each.count("`") % 2 for each in (before, own))
+    is_open = any(each.count("`") % 2 for each in (before, sentence))
     if "**" not in quote and not is_open and (before or after):
         # A mark behind a full stop, with a letter behind it, would be shown as it is.
-        end = len(own) if not after or after[0] == " " else len(own.rstrip(_STOPS))
-        own = f"**{own[:end]}**{own[end:]}"
-    return f"“{before}{own}{after}”"
+        end = len(sentence) if not after or after[0] == " " else len(sentence.rstrip(_STOPS))
+        sentence = f"**{sentence[:end]}**{sentence[end:]}"
+    return f"“{before}{sentence}{after}”"
 
 
-def _line(text: str, url: str) -> str:
+def _quote_line(text: str, url: str) -> str:
     """Return a text in one line, without the signs of lines and of what is strong."""
     text = _FENCE.sub(" … ", _COMMENTED.sub("\n", text)).translate(_SIGNS)
     if is_markdown(url):
-        text = _STRONG.sub("", text)
+        text = _STRONG_MARK.sub("", text)
     return " ".join(text.split())
 
 
@@ -144,10 +150,12 @@ def _shortened_sentence(sentence: str, question: QuestionWords) -> str:
     starts = {0, *(match.end() for match in _CLAUSE.finditer(sentence))}
     # Of text without marks, such as a transcript, the words in the middle of a clause.
     starts |= {sentence.find(" ", at) + 1 for at in range(200, len(sentence), 200)}
-    cuts = {at: sentence[at : at + QUOTE_CHARS] for at in starts}
-    at = max(cuts, key=lambda at: (question.share(question.terms_in(cuts[at])), at == 0, -at))
-    is_end = at + len(cuts[at]) == len(sentence)
-    excerpt = cuts[at] if is_end else (_WHOLE_WORDS.match(cuts[at]) or [cuts[at]])[0]
+    excerpts = {at: sentence[at : at + QUOTE_CHARS] for at in starts}
+    at = max(
+        excerpts, key=lambda at: (question.share(question.terms_in(excerpts[at])), at == 0, -at)
+    )
+    is_end = at + len(excerpts[at]) == len(sentence)
+    excerpt = excerpts[at] if is_end else (_WHOLE_WORDS.match(excerpts[at]) or [excerpts[at]])[0]
     return f"{'… ' * (at > 0)}{excerpt}{' …' * (not is_end)}"
 
 

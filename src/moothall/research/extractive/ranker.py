@@ -12,90 +12,107 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from moothall.research.extractive.index import QuestionWords, title_of_passage, titles_of, words_in
+from moothall.research.extractive.question_words import (
+    QuestionWords,
+    title_of_passage,
+    titles_of,
+    words_in,
+)
 from moothall.research.extractive.quoting import Candidate, Quote, quote_of
 from moothall.research.extractive.units import units
 from moothall.research.findings import Passage
 from moothall.research.reading.documents import kind_of
 
-QUOTES: Final = 10  # of an answer, at most
-_PASSAGES: Final = 40  # the best, whose sentences are looked at
-_SENTENCES: Final = 200  # the best, of which some are quoted
-_CUT: Final = 0.6  # what scores less than this share of the best is left out
-_OF_PAGE: Final = 4  # quotes of one page, at most
+MOST_QUOTES: Final = 10  # of an answer, at most
+_MOST_PASSAGES: Final = 40  # the best, whose sentences are looked at
+_MOST_SENTENCES: Final = 200  # the best, of which some are quoted
+_CUT_SHARE: Final = 0.6  # what scores less than this share of the best is left out
+_MOST_OF_PAGE: Final = 4  # quotes of one page, at most
 _BEFORE, _AFTER = 250, 350  # characters beside a sentence that a quote may show
 # How much a word of the question counts, by where it is.
 _OWN, _LEAD, _NEAR, _ABOVE, _TITLE, _PASSAGE = 1.0, 0.9, 0.7, 0.6, 0.4, 0.25
 FOUND_SHARE: Final = 0.61  # the share of the question's words from which on it counts as answered
-SURE: Final = 0.75  # the same, from which on no “may” is said
-_UNSURE: Final = 0.74  # the highest share of what does not say how deep a lake is
-_EVIDENCE: Final = 5.3  # what says so much of a question is worth showing, whatever else that has
-_BINDS: Final = 0.05  # what the rarest word, by its share of the question, takes from it
-_PAIRS: Final = 1.5  # of pairs of characters, an answer has fewer than of words
-_BEST: Final = 3  # quotes of which the share is the mean
+SURE_SHARE: Final = 0.75  # the same, from which on no “may” is said
+_UNSURE_SHARE: Final = 0.74  # the highest share of what does not say how deep a lake is
+# What says so much of a question is worth showing, whatever else that has.
+_MIN_EVIDENCE: Final = 5.3
+_RAREST_SHARE: Final = 0.05  # what the rarest word, by its share of the question, takes from it
+_PAIR_FACTOR: Final = 1.5  # of pairs of characters, an answer has fewer than of words
+_BEST_QUOTES: Final = 3  # quotes of which the share is the mean
 # How much each fact counts beside the words, found on the splits `develop`, `kinds-develop` and
 # `definitions` of benchmarks/data/answers.jsonl. Half or twice of one changes few first quotes.
 _WORDS, _WINDOW, _TOGETHER, _RANK, _HEADING = 4.0, 1.5, 0.5, 1.4, 1.6
 _CODE, _HEADS, _ASKS, _REPEATS, _ENTRY, _SOURCE = 0.5, 1.5, 1.0, 2.0, 8.0, 1.0
-_NOTHING: Final[frozenset[str]] = frozenset()
+_NO_TERMS: Final[frozenset[str]] = frozenset()
 
 
 def candidates(question: QuestionWords) -> Iterator[Candidate]:
     """Yield the sentences of the best passages that have a word of the question in or near them."""
-    ranked = question.best(_PASSAGES)
+    ranked = question.best(_MOST_PASSAGES)
     for passage, score, _ in ranked:
-        yield from _of_passage(question, passage, score / ranked[0].score)
+        yield from _passage_candidates(question, passage, score / ranked[0].score)
 
 
-def _of_passage(question: QuestionWords, passage: Passage, rank: float) -> Iterator[Candidate]:
+def _passage_candidates(
+    question: QuestionWords, passage: Passage, rank: float
+) -> Iterator[Candidate]:
     text = passage.text
     page, _, heading = title_of_passage(passage).rpartition(" – ")
     heading = heading if page else ""
-    split = units(text, heading)
-    terms_of_units = [question.in_order(text[each.start : each.end]) for each in split]
-    has = [frozenset(filter(None, each)) for each in terms_of_units]
-    above, title = question.terms_in(heading), question.terms_in(titles_of(passage))
-    all_terms = title.union(*has)
+    passage_units = units(text, heading)
+    ordered_terms = [question.terms_in_order(text[each.start : each.end]) for each in passage_units]
+    unit_terms = [frozenset(filter(None, each)) for each in ordered_terms]
+    heading_terms, title_terms = question.terms_in(heading), question.terms_in(titles_of(passage))
+    all_terms = title_terms.union(*unit_terms)
     is_source = kind_of(passage.url.partition("#")[0]) in ("source", "python")
-    repeats = any(question.is_in(text[u.start : u.end]) for u in split if u.kind != "head")
-    for place, unit in enumerate(split):
+    repeats = any(
+        question.is_repeated_in(text[u.start : u.end]) for u in passage_units if u.kind != "head"
+    )
+    for number, unit in enumerate(passage_units):
         if unit.kind == "head":
-            above |= has[place]
-        lead = question.terms_in(text[slice(*unit.lead)]) if unit.lead else _NOTHING
-        near = _NOTHING.union(*has[max(place - 1, 0) : place + 2])
-        if unit.kind == "head" or not (near or lead):
+            heading_terms |= unit_terms[number]
+        lead_terms = question.terms_in(text[slice(*unit.lead)]) if unit.lead else _NO_TERMS
+        near_terms = _NO_TERMS.union(*unit_terms[max(number - 1, 0) : number + 2])
+        if unit.kind == "head" or not (near_terms or lead_terms):
             continue
         levels = (
-            *((has[place], _OWN), (lead, _LEAD), (near, _NEAR)),
-            *((above, _ABOVE), (title, _TITLE), (all_terms, _PASSAGE)),
+            *((unit_terms[number], _OWN), (lead_terms, _LEAD), (near_terms, _NEAR)),
+            *((heading_terms, _ABOVE), (title_terms, _TITLE), (all_terms, _PASSAGE)),
         )
         cover = sum(
-            weight * next((of for terms, of in levels if term in terms), 0.0)
+            weight * next((level for terms, level in levels if term in terms), 0.0)
             for term, weight in question.weights.items()
         )
-        near_terms = (
+        window_terms = (
             terms
-            for terms, each in zip(has, split, strict=True)
+            for terms, each in zip(unit_terms, passage_units, strict=True)
             if each.start >= unit.start - _BEFORE and each.end <= unit.end + _AFTER
         )
         sentence = text[unit.start : unit.end]
-        below = split[place + 1 : place + 2]
-        is_heads = unit.kind == "row" and bool(below) and below[0].lead == unit[:2]
+        below = passage_units[number + 1 : number + 2]
+        is_table_head = unit.kind == "row" and bool(below) and below[0].lead == unit[:2]
         score = (
             _WORDS * cover / question.total
-            + _WINDOW * question.share(_NOTHING.union(*near_terms))
+            + _WINDOW * question.share(_NO_TERMS.union(*window_terms))
             + _TOGETHER
-            * sum(map(question.share, question.pairs.intersection(pairwise(terms_of_units[place]))))
+            * sum(map(question.share, question.pairs.intersection(pairwise(ordered_terms[number]))))
             + _RANK * rank
-            + _HEADING * question.share(above)
+            + _HEADING * question.share(heading_terms)
             - _CODE * (unit.kind == "code")
-            - _HEADS * is_heads
+            - _HEADS * is_table_head
             - _ASKS * (sentence[-1:] in "?\uff1f؟")
-            - _REPEATS * question.is_in(sentence)
+            - _REPEATS * question.is_repeated_in(sentence)
             - _ENTRY * (unit.kind == "entry")
             - _SOURCE * is_source
         )
-        yield Candidate(score, passage, split, place, near | lead | above | title, repeats)
+        yield Candidate(
+            score,
+            passage,
+            passage_units,
+            number,
+            near_terms | lead_terms | heading_terms | title_terms,
+            repeats,
+        )
 
 
 class ExtractiveAnswer(NamedTuple):
@@ -109,80 +126,84 @@ class ExtractiveAnswer(NamedTuple):
     @property
     def is_found(self) -> bool:
         """Whether the question counts as answered, perhaps."""
-        has_enough = self.share >= FOUND_SHARE or self.evidence >= _EVIDENCE
+        has_enough = self.share >= FOUND_SHARE or self.evidence >= _MIN_EVIDENCE
         return bool(self.quotes) and has_enough
 
     @property
     def is_sure(self) -> bool:
         """Whether nothing speaks against it."""
-        return self.is_found and self.share >= SURE
+        return self.is_found and self.share >= SURE_SHARE
 
 
 @lru_cache(maxsize=32)
 def answer(passages: tuple[Passage, ...], question: str) -> ExtractiveAnswer:
     """Return what answers a question in some passages."""
     question_words = QuestionWords(question, [*dict.fromkeys(passages)])
-    pairs = chosen(question_words)
+    pairs = choose_quotes(question_words)
     quotes = [quote for _, quote in pairs]
-    there = [
-        each.there | question_words.terms_in(of.passage.text[slice(*of.span)]) for each, of in pairs
+    term_sets = [
+        each.terms | question_words.terms_in(of.passage.text[slice(*of.span)]) for each, of in pairs
     ]
-    share = _of_best(map(question_words.adjusted_share, there))
-    share *= _PAIRS if question_words.is_unspaced else 1.0
-    share -= _BINDS * max(question_words.weights.values(), default=0) / question_words.total
-    if quotes and not question_words.is_said(_sentence(pairs[0][0]), quotes[0].markdown):
-        share = min(share, _UNSURE)
-    evidence = 0.0 if question_words.is_unspaced else _of_best(map(question_words.evidence, there))
+    share = _mean_of_best(map(question_words.adjusted_share, term_sets))
+    share *= _PAIR_FACTOR if question_words.is_unspaced else 1.0
+    share -= _RAREST_SHARE * max(question_words.weights.values(), default=0) / question_words.total
+    if quotes and not question_words.is_said(_sentence_of(pairs[0][0]), quotes[0].markdown):
+        share = min(share, _UNSURE_SHARE)
+    evidence = (
+        0.0
+        if question_words.is_unspaced
+        else _mean_of_best(map(question_words.evidence, term_sets))
+    )
     missing = question_words.missing_words(each.passage for each in quotes)
     return ExtractiveAnswer(quotes, share, evidence, missing)
 
 
-def _of_best(values: Iterable[float]) -> float:
+def _mean_of_best(values: Iterable[float]) -> float:
     """Return what several quotes have, of which each word of one may be chance."""
-    best = sorted(filter(None, values))[-_BEST:]
+    best = sorted(filter(None, values))[-_BEST_QUOTES:]
     return (best[-1] + sum(best) / len(best)) / 2 if best else 0.0
 
 
-def chosen(question: QuestionWords) -> list[tuple[Candidate, Quote]]:
+def choose_quotes(question: QuestionWords) -> list[tuple[Candidate, Quote]]:
     """Return the quotes: in turn the best sentence, and the best of the passage that fits best."""
     ranked = sorted(candidates(question), key=lambda each: -each.score)
     # A sentence that repeats the question may have less than 0.
-    least = min(_CUT * ranked[0].score, ranked[0].score) if ranked else 0.0
+    least = min(_CUT_SHARE * ranked[0].score, ranked[0].score) if ranked else 0.0
     ranked = [each for each in ranked if each.score >= least]
     best = {each.passage: each for each in reversed(ranked)}
-    queue = [best[each.passage] for each in question.best(_PASSAGES) if each.passage in best]
-    queue = [each for each in queue if not each.repeats]
-    del ranked[_SENTENCES:]
+    queue = [best[each.passage] for each in question.best(_MOST_PASSAGES) if each.passage in best]
+    queue = [each for each in queue if not each.repeats_question]
+    del ranked[_MOST_SENTENCES:]
     pairs: list[tuple[Candidate, Quote]] = []
     counts: Counter[str] = Counter()
-    while (ranked or queue) and len(pairs) < QUOTES:
+    while (ranked or queue) and len(pairs) < MOST_QUOTES:
         is_sentence = bool(ranked) and (len(pairs) % 2 == 0 or not queue)
         each = (ranked if is_sentence else queue).pop(0)
         spans = [quote.span for _, quote in pairs if quote.passage == each.passage]
-        if counts[_page(each)] == _OF_PAGE or (spans and not is_sentence):
+        if counts[_page_of(each)] == _MOST_OF_PAGE or (spans and not is_sentence):
             continue
         if any(_is_shown(each, quote) for _, quote in pairs):
             continue
         quote = quote_of(question, each, spans)
         if quote is not None:
             pairs.append((each, quote))
-            counts[_page(each)] += 1
+            counts[_page_of(each)] += 1
     return pairs
 
 
-def _sentence(of: Candidate) -> str:
-    return of.passage.text[slice(*of.split[of.place][:2])]
+def _sentence_of(candidate: Candidate) -> str:
+    return candidate.passage.text[slice(*candidate.units[candidate.number][:2])]
 
 
-def _page(of: Candidate) -> str:
-    return of.passage.url.partition("#")[0]
+def _page_of(candidate: Candidate) -> str:
+    return candidate.passage.url.partition("#")[0]
 
 
-def _is_shown(each: Candidate, quote: Quote) -> bool:
+def _is_shown(candidate: Candidate, quote: Quote) -> bool:
     """Return whether a quote shows a sentence."""
-    (first, last, *_), (start, end) = each.split[each.place], quote.span
-    if each.passage == quote.passage:
+    (first, last, *_), (start, end) = candidate.units[candidate.number], quote.span
+    if candidate.passage == quote.passage:
         return start <= first and last <= end
-    sentence = words_in(each.passage.text[first:last].casefold())
+    sentence = words_in(candidate.passage.text[first:last].casefold())
     quoted_words = words_in(quote.passage.text[start:end].casefold())
     return f" {' '.join(sentence)} " in f" {' '.join(quoted_words)} "

@@ -25,15 +25,15 @@ from moothall.agents import Folder
 from moothall.build import error_text, escaped, one_line
 from moothall.models import weights_folder
 from moothall.research.reading.archives import unpack_gzip
-from moothall.research.reading.documents import PACKED, kind_of, read_document
+from moothall.research.reading.documents import PACKED_SUFFIX, kind_of, read_document
 from moothall.research.reading.html import Document
 from moothall.research.reading.own_reports import is_own_report
-from moothall.research.reading.process import CutOff
+from moothall.research.reading.process import ReadingCutOff
 
 MAX_BYTES: Final = 20 * 2**20  # larger files, packed or unpacked, are left out
 
 MEDIA: Final = "a picture, sound, film or font"
-_SKIPPED: Final = {"node_modules", "__pycache__", "_sources"}  # the last: Sphinx's copies
+_SKIPPED_FOLDERS: Final = {"node_modules", "__pycache__", "_sources"}  # the last: Sphinx's copies
 _TRIES: Final = 5
 
 
@@ -53,10 +53,10 @@ def walk(root: str, left_out: list[tuple[str, str]]) -> Iterator[tuple[str, os.s
     def note(error: OSError) -> None:
         left_out.append(("in folders that cannot be read", os.path.relpath(error.filename, root)))
 
-    for folder, below, names in os.walk(root, onerror=note):
+    for folder, folders, names in os.walk(root, onerror=note):
         inside = os.path.relpath(folder, root)
-        below[:] = sorted(filter(_is_indexed, below))
-        names = sorted([*filter(_is_indexed, names), *below])
+        folders[:] = sorted(filter(_is_indexed, folders))
+        names = sorted([*filter(_is_indexed, names), *folders])
         for name in names:
             path = os.path.normpath(os.path.join(inside, name))
             try:
@@ -79,19 +79,19 @@ def titles_of(path: bytes, title: str) -> str:
     return f"{title} {os.path.splitext(os.path.basename(path_text(os.fsdecode(path))))[0]}"
 
 
-def not_read(path: str) -> str:
+def unread_reason(path: str) -> str:
     """Return why a file of a kind that is not read is left out."""
     major = (guess_type(path)[0] or "").partition("/")[0]
     if major in ("image", "audio", "video", "font"):
         return MEDIA
-    packed = PACKED * path.lower().endswith(PACKED)
+    packed = PACKED_SUFFIX * path.lower().endswith(PACKED_SUFFIX)
     suffix = PurePath(path[: len(path) - len(packed)]).suffix.lower() + packed
     return f"a kind that is not read, {escaped(suffix)[:20] or 'no suffix'}"
 
 
 def _is_indexed(name: str) -> bool:
     # "~$plan.docx" is there while Word or Excel has plan.docx open.
-    return not name.startswith((".", "~$")) and name not in _SKIPPED
+    return not name.startswith((".", "~$")) and name not in _SKIPPED_FOLDERS
 
 
 def read_file(folder: Folder, path: str) -> FileRead | None:
@@ -99,11 +99,11 @@ def read_file(folder: Folder, path: str) -> FileRead | None:
     read_ns = time.time_ns()
     status = document = fault = None
     try:
-        data, status = _data(folder, path)
+        data, status = _read_data(folder, path)
         url = Path(folder.root, path).as_uri()
         name = os.path.basename(path)
-        if name.lower().endswith(PACKED):
-            name, data = name[: -len(PACKED)], unpack_gzip(data, MAX_BYTES)
+        if name.lower().endswith(PACKED_SUFFIX):
+            name, data = name[: -len(PACKED_SUFFIX)], unpack_gzip(data, MAX_BYTES)
         kind = kind_of(path) or ""
         is_own = is_own_report(kind, data)
         document = None if is_own else read_document(kind, name, data, url)
@@ -115,10 +115,12 @@ def read_file(folder: Folder, path: str) -> FileRead | None:
     except FileNotFoundError:
         return None
     except Exception as error:  # a parser may raise anything; one bad file stops nothing
-        document, ours = None, isinstance(error, MoothallError)
-        fault = one_line(str(error), 200) if ours else error_text(error)
+        document, is_ours = None, isinstance(error, MoothallError)
+        fault = one_line(str(error), 200) if is_ours else error_text(error)
         # A file that is damaged stays so; anything else may pass: rights, an extra, a time limit.
-        if isinstance(error, CutOff) or not isinstance(error, FileTooLarge | UnreadableDocument):
+        if isinstance(error, ReadingCutOff) or not isinstance(
+            error, FileTooLarge | UnreadableDocument
+        ):
             read_ns = 0
     if status is None:
         try:
@@ -128,7 +130,7 @@ def read_file(folder: Folder, path: str) -> FileRead | None:
     return FileRead(path, status, read_ns, document, fault)
 
 
-def _data(folder: Folder, path: str) -> tuple[bytes, os.stat_result]:
+def _read_data(folder: Folder, path: str) -> tuple[bytes, os.stat_result]:
     """Return the bytes and status of a file that did not change while it was read."""
     for _ in range(_TRIES):
         with folder.reading(path) as handle:

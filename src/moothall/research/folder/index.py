@@ -34,10 +34,10 @@ from moothall.research.folder.files import (
     folder_at,
     index_path,
     link_to,
-    not_read,
     path_text,
     read_file,
     titles_of,
+    unread_reason,
     walk,
 )
 from moothall.research.folder.ranking import ranked_passages
@@ -47,7 +47,7 @@ from moothall.research.resource_pool import ResourcePool, passages_in, with_line
 
 logger: logging.Logger = logging.getLogger("moothall.research.folder")
 
-APPLICATION: Final = 0x63766631  # `cvf1` in the file's header: no other database is changed
+APPLICATION_ID: Final = 0x63766631  # `cvf1` in the file's header: no other database is changed
 PER_FILE: Final = 3  # passages of one file that come before those of others
 
 _BATCH_CHARS, _BATCH_FILES, _BATCH_S = 8_000_000, 500, 2.0
@@ -55,7 +55,7 @@ _FEW_ENTRIES: Final = 500  # a folder with no more entries is looked at before e
 # The clocks of file systems are coarse: a file that was read within this many nanoseconds of its
 # mtime may have changed since. It is read again at each search, until its mtime is older.
 _RECENT_NS: Final = 2_000_000_000
-_WHYS: Final = 8
+_CAUSES: Final = 8
 _PAUSES: Final = 20  # a search waits for what fails for a time at most a twentieth of the time
 
 _EMPTIED: Final = (
@@ -106,7 +106,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     *4 * (_EMPTIED,),
     *11 * (_EMPTIED,),  # amounts, merged cells; attachments; names; columns; powers; struck; stress
 )
-_PASSAGE: Final = (
+_SELECT_PASSAGE: Final = (
     "SELECT files.path, files.title, read_ns, anchor, passages.title, text "
     "FROM passages JOIN files ON files.number = file WHERE passages.number = ?"
 )
@@ -185,32 +185,32 @@ class FolderIndex:
         self._folder = Folder(folder, max_bytes=MAX_BYTES)
         self.root: str = self._folder.root
         self._pattern = pattern
-        self._refreshing = guard(threading.Lock())
+        self._refresh_lock = guard(threading.Lock())
         self._next_check_at = 0.0
-        at = index_path(index, self.root, pattern)  # it may lie in its folder
-        self._skipped = {os.path.relpath(at + end, self.root) for end in ("", "-wal", "-shm")}
+        db_path = index_path(index, self.root, pattern)  # it may lie in its folder
+        self._skipped = {os.path.relpath(db_path + end, self.root) for end in ("", "-wal", "-shm")}
         self._faults: list[tuple[str, str]] = []  # why and which file
-        self._retry: dict[str, float] = {}  # when a file that failed for a time may be read again
+        self._retries: dict[str, float] = {}  # when a file that failed for a time may be read again
         file = SQLiteFile(
-            at,
+            db_path,
             kind="folder index",
             class_name="search_folder",
-            application=APPLICATION,
+            application=APPLICATION_ID,
             migrations=MIGRATIONS,
             error=FolderIndexError,
         )
         self._pool = SQLitePool(file, 30.0, "SELECT count(*) FROM folder")
         owner, select = (os.fsencode(self.root), pattern), "SELECT path, pattern FROM folder"
         with self._pool.reading() as db:
-            theirs = db.execute(select).fetchone()
-        if theirs is None:
+            stored = db.execute(select).fetchone()
+        if stored is None:
             insert = "INSERT INTO folder SELECT ?, ? WHERE NOT EXISTS (SELECT 1 FROM folder)"
             with self._pool.writing() as db:
                 db.execute(insert, owner)
-                theirs = db.execute(select).fetchone()
-        if theirs != owner:
-            other = path_text(os.fsdecode(theirs[0]))
-            reason = f"it is of the folder {other} with pattern={theirs[1]!r}: name another file"
+                stored = db.execute(select).fetchone()
+        if stored != owner:
+            other = path_text(os.fsdecode(stored[0]))
+            reason = f"it is of the folder {other} with pattern={stored[1]!r}: name another file"
             raise file.error(reason)
 
     def search(self, query: str, results: int, excluded: Collection[str] = ()) -> list[Resource]:
@@ -223,7 +223,7 @@ class FolderIndex:
         texts: set[str] = set()
         with self._pool.reading() as db:
             for number in ranked_passages(db, query, 4 * results + 50):
-                row = db.execute(_PASSAGE, (number,)).fetchone()
+                row = db.execute(_SELECT_PASSAGE, (number,)).fetchone()
                 if row is None:
                     raise self._pool.damaged(
                         f"passage {number} is in the index but not in the file"
@@ -245,8 +245,8 @@ class FolderIndex:
         for path, title, read_ns, anchor, section, text in (chosen + spare + doubles)[:results]:
             if path not in by_path:
                 url = link_to(self.root, os.fsdecode(path), self._base)
-                read = datetime.fromtimestamp(read_ns / 1e9, UTC).isoformat(timespec="seconds")
-                by_path[path] = Resource(url, title, True, "", [], read)
+                read_at = datetime.fromtimestamp(read_ns / 1e9, UTC).isoformat(timespec="seconds")
+                by_path[path] = Resource(url, title, True, "", [], read_at)
             resource = by_path[path]
             before = f"{resource.content}\n\n" if resource.content else ""
             resource.sections.append(Section(len(before), anchor, section))
@@ -255,7 +255,7 @@ class FolderIndex:
 
     def _refresh(self) -> None:
         """Index new and changed files, and remove those that are gone."""
-        with self._refreshing:
+        with self._refresh_lock:
             if (start := time.monotonic()) < self._next_check_at:
                 return
             self._folder = folder_at(self.root)
@@ -266,7 +266,7 @@ class FolderIndex:
             files = [*walk(self.root, faults)]
             files = [(p, at) for p, at in files if self._matches(p) and p not in self._skipped]
             readable = {p: at for p, at in files if kind_of(p) is not None}
-            faults += [(not_read(p), p) for p, _ in files if p not in readable]
+            faults += [(unread_reason(p), p) for p, _ in files if p not in readable]
             seconds = time.monotonic() - start
             if removed := stored.keys() - readable.keys():
                 with self._pool.writing() as db:
@@ -276,11 +276,11 @@ class FolderIndex:
                 path
                 for path, status in readable.items()
                 if path not in stored
-                or not _is_current(status, self._retry.get(path, 0.0) > start, *stored[path])
+                or not _is_current(status, self._retries.get(path, 0.0) > start, *stored[path])
             )
             if len(files) > _FEW_ENTRIES:
                 self._next_check_at = time.monotonic() + max(1.0, 20 * seconds)
-            self._report(faults)
+            self._log_faults(faults)
 
     def _matches(self, path: str) -> bool:
         names = (path, os.path.basename(path))
@@ -298,9 +298,9 @@ class FolderIndex:
                 chars += len(read.document.text) if read.document else 0
                 if read.read_ns == 0:
                     now = time.monotonic()
-                    self._retry[path] = now + _PAUSES * (now - start)
-            late = time.monotonic() - last_write > _BATCH_S
-            if chars > _BATCH_CHARS or len(batch) >= _BATCH_FILES or (batch and late):
+                    self._retries[path] = now + _PAUSES * (now - start)
+            is_late = time.monotonic() - last_write > _BATCH_S
+            if chars > _BATCH_CHARS or len(batch) >= _BATCH_FILES or (batch and is_late):
                 self._write(batch)
                 batch, chars, last_write = [], 0, time.monotonic()
         if batch:
@@ -318,7 +318,7 @@ class FolderIndex:
                     _remove(db, read.path)
                     number = _insert(db, read, number)
 
-    def _report(self, faults: list[tuple[str, str]]) -> None:
+    def _log_faults(self, faults: list[tuple[str, str]]) -> None:
         """Log which files are not read, or not whole, and why, if that has changed."""
         select = "SELECT fault, path FROM files WHERE fault IS NOT NULL ORDER BY path"
         with self._pool.reading() as db:
@@ -331,8 +331,8 @@ class FolderIndex:
     def unread_files(self) -> str:
         """Return which files are not read, in a line; empty if these are pictures and the like."""
         # Pictures beside texts are nothing to mend.
-        mends = any(fault != MEDIA for fault, _ in self._faults)
-        return f"folder {escaped(self.root)}{self._fault_text()}" if mends else ""
+        is_mendable = any(fault != MEDIA for fault, _ in self._faults)
+        return f"folder {escaped(self.root)}{self._fault_text()}" if is_mendable else ""
 
     def _fault_text(self) -> str:
         """Return which files are not read and why, as the end of a line; empty for none."""
@@ -341,18 +341,18 @@ class FolderIndex:
         paths: dict[str, list[str]] = {}
         for fault, path in self._faults:
             paths.setdefault(fault, []).append(path)
-        most = sorted(paths.items(), key=lambda each: (each[0] == MEDIA, -len(each[1])))[:_WHYS]
-        some = "; ".join(
-            f"{len(of)} × {fault} ({escaped(', '.join(of[:3]))}{', …' * (len(of) > 3)})"
-            for fault, of in most
+        most = sorted(paths.items(), key=lambda each: (each[0] == MEDIA, -len(each[1])))[:_CAUSES]
+        text = "; ".join(
+            f"{len(names)} × {fault} ({escaped(', '.join(names[:3]))}{', …' * (len(names) > 3)})"
+            for fault, names in most
         )
         files = "file is" if len(self._faults) == 1 else "files are"
-        return f": {len(self._faults)} {files} not read, or not whole: {some}"
+        return f": {len(self._faults)} {files} not read, or not whole: {text}"
 
 
-def _is_current(at: os.stat_result, pauses: bool, size: int, mtime_ns: int, read_ns: int) -> bool:
+def _is_current(st: os.stat_result, pauses: bool, size: int, mtime_ns: int, read_ns: int) -> bool:
     is_settled = read_ns != 0 and abs(read_ns - mtime_ns) > _RECENT_NS
-    return (size, mtime_ns) == (at.st_size, at.st_mtime_ns) and (is_settled or pauses)
+    return (size, mtime_ns) == (st.st_size, st.st_mtime_ns) and (is_settled or pauses)
 
 
 def _remove(db: Connection, path: str) -> None:
@@ -372,16 +372,16 @@ def _insert(db: Connection, read: FileRead, number: int) -> int:
     """Store a file and its passages; return the number of the next passage."""
     document = read.document or Document("", "", [])
     title = " ".join(document.title.split())[:300] or path_text(read.path)
-    at = read.status
-    row = os.fsencode(read.path), at.st_size, at.st_mtime_ns, read.read_ns, title, read.fault
+    stat = read.status
+    row = os.fsencode(read.path), stat.st_size, stat.st_mtime_ns, read.read_ns, title, read.fault
     file = db.execute("INSERT INTO files VALUES (NULL, ?, ?, ?, ?, ?, ?)", row).lastrowid
-    cut = [*passages_in(document.text, document.sections)]
-    if kind_of(read.path) == "text" and len(cut) > 1:
-        cut = [*with_lines(document.text, cut)]
+    pieces = [*passages_in(document.text, document.sections)]
+    if kind_of(read.path) == "text" and len(pieces) > 1:
+        pieces = [*with_lines(document.text, pieces)]
     titles = titles_of(row[0], title)
     passages = [
         (place, file, section.anchor, section.title, text)
-        for place, (text, section) in enumerate(cut, number)
+        for place, (text, section) in enumerate(pieces, number)
     ]
     db.executemany("INSERT INTO passages VALUES (?, ?, ?, ?, ?)", passages)
     db.executemany(

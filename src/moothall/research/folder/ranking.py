@@ -12,7 +12,7 @@ MAX_QUERY_WORDS: Final = 32
 """How many different words of a question are used; more would add nothing."""
 _QUERY_CHARS: Final = 10_000
 # Titles weigh little, as headings are in the text as well, and titles in each passage of a file.
-_RANKED: Final = (
+_SELECT_RANKED: Final = (
     "SELECT rowid FROM words WHERE words MATCH ? AND rank MATCH 'bm25(1.5, 1.0)' "
     "ORDER BY rank, rowid LIMIT ?"
 )
@@ -28,6 +28,8 @@ def ranked_passages(db: Connection, query: str, limit: int) -> list[int]:
         f"{first} {second}" for first, second in pairwise(folded) if {first, second} <= {*words}
     ]
     words += [*filter(None, map(Words.other_spelling, words))]
-    match = SearchWords(words, MAX_QUERY_WORDS) + SearchWords(pairs, MAX_QUERY_WORDS)
-    rows = db.execute(_RANKED, (SearchWords(match).any, limit)) if match else ()
+    search_words = SearchWords(words, MAX_QUERY_WORDS) + SearchWords(pairs, MAX_QUERY_WORDS)
+    rows = (
+        db.execute(_SELECT_RANKED, (SearchWords(search_words).any, limit)) if search_words else ()
+    )
     return [number for (number,) in rows]

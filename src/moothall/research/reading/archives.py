@@ -18,18 +18,18 @@ from moothall.research.findings import Section
 from moothall.research.reading.encodings import plain_text
 from moothall.research.reading.html import Attached, Document, read_html
 
-_MEMBERS: Final = 10_000
+_MOST_MEMBERS: Final = 10_000
 _MEMBER_BYTES: Final = 64 * 2**20  # of one file inside, unpacked
 _ALL_BYTES: Final = 128 * 2**20  # of all that is read, unpacked
-_CHAPTERS: Final = 2000
+_MOST_CHAPTERS: Final = 2000
 
 # Strict OOXML names what the usual one does in other words.
-_STRICT: Final = re.compile(rb"http://purl\.oclc\.org/ooxml/(\w+)/")
-_USUAL: Final = rb"http://schemas.openxmlformats.org/\1/2006/"
-FALLBACK: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
+_STRICT_NAMESPACE: Final = re.compile(rb"http://purl\.oclc\.org/ooxml/(\w+)/")
+_USUAL_NAMESPACE: Final = rb"http://schemas.openxmlformats.org/\1/2006/"
+FALLBACK_TAG: Final = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 """What stands for a choice that has the same text."""
-_CHOICE: Final = FALLBACK.replace("Fallback", "Choice")
-_TITLE: Final = "{http://purl.org/dc/elements/1.1/}title"
+_CHOICE_TAG: Final = FALLBACK_TAG.replace("Fallback", "Choice")
+_TITLE_TAG: Final = "{http://purl.org/dc/elements/1.1/}title"
 
 
 def unpack_gzip(data: bytes, max_bytes: int) -> bytes:
@@ -56,7 +56,7 @@ class SectionWriter:
         self.sections: list[Section] = []
         self.length = 0
 
-    def section(self, anchor: str, title: str) -> None:
+    def begin_section(self, anchor: str, title: str) -> None:
         """Begin a section here."""
         self.sections.append(Section(self.length, anchor, title))
 
@@ -76,7 +76,7 @@ class SectionWriter:
         return Document(title, text, self.sections, missing=missing, attached=attached)
 
 
-class Related(NamedTuple):
+class RelatedPart(NamedTuple):
     """A part of a document that another part names."""
 
     id: str
@@ -94,9 +94,9 @@ class PackedFile:
         except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as error:
             raise UnreadableDocument(f"the {kind} is damaged: {error}") from error
         self.names: set[str] = set(self._zip.namelist())
-        if len(self.names) > _MEMBERS:
+        if len(self.names) > _MOST_MEMBERS:
             raise UnreadableDocument(
-                f"the {kind} has {len(self.names)} files inside, {_MEMBERS} are read at most"
+                f"the {kind} has {len(self.names)} files inside, {_MOST_MEMBERS} are read at most"
             )
         self._bytes_left = _ALL_BYTES
 
@@ -104,22 +104,22 @@ class PackedFile:
         """Return a file's bytes; sizes that the zip file states are not trusted."""
         if name not in self.names:
             raise UnreadableDocument(f"the {self._kind} is damaged: it has no {name[:80]!r}")
-        most = min(_MEMBER_BYTES, self._bytes_left)
+        limit = min(_MEMBER_BYTES, self._bytes_left)
         try:
             with self._zip.open(name) as member:
-                data = member.read(most + 1)
+                data = member.read(limit + 1)
         except RuntimeError as error:
             raise UnreadableDocument(f"the {self._kind} is encrypted: {error}") from error
         except Exception as error:  # a malicious file can make the decoder raise anything
             raise UnreadableDocument(f"the {self._kind} is damaged: {error}") from error
-        if len(data) > most:
+        if len(data) > limit:
             raise UnreadableDocument(
-                f"the {self._kind} unpacks to more than {most // 2**20} MiB at {name[:80]!r}"
+                f"the {self._kind} unpacks to more than {limit // 2**20} MiB at {name[:80]!r}"
             )
         self._bytes_left -= len(data)
         return data
 
-    def tree(self, name: str) -> Any:
+    def parse_xml(self, name: str) -> Any:
         """Return a file's XML, with no entity expanded and nothing loaded."""
         from lxml import etree
 
@@ -131,41 +131,43 @@ class PackedFile:
             remove_pis=True,
         )
         try:
-            tree = etree.fromstring(_STRICT.sub(_USUAL, self.read(name)), parser)
+            tree = etree.fromstring(
+                _STRICT_NAMESPACE.sub(_USUAL_NAMESPACE, self.read(name)), parser
+            )
         except etree.XMLSyntaxError as error:
             raise UnreadableDocument(
                 f"the {self._kind} is damaged: {name[:80]!r}: {error}"
             ) from error
         if tree.getroottree().docinfo.internalDTD is not None:
             raise UnreadableDocument(f"the {self._kind} declares entities in {name[:80]!r}")
-        for each in tree.iter(FALLBACK):
+        for each in tree.iter(FALLBACK_TAG):
             if not "".join(
                 text for sibling in each.itersiblings(preceding=True) for text in sibling.itertext()
             ):
-                each.tag = _CHOICE
+                each.tag = _CHOICE_TAG
         return tree
 
-    def title(self, name: str) -> str:
+    def metadata_title(self, name: str) -> str:
         """Return the title that a file's metadata has; empty without one."""
-        tree = self.tree(name) if name in self.names else None
-        title = None if tree is None else tree.findtext(f".//{_TITLE}")
+        tree = self.parse_xml(name) if name in self.names else None
+        title = None if tree is None else tree.findtext(f".//{_TITLE_TAG}")
         return " ".join(plain_text(title or "").split())
 
-    def main(self, usual: str) -> str:
+    def main_part_name(self, usual: str) -> str:
         """Return the name of the part of OOXML that names all others."""
         return next((e.name for e in self.related_parts("") if e.kind == "officeDocument"), usual)
 
-    def related_parts(self, name: str) -> list[Related]:
+    def related_parts(self, name: str) -> list[RelatedPart]:
         """Return the parts that a part of OOXML names and that are there; "" is the whole file."""
         folder, _, file = name.rpartition("/")
-        rels = f"{folder}/_rels/{file}.rels".lstrip("/")
+        relations_name = f"{folder}/_rels/{file}.rels".lstrip("/")
         parts = []
-        for each in self.tree(rels) if rels in self.names else ():
-            to = posixpath.join("/", folder, each.get("Target") or "")
-            to = posixpath.normpath(to).lstrip("/")
-            if to in self.names and each.get("TargetMode") != "External":
+        for each in self.parse_xml(relations_name) if relations_name in self.names else ():
+            target = posixpath.join("/", folder, each.get("Target") or "")
+            target = posixpath.normpath(target).lstrip("/")
+            if target in self.names and each.get("TargetMode") != "External":
                 kind = (each.get("Type") or "").rpartition("/")[2]
-                parts.append(Related(each.get("Id") or "", kind, to))
+                parts.append(RelatedPart(each.get("Id") or "", kind, target))
         return parts
 
 
@@ -174,17 +176,17 @@ def outermost(element: Any, *tags: str) -> Iterator[Any]:
     for each in element:
         if each.tag in tags:
             yield each
-        elif each.tag != FALLBACK:
+        elif each.tag != FALLBACK_TAG:
             yield from outermost(each, *tags)
 
 
-def drawings(packed: PackedFile, name: str) -> Iterator[str]:
+def drawing_texts(packed: PackedFile, name: str) -> Iterator[str]:
     """Yield what the charts and diagrams of a part of OOXML say."""
     for each in packed.related_parts(name):
         if each.kind == "chart":
-            yield "\n".join(_chart_texts(packed.tree(each.name)))
+            yield "\n".join(_chart_texts(packed.parse_xml(each.name)))
         elif each.kind == "diagramData":
-            texts = ("".join(e.itertext("{*}t")) for e in packed.tree(each.name).iter("{*}p"))
+            texts = ("".join(e.itertext("{*}t")) for e in packed.parse_xml(each.name).iter("{*}p"))
             yield "\n".join(filter(str.strip, texts))
 
 
@@ -212,22 +214,22 @@ def read_epub(data: bytes) -> Document:
     packed = PackedFile(data, "EPUB")
     if "META-INF/rights.xml" in packed.names:
         raise UnreadableDocument("the EPUB is protected against being read")
-    root = packed.tree("META-INF/container.xml").find(".//{*}rootfile")
-    home = "" if root is None else root.get("full-path") or ""
-    book = packed.tree(home)
-    title = packed.title(home)
+    root = packed.parse_xml("META-INF/container.xml").find(".//{*}rootfile")
+    package_path = "" if root is None else root.get("full-path") or ""
+    book = packed.parse_xml(package_path)
+    title = packed.metadata_title(package_path)
     manifest = {each.get("id"): each for each in book.iter("{*}item")}
     writer, missing = SectionWriter(), list[str]()
     chapters = [*book.iter("{*}itemref")]
-    for number, chapter in enumerate(chapters[:_CHAPTERS], 1):
+    for number, chapter in enumerate(chapters[:_MOST_CHAPTERS], 1):
         item = manifest.get(chapter.get("idref"))
         if item is None or "html" not in (item.get("media-type") or ""):
             continue
-        inside = unquote(item.get("href") or "")
-        path = posixpath.normpath(posixpath.join(posixpath.dirname(home), inside))
+        href = unquote(item.get("href") or "")
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(package_path), href))
         page_bytes = packed.read(path) if path in packed.names else b""
         try:
-            page = read_html(page_bytes, None, path, local=True)
+            page = read_html(page_bytes, None, path, is_local=True)
         except UnreadableDocument:  # such as a cover that a script shows
             missing += [path.rpartition("/")[2]] * bool(page_bytes)
             continue
@@ -235,12 +237,12 @@ def read_epub(data: bytes) -> Document:
             continue
         anchor, start = f"chapter={number}", writer.length
         if not page.sections or page.sections[0].start > 0:
-            writer.section(anchor, page.title if page.title != title else "")
+            writer.begin_section(anchor, page.title if page.title != title else "")
         for each in page.sections:
             writer.sections.append(Section(start + each.start, anchor, each.title))
         writer.write(page.text)
     faults = [f"{counted(len(missing), 'page')} not read: {', '.join(missing[:10])}"]
     faults = faults * bool(missing)
-    if len(chapters) > _CHAPTERS:
-        faults.append(f"chapters beyond the first {_CHAPTERS:,}")
+    if len(chapters) > _MOST_CHAPTERS:
+        faults.append(f"chapters beyond the first {_MOST_CHAPTERS:,}")
     return writer.document("EPUB", title, "; ".join(faults))

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from moothall.research.reading.html import Document
 
 
-class Kind(NamedTuple):
+class DocumentKind(NamedTuple):
     """A kind of document; if it has a parser, the package that it needs, and the function."""
 
     suffixes: str = ""
@@ -22,8 +22,8 @@ class Kind(NamedTuple):
 
     def read(self, data: bytes) -> Document:
         """Read a document's bytes; the module is imported in the process that reads."""
-        home = import_module(f"moothall.research.reading.{self.module}")
-        document: Document = getattr(home, self.function)(data)
+        module = import_module(f"moothall.research.reading.{self.module}")
+        document: Document = getattr(module, self.function)(data)
         return document
 
 
@@ -32,15 +32,19 @@ _OPEN: Final = "application/vnd.oasis.opendocument."
 _EXCEL: Final = "application/vnd.ms-excel"
 
 KINDS: Final = {
-    "text": Kind(".txt .text .log .debian"),
-    "markdown": Kind(".md .markdown .mdown .mdx .mkd .qmd .rmd", "text/markdown text/x-markdown"),
-    "rest": Kind(".rst .rest"),
-    "html": Kind(".html .htm .xhtml", "text/html application/xhtml+xml"),
-    "pdf": Kind(".pdf", "application/pdf", "pypdfium2", "pdf", "read_pdf_bytes"),
-    "docx": Kind(".docx", f"{_OFFICE}wordprocessingml.document", "lxml", "word", "read_docx"),
-    "odt": Kind(".odt", f"{_OPEN}text", "lxml", "office", "read_odt"),
-    "rtf": Kind(".rtf", "application/rtf text/rtf", "striprtf", "rtf", "read_rtf"),
-    "spreadsheet": Kind(
+    "text": DocumentKind(".txt .text .log .debian"),
+    "markdown": DocumentKind(
+        ".md .markdown .mdown .mdx .mkd .qmd .rmd", "text/markdown text/x-markdown"
+    ),
+    "rest": DocumentKind(".rst .rest"),
+    "html": DocumentKind(".html .htm .xhtml", "text/html application/xhtml+xml"),
+    "pdf": DocumentKind(".pdf", "application/pdf", "pypdfium2", "pdf", "read_pdf_bytes"),
+    "docx": DocumentKind(
+        ".docx", f"{_OFFICE}wordprocessingml.document", "lxml", "word", "read_docx"
+    ),
+    "odt": DocumentKind(".odt", f"{_OPEN}text", "lxml", "office", "read_odt"),
+    "rtf": DocumentKind(".rtf", "application/rtf text/rtf", "striprtf", "rtf", "read_rtf"),
+    "spreadsheet": DocumentKind(
         ".xlsx .xlsm .xlsb .xls .ods",
         f"{_OFFICE}spreadsheetml.sheet {_EXCEL} {_EXCEL}.sheet.macroenabled.12 "
         f"{_EXCEL}.sheet.binary.macroenabled.12 {_OPEN}spreadsheet",
@@ -48,21 +52,25 @@ KINDS: Final = {
         "office",
         "read_spreadsheet",
     ),
-    "presentation": Kind(
+    "presentation": DocumentKind(
         ".pptx .odp",
         f"{_OFFICE}presentationml.presentation {_OPEN}presentation",
         "lxml",
         "office",
         "read_presentation",
     ),
-    "mail": Kind(".eml .mbox", "message/rfc822 application/mbox", "lxml", "office", "read_mail"),
-    "epub": Kind(".epub", "application/epub+zip", "lxml", "archives", "read_epub"),
-    "manual": Kind("", "", "lxml", "manual", "read_manual"),  # called by its section: `ls.1`
-    "notebook": Kind(".ipynb"),
-    "table": Kind(".csv .tsv", "text/csv text/tab-separated-values"),
-    "entries": Kind(".ics .vcf"),
-    "python": Kind(".py .pyi"),
-    "source": Kind(
+    "mail": DocumentKind(
+        ".eml .mbox", "message/rfc822 application/mbox", "lxml", "office", "read_mail"
+    ),
+    "epub": DocumentKind(".epub", "application/epub+zip", "lxml", "archives", "read_epub"),
+    "manual": DocumentKind(
+        "", "", "lxml", "manual", "read_manual"
+    ),  # called by its section: `ls.1`
+    "notebook": DocumentKind(".ipynb"),
+    "table": DocumentKind(".csv .tsv", "text/csv text/tab-separated-values"),
+    "entries": DocumentKind(".ics .vcf"),
+    "python": DocumentKind(".py .pyi"),
+    "source": DocumentKind(
         ".adoc .asc .asciidoc .bash .bat .bib .c .cc .cfg .clj .cmake .conf .cpp .cs .css "
         ".cxx .dart .defs .diff .el .erl .ex .exs .f90 .go .gradle .groovy .h .hpp .hs "
         ".ini .java .jl .js .json .jsonl .jsx .kt .lisp .lua .m .mjs .mk .ml .org .patch "
@@ -80,6 +88,6 @@ BY_MEDIA_TYPE: Final = {
 }
 
 
-def label(kind: str) -> str:
+def kind_label(kind: str) -> str:
     """Return how messages call a kind: in capitals if its files end so, as PDF."""
     return kind.upper() if BY_SUFFIX.get(f".{kind}") == kind else kind

@@ -27,12 +27,12 @@ from moothall.research.reading.encodings import (
 )
 from moothall.research.reading.html import Document, read_html
 from moothall.research.reading.manual import is_manual
-from moothall.research.reading.tables import by_lines, table
+from moothall.research.reading.tables import sections_by_lines, table_document
 
-PACKED: Final = ".gz"
+PACKED_SUFFIX: Final = ".gz"
 """How the name of a file ends that holds another one."""
 # After the suffix of a kind: `.rst.txt` of Sphinx, what others include, what is filled in.
-_FILLED: Final = re.compile(
+_TEMPLATE_SUFFIX: Final = re.compile(
     r"\.(?:txt|inc|in|tmpl|tpl|template|j2|jinja2?|example|sample|dist)", re.IGNORECASE
 )
 
@@ -41,18 +41,18 @@ _MANUAL_SUFFIX: Final = re.compile(
     r"\.(?:[1-9](?:x|p|pm|perl|ssl|posix|t|tcl|tk|erl|edit|type|const|head|readline|ncurses|curses|"
     r"form|menu|gcc|git|caml|am|alpha|qt|gv|ldap|krb5|avr|blas|rheolef)?|man|mdoc|roff)"
 )
-_TITLE: Final = 300  # characters of a heading that are kept
-_LONGEST: Final = 20_000_000  # characters of a mail, beyond which no attachment is read
-_ESCAPED: Final = re.compile(r"(?<!\\)((?:\\\\)*)((?:\\u(?!00[0-7])[0-9a-fA-F]{4})+)")
+_TITLE_CHARS: Final = 300  # characters of a heading that are kept
+_MAIL_CHARS: Final = 20_000_000  # characters of a mail, beyond which no attachment is read
+_ESCAPED_LETTERS: Final = re.compile(r"(?<!\\)((?:\\\\)*)((?:\\u(?!00[0-7])[0-9a-fA-F]{4})+)")
 _ENTRY_BORDER: Final = re.compile(r"^(?:BEGIN|END):.*\n?", re.MULTILINE)
 _FIELD: Final = re.compile(r"^([\w.-]+)(?:;[^:\n]*)?:(.+)$", re.MULTILINE)
-_STAMP: Final = re.compile(r"\b(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)\d\dZ?)?(?![^;\n])")
-_MINIFIED: Final = (".js", ".css", ".mjs", ".svg")
-_LONG: Final = 500  # bytes; longer lines on average were not written by a person
-_PRINTED: Final = 2000  # characters of an output in a notebook
-_DECLARED = re.compile(rb"(?:coding|charset|encoding)[ \t]*[:=][ \t]*[\"']?([\w.-]+)")
+_TIMESTAMP: Final = re.compile(r"\b(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)\d\dZ?)?(?![^;\n])")
+_MINIFIED_SUFFIXES: Final = (".js", ".css", ".mjs", ".svg")
+_LONG_LINE_BYTES: Final = 500  # bytes; longer lines on average were not written by a person
+_OUTPUT_CHARS: Final = 2000  # characters of an output in a notebook
+_DECLARED_ENCODING = re.compile(rb"(?:coding|charset|encoding)[ \t]*[:=][ \t]*[\"']?([\w.-]+)")
 
-_MARKDOWN = re.compile(
+_MARKDOWN_HEADING = re.compile(
     r"^ {0,3}(?:"
     r"(?P<fence>`{3,}|~{3,})[^\n]*"
     r"|(?P<level>#{1,6})(?:[ \t]+(?P<title>[^\n]*))?"
@@ -60,13 +60,13 @@ _MARKDOWN = re.compile(
     re.MULTILINE,
 )
 # Code between fences, up to the end if the last one is never closed.
-_FENCED = re.compile(
+_FENCED_CODE = re.compile(
     r"^ {0,3}(?P<fence>`{3,}(?![^\n`]*`)|~{3,})[^\n]*+"
     r"(?:\n(?! {0,3}(?P=fence))[^\n]*+)*+(?:\n[^\n]*+|\Z)",
     re.MULTILINE,
 )
 # Comments and struck-out text, but not within code; no comment begins within another one.
-_UNSEEN = re.compile(
+_UNSEEN_MARKUP = re.compile(
     r"(`+[^`\n]+`+)|<!--(?:(?!<!--).)*?-->|(?<!~)~~(?![~\s])[^~\n]+~~(?!~)"
     r"|<(?P<struck>del|s|strike)>[^<]*</(?P=struck)>",
     re.DOTALL | re.IGNORECASE,
@@ -77,7 +77,7 @@ _LINK = re.compile(
     re.M,
 )
 # HTML in Markdown, which viewers do not show; `<option>` and `<source>` are more often names.
-_INLINE: Final = re.compile(
+_INLINE_HTML: Final = re.compile(
     r"(`+[^`\n]+`+)|<sup>(?P<raised>[-+\u2212]?\d{1,9})</sup>"
     r"|</?(?P<tag>a|abbr|b|big|blockquote|br|center|cite|dd|del|details|div|dl|dt|em|font|h[1-6]|hr|i|"
     r"img|ins|kbd|li|mark|ol|p|picture|pre|samp|small|span|strong|sub|summary|sup|table|tbody|td|th|"
@@ -85,7 +85,7 @@ _INLINE: Final = re.compile(
     re.IGNORECASE,
 )
 _BREAKING_TAGS: Final = frozenset(("br", "dd", "dt", "hr", "li", "p", "td", "th", "tr"))
-_AROUND_PICTURES: Final = 2  # links of a badge: `[![Built](a.svg)](b)`
+_NESTED_LINKS: Final = 2  # links of a badge: `[![Built](a.svg)](b)`
 # Keys with values, and what is indented below: no text between two rules.
 _FRONT_MATTER = re.compile(
     r"---[ \t]*\n(?=(?:[ \t]*(?:#.*)?\n)*[\w\"'])"
@@ -94,23 +94,25 @@ _FRONT_MATTER = re.compile(
 )
 _FRONT_TITLE = re.compile(r"^title:[ \t]*(.+)$", re.MULTILINE)
 _MARKUP = re.compile(r"!?\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])|[*`]+|<[^>]{1,200}>")
-_UNCLOSED = re.compile(
+_UNDERLINED_TITLE = re.compile(
     r"^(?P<over>(?P<mark>[!-/:-@\[-`{-~])(?P=mark){2,}[ \t]*\n)?"
     r"[ \t]*(?P<title>\S[^\n]*)\n(?P<under>([!-/:-@\[-`{-~])\5{2,})[ \t]*$",
     re.MULTILINE,
 )
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1{2,}\s*")
-_MANUAL = re.compile(r"(?:\A|(?<=\n)\n)([A-Z][A-Z0-9 ,/&'-]{2,60})\n(?=[ \t]+\S)")
-_FEWEST: Final = 3  # such headings of a manual page
-_PYTHON = re.compile(r"^(?:@[^\n]*\n){0,20}(?:(?:async[ \t]+)?def|class)[ \t]+(\w+)", re.MULTILINE)
+_MANUAL_HEADING = re.compile(r"(?:\A|(?<=\n)\n)([A-Z][A-Z0-9 ,/&'-]{2,60})\n(?=[ \t]+\S)")
+_FEWEST_HEADINGS: Final = 3  # such headings of a manual page
+_PYTHON_DEFINITION = re.compile(
+    r"^(?:@[^\n]*\n){0,20}(?:(?:async[ \t]+)?def|class)[ \t]+(\w+)", re.MULTILINE
+)
 
 
 def kind_of(name: str) -> str | None:
     """Return a file's kind by its name, such as `manual.html.in.gz`; None if it is not read."""
-    if name.lower().endswith(PACKED):
-        name = name[: -len(PACKED)]
+    if name.lower().endswith(PACKED_SUFFIX):
+        name = name[: -len(PACKED_SUFFIX)]
     suffixes = PurePosixPath(name).suffixes[-2:]
-    if suffixes and _FILLED.fullmatch(suffixes[-1]) and suffixes[0].lower() in BY_SUFFIX:
+    if suffixes and _TEMPLATE_SUFFIX.fullmatch(suffixes[-1]) and suffixes[0].lower() in BY_SUFFIX:
         suffixes = suffixes[:1]
     if not suffixes or (suffixes[-1][1:].isdecimal() and len(suffixes[-1]) > 2):  # app.log.12
         return "text"
@@ -128,35 +130,37 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
         return with_attached(document) if document.attached else document
     if is_binary(data):
         return None
-    if name.endswith(_MINIFIED) and len(data) > _LONG * (data.count(b"\n") + 1):
+    if name.endswith(_MINIFIED_SUFFIXES) and len(data) > _LONG_LINE_BYTES * (data.count(b"\n") + 1):
         return None
     if kind == "html":
-        page = read_html(data, None, url, local=True)
+        page = read_html(data, None, url, is_local=True)
         return page._replace(text=whole_words(page.text))
-    declarations = () if _is_utf_8(data) else (declared_encoding(data[:1024], _DECLARED),)
+    declarations = () if _is_utf_8(data) else (declared_encoding(data[:1024], _DECLARED_ENCODING),)
     text = plain_text(decode_text(data, *declarations))
     if kind == "notebook":
-        return _notebook(text)
+        return _notebook_document(text)
     if name.lower().endswith((".json", ".jsonl", ".properties")):
-        text = _ESCAPED.sub(_unescaped_letters, text)
+        text = _ESCAPED_LETTERS.sub(_unescaped_letters, text)
     if kind == "manual" and is_manual(text):
         return process.ProcessReading(kind, text.encode()).read()
     if kind == "markdown":
-        return _markdown(_without_links(text))
+        return _markdown_document(_without_links(text))
     if kind == "entries":
-        return Document("", _entries(text), [])
+        return Document("", _entry_texts(text), [])
     if kind == "rest":
         return _plain_document(text)
     if kind == "table":
         # Of a quote that is never closed the rest of the file would be one value.
         with suppress(csv.Error):
-            return table(text, "\t" if name.lower().endswith(".tsv") else None)
+            return table_document(text, "\t" if name.lower().endswith(".tsv") else None)
     if kind == "text":
         text = whole_words(text)
-        return Document("", text, _manual(text))
+        return Document("", text, _manual_sections(text))
     if kind == "python":
-        return Document("", text, [Section(0, "L1"), *_by_matches(text, _PYTHON)])
-    return Document("", text, by_lines(text))
+        return Document(
+            "", text, [Section(0, "L1"), *_sections_by_matches(text, _PYTHON_DEFINITION)]
+        )
+    return Document("", text, sections_by_lines(text))
 
 
 def with_attached(document: Document) -> Document:
@@ -165,7 +169,7 @@ def with_attached(document: Document) -> Document:
     for name, data in document.attached:
         file, kind = None, kind_of(name)
         with suppress(MoothallError):
-            file = read_document(kind, name, data, "") if kind and len(text) < _LONGEST else None
+            file = read_document(kind, name, data, "") if kind and len(text) < _MAIL_CHARS else None
         if file is None:
             not_read.append(name)
             continue
@@ -197,39 +201,39 @@ def _unescaped_letters(match: re.Match[str]) -> str:
     return match[0] if text.isascii() else match[1] + plain_text(text)
 
 
-def _entries(text: str) -> str:
+def _entry_texts(text: str) -> str:
     """Return the entries of a calendar or of contacts as paragraphs, with the names of fields."""
     parts = _ENTRY_BORDER.split(re.sub(r"\n[ \t]", "", text))  # lines are folded
     entries = ("; ".join(map(": ".join, _FIELD.findall(each))) for each in parts)
-    dated = _STAMP.sub(
+    dated = _TIMESTAMP.sub(
         lambda at: f"{at[1]}-{at[2]}-{at[3]}" + (f" {at[4]}:{at[5]}" if at[4] else ""),
         "\n\n".join(filter(None, entries)),
     )
     return re.sub(r"\\(?:[nN]|(.))", lambda escape: escape[1] or " ", dated)
 
 
-def _notebook(text: str) -> Document:
+def _notebook_document(text: str) -> Document:
     """Return a notebook as Markdown: its texts, its code, and what that printed."""
     try:
         notebook = json.loads(text)
         # Those of the third format have worksheets.
-        sheets = (notebook,) if "cells" in notebook else notebook["worksheets"]
-        cells: list[Any] = [cell for sheet in sheets for cell in sheet["cells"]]
+        worksheets = (notebook,) if "cells" in notebook else notebook["worksheets"]
+        cells: list[Any] = [cell for sheet in worksheets for cell in sheet["cells"]]
         language = str(
             notebook.get("metadata", {}).get("language_info", {}).get("name") or "python"
         )
-        cut = list[str]()
-        parts = [each for cell in cells for each in _cell(cell, language, cut)]
+        cut_outputs = list[str]()
+        parts = [each for cell in cells for each in _cell_texts(cell, language, cut_outputs)]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UnreadableDocument(f"the notebook is damaged: {error_text(error)}") from error
-    more = f"{counted(len(cut), 'output')} beyond the first {_PRINTED:,} characters"
-    document = _markdown("\n\n".join(filter(None, parts)) + "\n")
-    return document._replace(missing=more * bool(cut))
+    missing = f"{counted(len(cut_outputs), 'output')} beyond the first {_OUTPUT_CHARS:,} characters"
+    document = _markdown_document("\n\n".join(filter(None, parts)) + "\n")
+    return document._replace(missing=missing * bool(cut_outputs))
 
 
-def _cell(cell: dict[str, Any], language: str, cut: list[str]) -> Iterator[str]:
-    """Yield what a cell says, as Markdown; what is cut off of its outputs goes to `cut`."""
-    source = plain_text(_lines(cell.get("source") or cell.get("input"))).strip("\n")
+def _cell_texts(cell: dict[str, Any], language: str, cut_outputs: list[str]) -> Iterator[str]:
+    """Yield what a cell says, as Markdown; what is cut off of its outputs goes to `cut_outputs`."""
+    source = plain_text(_joined_lines(cell.get("source") or cell.get("input"))).strip("\n")
     if cell.get("cell_type") != "code":
         yield _without_links(source) if cell.get("cell_type") == "markdown" else source
         return
@@ -238,14 +242,16 @@ def _cell(cell: dict[str, Any], language: str, cut: list[str]) -> Iterator[str]:
     for output in cell.get("outputs") or ():
         data = output.get("data") or {}
         printout = output.get("text") or data.get("text/plain") or output.get("evalue")
-        if not printout and (page := _lines(data.get("text/html"))):
-            printout = read_html(page.encode(errors="replace"), "utf-8", "output", local=True).text
-        if printed := plain_text(_lines(printout)).strip("\n"):
-            cut += [printed[_PRINTED:]] * (len(printed) > _PRINTED)
-            yield _in_fence(printed[:_PRINTED], "")
+        if not printout and (page := _joined_lines(data.get("text/html"))):
+            printout = read_html(
+                page.encode(errors="replace"), "utf-8", "output", is_local=True
+            ).text
+        if output_text := plain_text(_joined_lines(printout)).strip("\n"):
+            cut_outputs += [output_text[_OUTPUT_CHARS:]] * (len(output_text) > _OUTPUT_CHARS)
+            yield _in_fence(output_text[:_OUTPUT_CHARS], "")
 
 
-def _lines(source: Any) -> str:
+def _joined_lines(source: Any) -> str:
     return source if isinstance(source, str) else "".join(map(str, source or ()))
 
 
@@ -259,38 +265,38 @@ class _DocumentHeading(NamedTuple):
     title: str
 
 
-def _by_headings(
+def _document_by_headings(
     text: str, headings: Iterable[_DocumentHeading], anchors: Iterator[str]
 ) -> Document:
     """Return a document with a section for each heading; its title is the first heading."""
     title = ""
-    above: list[_DocumentHeading] = []
+    parents: list[_DocumentHeading] = []
     sections: list[Section] = []
     for heading, anchor in zip(headings, anchors, strict=False):
         if not sections:
             title = heading.title
-        while above and above[-1].level >= heading.level:
-            above.pop()
-        above.append(heading)
-        path = " – ".join(each.title for each in above if each.title != title)
+        while parents and parents[-1].level >= heading.level:
+            parents.pop()
+        parents.append(heading)
+        path = " – ".join(each.title for each in parents if each.title != title)
         sections.append(Section(heading.start, anchor, path))
     return Document(title, text, sections)
 
 
 def _without_links(text: str) -> str:
     """Return Markdown with its links as texts, without what viewers hide; code as written."""
-    pieces, place = [], 0
-    for fence in _FENCED.finditer(text):
-        pieces += [_as_read(text[place : fence.start()]), fence[0]]
-        place = fence.end()
-    return "".join((*pieces, _as_read(text[place:])))
+    pieces, at = [], 0
+    for fence in _FENCED_CODE.finditer(text):
+        pieces += [_readable_markdown(text[at : fence.start()]), fence[0]]
+        at = fence.end()
+    return "".join((*pieces, _readable_markdown(text[at:])))
 
 
-def _as_read(text: str) -> str:
+def _readable_markdown(text: str) -> str:
     """Return Markdown between code as read: links as texts, no comments or footnote marks."""
-    lines = _UNSEEN.sub(r"\1", text).splitlines(keepends=True)
+    lines = _UNSEEN_MARKUP.sub(r"\1", text).splitlines(keepends=True)
     text = "".join(
-        _INLINE.sub(_visible, e) if "<" in e and not e.startswith(("    ", "\t")) else e
+        _INLINE_HTML.sub(_visible_text, e) if "<" in e and not e.startswith(("    ", "\t")) else e
         for e in lines
     )
     # No link goes over an empty line, and to look for one at each character takes long.
@@ -298,33 +304,33 @@ def _as_read(text: str) -> str:
 
 
 def _linked_texts(text: str) -> str:
-    for _ in range(_AROUND_PICTURES):
+    for _ in range(_NESTED_LINKS):
         text = _LINK.sub(r"\1\2", text)
     return text
 
 
-def _visible(match: re.Match[str]) -> str:
+def _visible_text(match: re.Match[str]) -> str:
     """Return what is seen of an element of HTML in Markdown; code spans as written."""
     if match["raised"]:
         return f"^{match['raised']}"
     return match[1] or (" " if match["tag"].lower() in _BREAKING_TAGS else "")
 
 
-def _markdown(text: str) -> Document:
+def _markdown_document(text: str) -> Document:
     front = _FRONT_MATTER.match(text, 0, 20_000)
     front_title = _FRONT_TITLE.search(text, 0, front.end()) if front else None
     text = text[front.end() :] if front else text
     headings, fence = [], ""
-    for match in _MARKDOWN.finditer(text):
+    for match in _MARKDOWN_HEADING.finditer(text):
         mark = match["fence"]
         if mark and (not fence or mark.startswith(fence)):
             fence = "" if fence else mark
         elif not fence and not mark:
             title = match["title"] or match["above"] or ""
-            title = _MARKUP.sub(r"\1", title.strip()[:_TITLE].rstrip("#").strip())
+            title = _MARKUP.sub(r"\1", title.strip()[:_TITLE_CHARS].rstrip("#").strip())
             level = len(match["level"] or "") or (1 if match["below"][0] == "=" else 2)
             headings.append(_DocumentHeading(match.start(), level, title))
-    document = _by_headings(text, headings, _github_anchors(headings))
+    document = _document_by_headings(text, headings, _github_anchors(headings))
     first = next((each.title for each in headings if each.level == 1), document.title)
     if first.lower() in ("contents", "table of contents"):
         first = ""
@@ -332,29 +338,29 @@ def _markdown(text: str) -> Document:
 
 
 def _github_anchors(headings: list[_DocumentHeading]) -> Iterator[str]:
-    used: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for heading in headings:
         anchor = re.sub(r"[^\w\- ]", "", heading.title.lower()).replace(" ", "-")
-        used[anchor] += 1
-        yield anchor if used[anchor] == 1 else f"{anchor}-{used[anchor] - 1}"
+        counts[anchor] += 1
+        yield anchor if counts[anchor] == 1 else f"{anchor}-{counts[anchor] - 1}"
 
 
 def _plain_document(text: str) -> Document:
     headings: list[_DocumentHeading] = []
     styles: list[tuple[str, bool]] = []
-    for match in _UNCLOSED.finditer(text):
-        title, under = match["title"].strip()[:_TITLE], match["under"]
-        if len(under) < min(len(title), 4) or _ADORNMENT.fullmatch(match["title"]):
+    for match in _UNDERLINED_TITLE.finditer(text):
+        title, underline = match["title"].strip()[:_TITLE_CHARS], match["under"]
+        if len(underline) < min(len(title), 4) or _ADORNMENT.fullmatch(match["title"]):
             continue
-        style = (under[0], match["over"] is not None)
+        style = (underline[0], match["over"] is not None)
         if style not in styles:
             styles.append(style)
         headings.append(_DocumentHeading(match.start(), styles.index(style), title))
     anchors = (re.sub(r"[^a-z0-9]+", "-", each.title.lower()).strip("-") for each in headings)
-    return _by_headings(text, headings, anchors)
+    return _document_by_headings(text, headings, anchors)
 
 
-def _by_matches(text: str, pattern: re.Pattern[str], group: int = 0) -> list[Section]:
+def _sections_by_matches(text: str, pattern: re.Pattern[str], group: int = 0) -> list[Section]:
     """Return a section for each match, from its line, called by its first group."""
     sections, line, at = [], 1, 0
     for match in pattern.finditer(text):
@@ -363,7 +369,7 @@ def _by_matches(text: str, pattern: re.Pattern[str], group: int = 0) -> list[Sec
     return sections
 
 
-def _manual(text: str) -> list[Section]:
+def _manual_sections(text: str) -> list[Section]:
     """Return a section for each heading of a manual page: in capitals, above what is indented."""
-    sections = _by_matches(text, _MANUAL, 1)
-    return sections if len(sections) >= _FEWEST else []
+    sections = _sections_by_matches(text, _MANUAL_HEADING, 1)
+    return sections if len(sections) >= _FEWEST_HEADINGS else []

@@ -22,28 +22,28 @@ _ESCAPES = re.compile(
 _LETTERS = r"[^\W\d_]++"
 _WORDS = re.compile(rf"{_LETTERS}(?:[-\u2010]{_LETTERS})*+")
 # A word that the end of a line cuts, with the space before it and the hyphen behind it.
-_CUT = re.compile(
+_CUT_WORD = re.compile(
     rf"((?<=\S)[ \t]++[^\w\s]*+)?(?<![\w\u2010-])({_WORDS.pattern})([-\u2010])(\n[ \t]*+)"
     rf"({_LETTERS})(?=([-\u2010](?!\n))?)"
 )
-_IN_WORDS = re.compile("[\ufb00-\ufb06]")
+_LIGATURES = re.compile("[\ufb00-\ufb06]")
 _SAMPLE_BYTES = 65_536  # bytes of a text, from its start, by which its encoding is guessed
-_FOREIGN = re.compile(rb"[\x80-\xff]{3,}")
+_FOREIGN_BYTES = re.compile(rb"[\x80-\xff]{3,}")
 _BINARY_TEST_BYTES = 8192  # bytes at the start of a text; with a NUL among them it is binary
 _BOMS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # The encodings that browsers use for these names.
 _ALIASES = {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030"}
 _JAPANESE, _KOI8 = ("cp932", "shift_jis"), re.compile(rb"[\0-\x7f\xa3\xb3\xc0-\xff]*")
 # Slow, or not meant for pages.
-_NOT_OF_PAGES = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "utf-7")
+_REFUSED_CODECS = ("idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "utf-7")
 
 
 def decode_text(data: bytes, *declarations: str | None) -> str:
     """Decode a text: by its BOM, as UTF-8, or by the first that fits of stated and guessed ones."""
     if data.startswith(_BOMS):
         return data.decode("utf-8-sig" if data.startswith(codecs.BOM_UTF8) else "utf-16", "replace")
-    if b"\0" in data[:_BINARY_TEST_BYTES] and (wide := _utf16_without_bom(data, declarations)):
-        return data.decode(wide, "replace")
+    if b"\0" in data[:_BINARY_TEST_BYTES] and (utf_16 := _utf16_without_bom(data, declarations)):
+        return data.decode(utf_16, "replace")
     if b"\x1b$" in data[:_SAMPLE_BYTES] and not any(declarations):
         return data.decode("iso2022_jp", "replace")
     if not data.isascii() and data.decode(errors="ignore").encode() == data:
@@ -65,14 +65,14 @@ def decode_text(data: bytes, *declarations: str | None) -> str:
 
 def _guess_encoding(data: bytes) -> str | None:
     """Return the encoding that a text of another alphabet looks like; None for a Latin one."""
-    looked_at = data[:_SAMPLE_BYTES]
-    foreign = sum(map(len, _FOREIGN.findall(looked_at)))
-    if not foreign or 2 * foreign < sum(each > 0x7F for each in looked_at):
+    sample = data[:_SAMPLE_BYTES]
+    foreign_count = sum(map(len, _FOREIGN_BYTES.findall(sample)))
+    if not foreign_count or 2 * foreign_count < sum(each > 0x7F for each in sample):
         return None
     from charset_normalizer import from_bytes
 
-    best = from_bytes(looked_at).best()
-    if best and best.encoding.startswith(_JAPANESE) and _KOI8.fullmatch(looked_at):
+    best = from_bytes(sample).best()
+    if best and best.encoding.startswith(_JAPANESE) and _KOI8.fullmatch(sample):
         return "koi8_r"  # short, it is taken for half-width katakana
     return None if best is None else best.encoding
 
@@ -95,10 +95,10 @@ def _utf16_without_bom(data: bytes, declarations: Sequence[str | None]) -> str |
         if name in ("utf-16be", "utf-16-be"):
             return "utf-16-be"
     for name, at in (("utf-16-le", 1), ("utf-16-be", 0)):  # ASCII in it has a NUL on one side
-        looked_at = data[: _SAMPLE_BYTES & ~1] if len(data) > _SAMPLE_BYTES else data
-        if 0 in looked_at[at::2] and 0 not in looked_at[1 - at :: 2]:
+        sample = data[: _SAMPLE_BYTES & ~1] if len(data) > _SAMPLE_BYTES else data
+        if 0 in sample[at::2] and 0 not in sample[1 - at :: 2]:
             with suppress(UnicodeError):
-                if not _ASCII_CONTROL.search(looked_at.decode(name).replace("\r", "")):
+                if not _ASCII_CONTROL.search(sample.decode(name).replace("\r", "")):
                     return name
     return None
 
@@ -117,7 +117,7 @@ def plain_text(text: str) -> str:
     if text.isascii():
         return _ASCII_CONTROL.sub("", text)
     text = text.replace("\x85", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
-    text = _IN_WORDS.sub(lambda match: normalize("NFKC", match[0]), without_hidden(text))
+    text = _LIGATURES.sub(lambda match: normalize("NFKC", match[0]), without_hidden(text))
     return CONTROL.sub("", text)
 
 
@@ -146,7 +146,7 @@ def whole_words(text: str, *, in_place: bool = True) -> str:
             return f"{space}{' ' * (not mark)}{gap}{start}{mark}{end}"
         return f"{space or ''}{start}{'-' * bool(mark)}{end}"
 
-    return _CUT.sub(rejoin, text)
+    return _CUT_WORD.sub(rejoin, text)
 
 
 def _page_codec(charset: str) -> str | None:
@@ -155,7 +155,7 @@ def _page_codec(charset: str) -> str | None:
         b" ".decode(name)  # some map bytes to bytes
     except (LookupError, UnicodeError, ValueError):
         return None
-    if name in _NOT_OF_PAGES:
+    if name in _REFUSED_CODECS:
         return None
     # A text whose declaration can be read is not UTF-16, and no text without a BOM is.
     return "utf-8" if name.startswith(("utf-16", "utf-32")) else _ALIASES.get(name, name)

@@ -45,11 +45,11 @@ _MAY_STAND_BESIDE: Final = (
     f".//*[@role or ({' or '.join(f'self::{tag}' for tag in sorted(_MAY_BE_BESIDE))}) "
     "and (@class or @id)]"
 )
-_LINKS_OF_A_MENU: Final = 5
-_SHARE_OF_LINKS: Final = 0.9
-_RAISED: Final = re.compile(r"\s*[-+\u2212]?\d{1,9}\s*")
+_MENU_LINKS: Final = 5
+_MENU_LINK_SHARE: Final = 0.9
+_RAISED_NUMBER: Final = re.compile(r"\s*[-+\u2212]?\d{1,9}\s*")
 _UNIT: Final = re.compile(r"(?<![^\W\d_])[^\W\d_]{1,2}\Z")  # m2 is as usual as m²
-_NOTE: Final = re.compile(r"[\[(]?\w{1,3}[\])]?")
+_NOTE_MARK: Final = re.compile(r"[\[(]?\w{1,3}[\])]?")
 # What stands before each part: of the power `ab`, a^b; a space: no brackets, either.
 _SIGNS_IN_FORMULAS: Final = {
     **dict.fromkeys(("msup", "mover"), (" ", "^")),
@@ -59,12 +59,12 @@ _SIGNS_IN_FORMULAS: Final = {
     "mroot": ("\u221a", "_"),
 }
 _UNSEEN_IN_FORMULAS: Final = ("annotation", "annotation-xml", "mphantom")
-_SPACED: Final = ("mspace", "mtd", "munder", "munderover")
+_SPACED_TAGS: Final = ("mspace", "mtd", "munder", "munderover")
 _LONGEST_MERGED: Final = 200  # characters of a cell that is repeated
-_ROWS: Final = 200  # in which it is, at most
+_MOST_ROWS: Final = 200  # in which it is, at most
 _MOST_COPIES: Final = 50_000  # elements that are repeated in a page
 _GAPS: Final = ("", " ", "\n", "\n\n")
-_LAID_OUT: Final = "cell"  # a cell, or a row, of a signature such as `int open(const char *)`
+_LAYOUT_TAG: Final = "cell"  # a cell, or a row, of a signature such as `int open(const char *)`
 
 
 def sub_or_superscript(text: str, before: str, sign: str = "^") -> str:
@@ -74,7 +74,7 @@ def sub_or_superscript(text: str, before: str, sign: str = "^") -> str:
     else:
         is_behind = before[-1:].isalnum() or before[-1:] == ")"
         is_marked = is_behind and not _UNIT.search(before[-3:])
-    return f"{sign}{text}" if sign and is_marked and _RAISED.fullmatch(text) else text
+    return f"{sign}{text}" if sign and is_marked and _RAISED_NUMBER.fullmatch(text) else text
 
 
 def formula_part(sign: str, text: str) -> str:
@@ -103,7 +103,7 @@ def show_formulas(tree: Any) -> None:
             picture.getparent().replace(picture, formula)
 
 
-def say_formulas(tree: Any) -> None:
+def write_formulas(tree: Any) -> None:
     """Write each formula of a page as one line, such as `(a+b)/2` or `x^2`: what it shows."""
     from lxml.etree import iterwalk
 
@@ -121,7 +121,7 @@ def say_formulas(tree: Any) -> None:
                 text = formula_part("\u221a", text)
             elif tag == "mfenced":
                 text = f"({','.join(parts)})"
-            texts[element] = text * (tag not in _UNSEEN_IN_FORMULAS) + " " * (tag in _SPACED)
+            texts[element] = text * (tag not in _UNSEEN_IN_FORMULAS) + " " * (tag in _SPACED_TAGS)
         before, text = _text_before(formula)[-1:], texts[formula].strip()
         formula.clear(keep_tail=True)
         formula.text = formula_line((before, text)).removeprefix(before)
@@ -151,46 +151,47 @@ def mark_raised_in_page(tree: Any) -> None:
             continue
         link = element if parent.tag != "a" or len(parent) > 1 or parent.text else parent
         is_linked = link is parent or element.find(".//a") is not None
-        if is_linked and _NOTE.fullmatch("".join(element.itertext()).strip()):
+        if is_linked and _NOTE_MARK.fullmatch("".join(element.itertext()).strip()):
             link.drop_tree()
         else:
             mark_raised(element)
 
 
-def say_merged(tree: Any) -> None:
+def write_merged_cells(tree: Any) -> None:
     """Write what a cell over several rows says into each of them, unless it is long."""
     copies_left = _MOST_COPIES
     rows_by_table: dict[Any, list[Any]] = {}
     for row in tree.iter("tr"):
         rows_by_table.setdefault(next(row.iterancestors("table"), None), []).append(row)
     for table_rows in rows_by_table.values():
-        above: dict[int, tuple[int, int, list[Any]]] = {}  # by column: rows more, columns, cell
+        # By column: how many rows are left, how many columns it has, and the cell.
+        open_cells: dict[int, tuple[int, int, list[Any]]] = {}
         for row in table_rows:
             column = 0
             for cell in [*row.iterchildren("td", "th"), None]:
-                while above.get(column, (0,))[0]:
-                    more, columns, merged = above[column]
-                    above[column] = more - 1, columns, merged
+                while open_cells.get(column, (0,))[0]:
+                    rows_left, columns, copies = open_cells[column]
+                    open_cells[column] = rows_left - 1, columns, copies
                     column += columns
-                    copies_left -= 1 + sum(1 for each in merged for _ in each.iter())
+                    copies_left -= 1 + sum(1 for each in copies for _ in each.iter())
                     if copies_left < 0:
                         return
-                    for copied in deepcopy(merged):
-                        copied.tail = None
-                        row.append(copied) if cell is None else cell.addprevious(copied)
+                    for copy in deepcopy(copies):
+                        copy.tail = None
+                        row.append(copy) if cell is None else cell.addprevious(copy)
                 if cell is None:
                     continue
                 columns = _span(cell, "colspan")
                 if (rows := _span(cell, "rowspan")) > 1:
                     # One without a text is such as a picture.
-                    is_said = 0 < len("".join(cell.itertext()).strip()) <= _LONGEST_MERGED
-                    above[column] = rows - 1, columns, [cell] * is_said
+                    is_repeated = 0 < len("".join(cell.itertext()).strip()) <= _LONGEST_MERGED
+                    open_cells[column] = rows - 1, columns, [cell] * is_repeated
                 column += columns
 
 
 def _span(cell: Any, name: str) -> int:
     value = cell.get(name) or ""
-    return min(max(int(value[:4]), 1), _ROWS) if value.isdecimal() else 1
+    return min(max(int(value[:4]), 1), _MOST_ROWS) if value.isdecimal() else 1
 
 
 def flow_text(root: Any, anchors: Anchors, *, is_main: bool) -> tuple[str, list[Section]]:
@@ -202,38 +203,38 @@ def flow_text(root: Any, anchors: Anchors, *, is_main: bool) -> tuple[str, list[
             element.drop_tree()
     for element in root.xpath(".//a[contains(@class, 'footnote-ref') or @role = 'doc-noteref']"):
         element.drop_tree()
-    margins = set() if is_main else set(_margins(root))
+    margins = set() if is_main else set(_margin_elements(root))
     for signature in root.xpath(".//table[.//td[. = '(']]"):
         for element in signature.iter("tr", "td"):
-            element.tag = _LAID_OUT
+            element.tag = _LAYOUT_TAG
     etree.strip_tags(root, *_INLINE)
-    return _Flow(anchors).of(root, margins, is_main)
+    return _FlowWriter(anchors).text_of(root, margins, is_main)
 
 
-def _margins(root: Any) -> list[Any]:
+def _margin_elements(root: Any) -> list[Any]:
     """Return the elements that stand beside the text."""
     margins = []
     length = None
     for element in root.xpath(_MAY_STAND_BESIDE):
         names = f"{element.get('class') or ''} {element.get('id') or ''}"
-        by_name = element.tag in _MAY_BE_BESIDE and _MARGIN_NAMES.search(names)
-        if by_name or element.get("role") in _ROLES:
+        is_named = element.tag in _MAY_BE_BESIDE and _MARGIN_NAMES.search(names)
+        if is_named or element.get("role") in _ROLES:
             if length is None:
                 length = root.xpath("string-length()")
             if element.xpath("string-length()") < length / 2:
                 margins.append(element)
     for element in root.xpath(
-        f".//*[self::ul or self::ol or self::dl or self::table][count(.//a) >= {_LINKS_OF_A_MENU}]"
+        f".//*[self::ul or self::ol or self::dl or self::table][count(.//a) >= {_MENU_LINKS}]"
     ):
-        inside = "".join("".join(each.itertext()) for each in element.iter("a"))
-        if len("".join(inside.split())) >= _SHARE_OF_LINKS * len(
+        link_text = "".join("".join(each.itertext()) for each in element.iter("a"))
+        if len("".join(link_text.split())) >= _MENU_LINK_SHARE * len(
             "".join("".join(element.itertext()).split())
         ):
             margins.append(element)
     return margins
 
 
-class _Flow:
+class _FlowWriter:
     """Writes text without recursion: pages may be nested to any depth."""
 
     def __init__(self, anchors: Anchors) -> None:
@@ -242,63 +243,63 @@ class _Flow:
         self._text: list[str] = []
         self._length = 0
         self._gap = self._prefix = ""  # what goes before the next text
-        self._space = False  # whether a space stood before the next text
-        self._open_block: Section | None = None  # begins with the next text
+        self._has_space = False  # whether a space stood before the next text
+        self._open_section: Section | None = None  # begins with the next text
         self._path: list[tuple[int, str]] = []
 
-    def of(self, root: Any, margins: set[Any], is_main: bool) -> tuple[str, list[Section]]:
+    def text_of(self, root: Any, margins: set[Any], is_main: bool) -> tuple[str, list[Section]]:
         """Return the text of an element with its descendants, and the sections."""
         from lxml.etree import iterwalk
 
-        codes = cells = items = 0  # how many are open
-        tight = False  # whether nothing was written yet in a definition
+        code_depth = cell_depth = item_depth = 0  # how many are open
+        is_tight = False  # whether nothing was written yet in a definition
         walk = iterwalk(root, events=("start", "end"))
         for event, element in walk:
             tag = element.tag
-            starts = event == "start"
-            skipped = (
+            is_start = event == "start"
+            is_skipped = (
                 tag in _NO_TEXT or element in margins or (not is_main and tag in _AROUND)
             ) and element is not root
-            if skipped and starts:
+            if is_skipped and is_start:
                 walk.skip_subtree()
                 continue
-            cell = tag in ("td", "th")
-            if not starts:
-                cells -= cell
-                items -= tag == "li"
+            is_cell = tag in ("td", "th")
+            if not is_start:
+                cell_depth -= is_cell
+                item_depth -= tag == "li"
             gap = "\n\n" if tag in _PARAGRAPHS else "\n" if tag in _LINES else ""
-            if starts and tag == _LAID_OUT:
-                tight = (element.text or "").strip() in ("(", ")") or self._ends("(")
-                gap, self._space = "" if tight else " ", False
-                self._gap = self._gap.strip(" ") if tight else self._gap
+            if is_start and tag == _LAYOUT_TAG:
+                is_tight = (element.text or "").strip() in ("(", ")") or self._ends_with("(")
+                gap, self._has_space = "" if is_tight else " ", False
+                self._gap = self._gap.strip(" ") if is_tight else self._gap
             if gap:
-                if cells:
+                if cell_depth:
                     gap = " "
-                elif items or (tight and starts):
+                elif item_depth or (is_tight and is_start):
                     gap = "\n"
                 if _GAPS.index(gap) > _GAPS.index(self._gap):
                     self._gap = gap
-            if starts:
-                cells += cell
-                codes += tag == "pre"
+            if is_start:
+                cell_depth += is_cell
+                code_depth += tag == "pre"
                 if tag == "li":
-                    items += 1
+                    item_depth += 1
                     self._prefix = "- "
                 elif tag == "dd":
-                    tight = True
-                elif cell and element.getprevious() is not None:
-                    self._gap, self._space = " ", False
+                    is_tight = True
+                elif is_cell and element.getprevious() is not None:
+                    self._gap, self._has_space = " ", False
                     self._write("| ", True)
                 elif element in self._anchors:
                     self._add_heading(*self._anchors[element], tag)
                 text = element.text
             else:
-                codes -= tag == "pre"
+                code_depth -= tag == "pre"
                 text = None if element is root else element.tail
             if text:
-                if codes or not text.isspace():
-                    tight = False
-                self._write(text, codes > 0)
+                if code_depth or not text.isspace():
+                    is_tight = False
+                self._write(text, code_depth > 0)
         return "".join(self._text).rstrip(), self.sections
 
     def _add_heading(self, heading: str, anchor: str, level: int, tag: str) -> None:
@@ -309,33 +310,33 @@ class _Flow:
             heading = re.sub(r"(?<=\w)\(.*", "()", heading)
         heading = shorten(heading, _LONGEST_HEADING)
         self._path = [each for each in self._path if each[0] < level] + [(level, heading)]
-        headings = [each for of, each in self._path if of > 1] or [heading]
-        self._open_block = Section(0, anchor, " – ".join(headings))
+        headings = [each for depth, each in self._path if depth > 1] or [heading]
+        self._open_section = Section(0, anchor, " – ".join(headings))
 
-    def _ends(self, mark: str) -> bool:
+    def _ends_with(self, mark: str) -> bool:
         return bool(self._text) and self._text[-1].endswith(mark)
 
-    def _write(self, text: str, preformatted: bool) -> None:
-        spaced = self._space or (not preformatted and text[0].isspace())
-        piece = text if preformatted else " ".join(text.split())
-        if preformatted and (self._gap or not self._text):
+    def _write(self, text: str, is_preformatted: bool) -> None:
+        is_spaced = self._has_space or (not is_preformatted and text[0].isspace())
+        piece = text if is_preformatted else " ".join(text.split())
+        if is_preformatted and (self._gap or not self._text):
             piece = text.lstrip("\n")
         if not piece:
-            self._space = spaced
+            self._has_space = is_spaced
             return
-        self._space = not preformatted and text[-1].isspace()
+        self._has_space = not is_preformatted and text[-1].isspace()
         if self._gap and self._text:
-            last = self._text[-1].rstrip()
-            self._length += len(last) - len(self._text[-1]) + len(self._gap)
-            self._text[-1] = last
+            last_text = self._text[-1].rstrip()
+            self._length += len(last_text) - len(self._text[-1]) + len(self._gap)
+            self._text[-1] = last_text
             self._text.append(self._gap)
-        elif spaced and self._text and not self._text[-1].endswith((" ", "\n")):
+        elif is_spaced and self._text and not self._text[-1].endswith((" ", "\n")):
             piece = f" {piece}"
-        if self._open_block is not None:
-            self._open_block.start = self._length
-            self.sections.append(self._open_block)
+        if self._open_section is not None:
+            self._open_section.start = self._length
+            self.sections.append(self._open_section)
         piece = self._prefix + piece
         self._gap = self._prefix = ""
-        self._open_block = None
+        self._open_section = None
         self._text.append(piece)
         self._length += len(piece)

@@ -7,8 +7,8 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any, Final
 
-_STYLES: Final = 200_000  # characters of a page's own styles that are looked at
-_RULES: Final = 2000
+_STYLE_CHARS: Final = 200_000  # characters of a page's own styles that are looked at
+_MOST_RULES: Final = 2000
 
 # Tags, joiners of nothing, fillers, marks of annotations: they can carry a text that is not shown.
 _NO_WIDTH: Final = (
@@ -24,10 +24,10 @@ _OUT_OF_PLACE = re.compile(
     "|(?<=[\ufe00-\ufe0f])[\ufe00-\ufe0f]+|(?<=[\x00-\x22\x24-\x29\x2b-\x2f\x3a-\x7f])[\ufe00-\ufe0f]+"
 )
 
-_NOT_SAID: Final = ("template", "del", "s", "strike", "rp", "rt", "rtc")  # struck, or a reading
+_UNREAD_TAGS: Final = ("template", "del", "s", "strike", "rp", "rt", "rtc")  # struck, or a reading
 _CANDIDATES: Final = (
     "//*[@class or @id or @hidden or @style or @aria-hidden or self::dialog or self::font[@color]"
-    f"{''.join(f' or self::{tag}' for tag in _NOT_SAID)}]"
+    f"{''.join(f' or self::{tag}' for tag in _UNREAD_TAGS)}]"
 )
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _AT_RULE = re.compile(r"@[^{};]+\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}")  # such as @media print
@@ -55,13 +55,13 @@ _SIZE = re.compile(r"(?:^|;)\s*(?:max-)?(?:width|height)\s*:\s*[01](?:px)?\s*(?:
 _RGB = re.compile(
     r"rgba?\(\s*(\d{1,3})[\s,]+(\d{1,3})[\s,]+(\d{1,3})\s*(?:[,/]\s*([\d.]+%?)\s*)?\)"
 )
-_NO_GROUND = re.compile(
+_NO_BACKGROUND = re.compile(
     r"(?:none|transparent|initial|inherit|unset|rgba\([^)]*[,/]\s*0?\.?0*%?\s*\))\s*(?:!|$)", re.I
 )
 _HEX = re.compile(r"#([0-9a-f]{3,8})\b")
-_COLOURS: Final = {"white": (255, 255, 255), "snow": (255, 250, 250), "black": (0, 0, 0)}
+_NAMED_COLORS: Final = {"white": (255, 255, 255), "snow": (255, 250, 250), "black": (0, 0, 0)}
 _WHITE: Final = (255, 255, 255)
-_CLOSE: Final = 12  # of 255; two colours that differ by less cannot be told apart
+_CLOSE_COLOR: Final = 12  # of 255; two colours that differ by less cannot be told apart
 
 
 def without_hidden(text: str) -> str:
@@ -71,16 +71,20 @@ def without_hidden(text: str) -> str:
 
 def drop_hidden(tree: Any) -> None:
     """Remove what no browser shows; scripts fade in what is transparent, if it is most."""
-    styles, faint, count = _StyleSheet(tree), dict[Any, None](), 0
+    styles, faint_elements, faint_words = _StyleSheet(tree), dict[Any, None](), 0
     for element in tree.xpath(_CANDIDATES):
         style = styles.style_of(element)
-        if _is_unsaid(element) or _is_invisible(element, styles) or _hides(_OPACITY.sub("", style)):
+        if (
+            _is_unread(element)
+            or _is_invisible(element, styles)
+            or _is_hiding(_OPACITY.sub("", style))
+        ):
             _drop(element)
-        elif _hides(style) and faint.keys().isdisjoint(element.iterancestors()):
-            faint[element] = None
-            count += len("".join(element.itertext()).split())
-    if faint and 2 * count <= len("".join(tree.itertext()).split()):
-        for element in faint:
+        elif _is_hiding(style) and faint_elements.keys().isdisjoint(element.iterancestors()):
+            faint_elements[element] = None
+            faint_words += len("".join(element.itertext()).split())
+    if faint_elements and 2 * faint_words <= len("".join(tree.itertext()).split()):
+        for element in faint_elements:
             _drop(element)
 
 
@@ -89,9 +93,9 @@ def _drop(element: Any) -> None:
         element.drop_tree()
 
 
-def _is_unsaid(element: Any) -> bool:
+def _is_unread(element: Any) -> bool:
     """Return whether an element's tag or attributes say that it is no text."""
-    if element.tag in _NOT_SAID or element.get("aria-hidden", "").strip().lower() == "true":
+    if element.tag in _UNREAD_TAGS or element.get("aria-hidden", "").strip().lower() == "true":
         return True
     if element.tag == "dialog" and element.get("open") is None:
         return True
@@ -100,7 +104,7 @@ def _is_unsaid(element: Any) -> bool:
     return element.get("hidden") is not None and not is_panel
 
 
-def _hides(style: str) -> bool:
+def _is_hiding(style: str) -> bool:
     if _NOT_SHOWN.search(style) is not None:
         return True
     return "hidden" in style.lower() and _SIZE.search(style) is not None  # overflow: hidden
@@ -109,29 +113,29 @@ def _hides(style: str) -> bool:
 def _is_invisible(element: Any, styles: _StyleSheet) -> bool:
     """Return whether an element's own colour is that of what is behind it."""
     font_color = element.get("color") if element.tag == "font" else None
-    color = _color(_colors(element.get("style") or "").get("color") or font_color or "")
+    color = _rgb_of(_color_values(element.get("style") or "").get("color") or font_color or "")
     if color is None:
         return False
     ancestor = element
     while ancestor is not None:
-        colors = _colors(styles.style_of(ancestor))
-        grounds = (colors.get(f"background{each}") for each in ("-image", "-color", ""))
+        colors = _color_values(styles.style_of(ancestor))
+        backgrounds = (colors.get(f"background{each}") for each in ("-image", "-color", ""))
         background = next(
-            (each for each in grounds if each and not _NO_GROUND.match(each.strip())),
+            (each for each in backgrounds if each and not _NO_BACKGROUND.match(each.strip())),
             ancestor.get("bgcolor"),
         )
         if background:
-            ground = _color(background)
-            return ground is not None and _is_close(color, ground)
+            background_rgb = _rgb_of(background)
+            return background_rgb is not None and _is_close(color, background_rgb)
         ancestor = ancestor.getparent()
     return _is_close(color, _WHITE)
 
 
-def _colors(style: str) -> dict[str, str]:
+def _color_values(style: str) -> dict[str, str]:
     return {name.lower(): value for name, value in _COLOR.findall(style)}
 
 
-def _color(value: str) -> tuple[int, ...] | None:
+def _rgb_of(value: str) -> tuple[int, ...] | None:
     value = value.strip().lower()
     if match := _RGB.search(value):
         return tuple(int(each) for each in match.groups()[:3])
@@ -140,11 +144,13 @@ def _color(value: str) -> tuple[int, ...] | None:
         if len(digits) < 6:
             digits = "".join(2 * each for each in digits)
         return tuple(int(digits[at : at + 2], 16) for at in (0, 2, 4))
-    return next((rgb for name, rgb in _COLOURS.items() if re.search(rf"\b{name}\b", value)), None)
+    return next(
+        (rgb for name, rgb in _NAMED_COLORS.items() if re.search(rf"\b{name}\b", value)), None
+    )
 
 
-def _is_close(colour: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    return all(abs(a - b) < _CLOSE for a, b in zip(colour, other, strict=True))
+def _is_close(color: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    return all(abs(a - b) < _CLOSE_COLOR for a, b in zip(color, other, strict=True))
 
 
 class _StyleSheet:
@@ -157,8 +163,8 @@ class _StyleSheet:
             for each in tree.iter("style")
             if _ON_SCREENS.fullmatch(each.get("media") or "")
         )
-        css = _AT_RULE.sub("", _COMMENT.sub("", " ".join(sheets)[:_STYLES]))
-        for number, rule in enumerate(islice(_RULE.finditer(css), _RULES)):
+        css = _AT_RULE.sub("", _COMMENT.sub("", " ".join(sheets)[:_STYLE_CHARS]))
+        for number, rule in enumerate(islice(_RULE.finditer(css), _MOST_RULES)):
             for selector in map(str.strip, rule[1].split(",")):
                 if _COMPOUND.fullmatch(selector):
                     names = _NAME.findall(selector)
@@ -175,8 +181,8 @@ class _StyleSheet:
         rules = [
             (weight, style)
             for name in names & self._rules.keys()
-            for needed, weight, style in self._rules[name]
-            if needed <= names
+            for rule_names, weight, style in self._rules[name]
+            if rule_names <= names
         ]
         if not rules:
             return own_style

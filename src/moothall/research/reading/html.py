@@ -19,24 +19,24 @@ from moothall.research.reading.flow import (
     Anchors,
     flow_text,
     mark_raised_in_page,
-    say_formulas,
-    say_merged,
     show_formulas,
+    write_formulas,
+    write_merged_cells,
 )
 from moothall.research.reading.hidden_text import drop_hidden
 from moothall.research.scope import DAY, DOI
 
-LINKS = 300  # links of a page that are taken at most; those of its main part come first
+MAX_LINKS = 300  # links of a page that are taken at most; those of its main part come first
 _LONGEST_URL, _LONGEST_TEXT = 2000, 200
-_MOST, _MANY = 100_000, 5000
+_MOST_ELEMENTS, _MANY_ELEMENTS = 100_000, 5000
 """Pages with more elements are not read, or not by the fallback, whose time is quadratic."""
-_MOST_LOCAL = 1_000_000
-_SHORT, _LITTLE = 25, 200
+_MOST_LOCAL_ELEMENTS = 1_000_000
+_SHORT_CHARS, _LITTLE_CHARS = 25, 200
 """With fewer characters, a page's main part is not the text, and scripts write the text."""
 
 # Tags of trafilatura's own form.
-_TAGS = {"list": "ul", "row": "tr", "cell": "td", "lb": "br", "quote": "blockquote"}
-_MARGINS = ("head", "nav", "aside", "header", "footer", "script", "style")
+_HTML_TAGS = {"list": "ul", "row": "tr", "cell": "td", "lb": "br", "quote": "blockquote"}
+_MARGIN_TAGS = ("head", "nav", "aside", "header", "footer", "script", "style")
 _EMPTY_ROOT = "//*[@id='root' or @id='app' or @id='__next' or @id='__nuxt' or @id='___gatsby']"
 
 # What names the authors, the day, the DOI and the journal.
@@ -47,10 +47,10 @@ _META_NAMES = (
     "citation_doi dc.identifier dcterms.identifier",
     "citation_journal_title og:site_name",
 )
-_AUTHORS = 50
+_MOST_AUTHORS = 50
 
 _REFRESH = re.compile(r"\s*\d(?:\.\d*)?\s*[;,]\s*(?:url\s*=\s*)?[\"']?([^\"'\s]+)", re.IGNORECASE)
-_REFERENCE = re.compile(r"&#(?:x0*([0-9a-f]{1,6})|0*([0-9]{1,7}));?", re.IGNORECASE)
+_CHARACTER_REFERENCE = re.compile(r"&#(?:x0*([0-9a-f]{1,6})|0*([0-9]{1,7}));?", re.IGNORECASE)
 _CHARSET = re.compile(rb"""<(?:meta|\?xml)[^>]{0,500}?(?:charset|encoding)\s*=\s*["']?([\w.:-]+)""")
 
 
@@ -81,31 +81,31 @@ def is_title_of(title: str, text: str) -> bool:
     return 2 * sum(each in text.casefold() for each in words) >= len(words) > 0
 
 
-def read_html(data: bytes, charset: str | None, url: str, *, local: bool = False) -> Document:
+def read_html(data: bytes, charset: str | None, url: str, *, is_local: bool = False) -> Document:
     """Return a page's text, sections and links; a local file is read by its structure alone."""
-    MissingExtra.unless("reading HTML", "research", "lxml", *(() if local else ("trafilatura",)))
-    subject = "it" if local else url  # a folder's files are named beside their fault
+    MissingExtra.unless("reading HTML", "research", "lxml", *(() if is_local else ("trafilatura",)))
+    subject = "it" if is_local else url  # a folder's files are named beside their fault
     text = plain_text(decode_text(data, charset, declared_encoding(data[:4096].lower(), _CHARSET)))
     text = text.replace("&shy;", "")
-    text = _REFERENCE.sub(_unless_control, text)
+    text = _CHARACTER_REFERENCE.sub(_readable_reference, text)
     try:
         tree, is_deep, missing = _parse_page(text)
-        if not local and (forward := _forward(tree, url)):
+        if not is_local and (forward := _forward_url(tree, url)):
             return Document("", "", [], forward=forward)
-        elements = int(tree.xpath("count(//*)"))
-        if elements > (most := _MOST_LOCAL if local else _MOST):
-            raise ValueError(f"{elements} elements, {most} are read at most")
+        element_count = int(tree.xpath("count(//*)"))
+        if element_count > (limit := _MOST_LOCAL_ELEMENTS if is_local else _MOST_ELEMENTS):
+            raise ValueError(f"{element_count} elements, {limit} are read at most")
         show_formulas(tree)
         drop_hidden(tree)
-        say_formulas(tree)
+        write_formulas(tree)
         mark_raised_in_page(tree)
-        say_merged(tree)
-        title = _line(tree.find("head/title"))
-        anchors, main = _anchors(tree), _main(tree)
+        write_merged_cells(tree)
+        title = _text_line(tree.find("head/title"))
+        anchors, main = _page_anchors(tree), _main_part(tree)
         publication = _publication(tree)
-        links = [] if local else _links(tree, main, url)
-        text, sections = _read_tree(tree, main, anchors, local or is_deep, elements)
-        needs_script = len(text) < _LITTLE and _needs_script(tree, text)
+        links = [] if is_local else _page_links(tree, main, url)
+        text, sections = _read_tree(tree, main, anchors, is_local or is_deep, element_count)
+        needs_script = len(text) < _LITTLE_CHARS and _needs_script(tree, text)
     except Exception as error:  # a malicious page can make the parsers raise anything
         raise UnreadableDocument(
             f"{subject} is not HTML that can be read: {error_text(error)}"
@@ -137,24 +137,24 @@ def _parse_page(text: str) -> tuple[Any, bool, str]:
 
 
 def _read_tree(
-    tree: Any, main: Any, anchors: Anchors, local: bool, elements: int
+    tree: Any, main: Any, anchors: Anchors, is_local: bool, element_count: int
 ) -> tuple[str, list[Section]]:
     """Return the text of a page, and its sections."""
     page = tree.find("body")
     page = tree if page is None else page
     text = ""
     sections: list[Section] = []
-    if not local:
+    if not is_local:
         _tidy(tree)
-        body = _extract_main(tree, elements > _MANY)
+        body = _extract_main(tree, element_count > _MANY_ELEMENTS)
         headings = {} if body is None else _match_anchors(body, anchors)
         if body is not None and (headings or not _loses_headings(body, anchors)):
             text, sections = flow_text(body, headings, is_main=True)
-    if len(text) < _SHORT and main is not None:
+    if len(text) < _SHORT_CHARS and main is not None:
         text, sections = flow_text(main, anchors, is_main=True)
-    if len(text) < _SHORT:
+    if len(text) < _SHORT_CHARS:
         result = flow_text(page, anchors, is_main=False)
-        if len(result[0]) < _SHORT:
+        if len(result[0]) < _SHORT_CHARS:
             result = flow_text(page, anchors, is_main=True)
         text, sections = result if len(result[0]) > len(text) else (text, sections)
     return text, sections
@@ -164,66 +164,75 @@ def _needs_script(tree: Any, text: str) -> bool:
     """Return whether scripts seem to write the text of a page, of which little is there."""
     if next(tree.iter("script"), None) is None:
         return False
-    asks = any("javascript" in _line(each).lower() for each in tree.iter("noscript"))
-    return not text or asks or any(not _line(each) for each in tree.xpath(_EMPTY_ROOT))
+    asks_for_script = any(
+        "javascript" in _text_line(each).lower() for each in tree.iter("noscript")
+    )
+    return (
+        not text or asks_for_script or any(not _text_line(each) for each in tree.xpath(_EMPTY_ROOT))
+    )
 
 
-def _unless_control(match: re.Match[str]) -> str:
+def _readable_reference(match: re.Match[str]) -> str:
     """Return a reference to a character; what is read of one that is not read as it is."""
     number = int(match[1], 16) if match[1] else int(match[2])
     readable = plain_text(unescape(f"&#{number};")) if number <= 0x10FFFF else ""
     return match[0] if readable == chr(min(number, 0x10FFFF)) else readable
 
 
-def _line(element: Any, end_chars: str = "") -> str:
+def _text_line(element: Any, end_chars: str = "") -> str:
     """Return the text of an element in one line, without `end_chars` at its end."""
     return (
         "" if element is None else " ".join("".join(element.itertext()).split()).rstrip(end_chars)
     )
 
 
-def _id(element: Any) -> str:
+def _id_of(element: Any) -> str:
     return element.get("id") or element.get("name") or ""
 
 
-def _anchors(tree: Any) -> Anchors:
+def _page_anchors(tree: Any) -> Anchors:
     """Return the headings of a page, and the terms that it defines and names."""
     parents = set()
     anchors: Anchors = {}
     for element in tree.iter(*HEADINGS, "dt"):
-        id = next(filter(None, map(_id, (element, *element.iter("a", "span")))), "")
+        id = next(filter(None, map(_id_of, (element, *element.iter("a", "span")))), "")
         if element.tag == "dt":
             if id:
-                anchors[element] = (_line(element, SIGNS), id, 7)
+                anchors[element] = (_text_line(element, SIGNS), id, 7)
             continue
-        parent, before = element.getparent(), element.getprevious()
-        if not id and before is not None and before.tag in ("a", "span") and not _line(before):
-            id = _id(before)
+        parent, previous = element.getparent(), element.getprevious()
+        if (
+            not id
+            and previous is not None
+            and previous.tag in ("a", "span")
+            and not _text_line(previous)
+        ):
+            id = _id_of(previous)
         if not id and parent not in parents and parent.tag in ("section", "div", "article"):
             id = parent.get("id") or ""
         parents.add(parent)
-        anchors[element] = (_line(element, SIGNS), id, int(element.tag[1]))
+        anchors[element] = (_text_line(element, SIGNS), id, int(element.tag[1]))
     return anchors
 
 
-def _main(tree: Any) -> Any:
+def _main_part(tree: Any) -> Any:
     """Return the one part marked as main, if it is no article beside more text than its own."""
     for path in ("//*[@role='main']", "//article", "//main"):
         elements = tree.xpath(path)
         if len(elements) == 1 and (
-            path != "//article" or 2 * _length(elements[0]) >= _length(tree)
+            path != "//article" or 2 * _text_length(elements[0]) >= _text_length(tree)
         ):
             return elements[0]
     return None
 
 
-def _length(element: Any) -> int:
+def _text_length(element: Any) -> int:
     """Return how much text an element has, without what stands in margins of it."""
     from lxml import etree
 
-    copied = deepcopy(element)
-    etree.strip_elements(copied, *_MARGINS, with_tail=False)
-    return len(_line(copied))
+    copy = deepcopy(element)
+    etree.strip_elements(copy, *_MARGIN_TAGS, with_tail=False)
+    return len(_text_line(copy))
 
 
 def _persons(names: str) -> list[str]:
@@ -256,20 +265,20 @@ def _publication(tree: Any) -> Publication | None:
         return None
     published = "" if day is None else day[0].replace("/", "-")
     journal = journals[0] if journals else ""
-    return Publication(tuple(authors[:_AUTHORS]), published, doi[0] if doi else "", journal)
+    return Publication(tuple(authors[:_MOST_AUTHORS]), published, doi[0] if doi else "", journal)
 
 
-def _forward(tree: Any, url: str) -> str:
+def _forward_url(tree: Any, url: str) -> str:
     """Return the address to which a page goes on by itself within ten seconds; else nothing."""
     for meta in tree.iterfind("head/meta"):  # not within noscript
         match = _REFRESH.match(meta.get("content") or "")
         if match and (meta.get("http-equiv") or "").strip().lower() == "refresh":
-            to = urldefrag(urljoin(url, match[1])).url
-            return to if to.startswith(("http://", "https://")) and to != url else ""
+            target = urldefrag(urljoin(url, match[1])).url
+            return target if target.startswith(("http://", "https://")) and target != url else ""
     return ""
 
 
-def _links(tree: Any, main: Any, url: str) -> list[tuple[str, str]]:
+def _page_links(tree: Any, main: Any, url: str) -> list[tuple[str, str]]:
     for meta in tree.iter("meta"):
         directives = (meta.get("content") or "").lower()
         if (meta.get("name") or "").lower() == "robots" and (
@@ -284,42 +293,42 @@ def _links(tree: Any, main: Any, url: str) -> list[tuple[str, str]]:
             if "nofollow" in (element.get("rel") or "").lower().split():
                 continue
             try:
-                to = urldefrag(urljoin(urljoin(url, base), element.get("href", "").strip())).url
+                target = urldefrag(urljoin(urljoin(url, base), element.get("href", "").strip())).url
             except ValueError:
                 continue
-            of_http = to.lower().startswith(("http://", "https://"))
-            if of_http and to != own_url and len(to) <= _LONGEST_URL:
-                text = _line(element) or element.get("title") or ""
-                links[to] = links.get(to) or shorten(text, _LONGEST_TEXT)
-    return list(links.items())[:LINKS]
+            is_http = target.lower().startswith(("http://", "https://"))
+            if is_http and target != own_url and len(target) <= _LONGEST_URL:
+                text = _text_line(element) or element.get("title") or ""
+                links[target] = links.get(target) or shorten(text, _LONGEST_TEXT)
+    return list(links.items())[:MAX_LINKS]
 
 
 def _tidy(tree: Any) -> None:
     """Remove what misleads trafilatura: emphasis in code, divs of headings, classes of words."""
     for element in list(tree.iter(*HEADINGS)):
-        while (around := element.getparent()).tag == "div" and not around.attrib:
-            if len(around) > 1 or _line(around) != _line(element):
+        while (parent := element.getparent()).tag == "div" and not parent.attrib:
+            if len(parent) > 1 or _text_line(parent) != _text_line(element):
                 break
-            around.drop_tag()
+            parent.drop_tag()
     for element in list(tree.iter("code", "pre")):
-        for inside in list(element.iterdescendants("em", "span", "strong", "b", "i", "var")):
-            inside.drop_tag()
+        for inline in list(element.iterdescendants("em", "span", "strong", "b", "i", "var")):
+            inline.drop_tag()
     for element in tree.xpath("//p[@style] | //span[@class or @style]"):  # hidden ones are gone
         element.attrib.pop("class" if element.tag == "span" else "style", None)
     for element in list(tree.iter("a")):
-        if _line(element) in ("", "¶", "#", "🔗"):
+        if _text_line(element) in ("", "¶", "#", "🔗"):
             element.drop_tree()
 
 
-def _extract_main(tree: Any, fast: bool) -> Any:
+def _extract_main(tree: Any, is_fast: bool) -> Any:
     """Return the main part that trafilatura finds, as HTML again; None if it finds none."""
     import trafilatura
 
     config = trafilatura.settings.use_config()
-    config["DEFAULT"]["MIN_EXTRACTED_SIZE"] = str(_SHORT)
+    config["DEFAULT"]["MIN_EXTRACTED_SIZE"] = str(_SHORT_CHARS)
     options = {"favor_recall": True, "include_comments": False, "include_formatting": True}
     extracted = trafilatura.bare_extraction(
-        tree, output_format="xml", config=config, fast=fast, **options
+        tree, output_format="xml", config=config, fast=is_fast, **options
     )
     body = getattr(extracted, "body", None)
     if body is not None:
@@ -329,9 +338,13 @@ def _extract_main(tree: Any, fast: bool) -> Any:
 
 def _loses_headings(body: Any, anchors: Anchors) -> bool:
     """Return whether a body without headings has what stands below several headings of the page."""
-    text = _line(body)
-    below = (_line(following)[:_SHORT] for e in anchors if (following := e.getnext()) is not None)
-    return sum(bool(each) and each in text for each in below) > 1
+    text = _text_line(body)
+    texts_below = (
+        _text_line(following)[:_SHORT_CHARS]
+        for e in anchors
+        if (following := e.getnext()) is not None
+    )
+    return sum(bool(each) and each in text for each in texts_below) > 1
 
 
 def _to_html(body: Any) -> None:
@@ -345,18 +358,20 @@ def _to_html(body: Any) -> None:
         elif tag == "code":
             element.tag = "pre" if "\n" in "".join(element.itertext()).strip() else "code"
         else:
-            element.tag = _TAGS.get(tag, tag)
+            element.tag = _HTML_TAGS.get(tag, tag)
 
 
 def _match_anchors(body: Any, anchors: Anchors) -> Anchors:
     """Return the headings of an extracted body, with the anchors that they had in the page."""
-    of_page, place = [*anchors.values()], 0
+    page_anchors, place = [*anchors.values()], 0
     matches: Anchors = {}
     for element in body.iter(*HEADINGS, "dt"):
-        heading = _line(element, SIGNS)
-        at = next((at for at in range(place, len(of_page)) if of_page[at][0] == heading), None)
+        heading = _text_line(element, SIGNS)
+        at = next(
+            (at for at in range(place, len(page_anchors)) if page_anchors[at][0] == heading), None
+        )
         if at is not None:
-            matches[element], place = of_page[at], at + 1
+            matches[element], place = page_anchors[at], at + 1
         elif element.tag != "dt" and heading:
             matches[element] = (heading, "", int(element.tag[1]))
     return matches

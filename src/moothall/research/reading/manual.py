@@ -13,44 +13,49 @@ from typing import Final
 from moothall import UnreadableDocument
 from moothall.research.reading.html import Document, read_html
 
-_IS_PAGE: Final = re.compile(r"^[.'][ \t]*(?:TH|Dd|SH|Sh)\b", re.MULTILINE)
-_LOOKED_AT: Final = 20_000  # characters, for the first macro of a page
-_MOST_S: Final = 20.0
+_PAGE_MACRO: Final = re.compile(r"^[.'][ \t]*(?:TH|Dd|SH|Sh)\b", re.MULTILINE)
+_SEARCHED_CHARS: Final = 20_000  # characters, for the first macro of a page
+_TIMEOUT_S: Final = 20.0
 _TITLE: Final = re.compile(r'<td class="head-ltitle">([^<]*)(\([^<]*)</td>')
 _NAME: Final = re.compile(r"NAME\s+([^\s,]+)")
 _CODE: Final = re.compile(r"<pre.*?</pre>", re.DOTALL)
 # The lines above and below each printed page; ids of terms, which would each begin a section.
-_AROUND: Final = re.compile(
+_PAGE_FRAME: Final = re.compile(
     r'<table class="(?:head|foot)">.*?</table>|(?<=<dt) id="[^"]*"', re.DOTALL
 )
 
 
 def is_manual(source: str) -> bool:
     """Return whether a text is the source of a manual page, and a program is there to read it."""
-    is_page = _IS_PAGE.search(source[:_LOOKED_AT]) is not None
+    is_page = _PAGE_MACRO.search(source[:_SEARCHED_CHARS]) is not None
     return is_page and shutil.which("mandoc") is not None and find_spec("lxml") is not None
 
 
 def read_manual(data: bytes) -> Document:
     """Return a manual page's title, text and sections."""
     command = ["mandoc", "-K", "utf-8", "-T", "html", "-O", "fragment"]
-    with TemporaryDirectory(dir="/tmp") as empty:  # where `.so` finds no file
+    with TemporaryDirectory(dir="/tmp") as empty_folder:  # where `.so` finds no file
         try:
-            done = subprocess.run(
-                command, input=data, capture_output=True, timeout=_MOST_S, cwd=empty, check=False
+            result = subprocess.run(
+                command,
+                input=data,
+                capture_output=True,
+                timeout=_TIMEOUT_S,
+                cwd=empty_folder,
+                check=False,
             )
         except subprocess.TimeoutExpired:
-            reason = f"mandoc took longer than {_MOST_S:g} s for the manual page"
+            reason = f"mandoc took longer than {_TIMEOUT_S:g} s for the manual page"
             raise UnreadableDocument(reason) from None
-    if done.returncode < 0:
-        raise UnreadableDocument(f"mandoc was ended by signal {-done.returncode}")
-    page = done.stdout.decode(errors="replace")
+    if result.returncode < 0:
+        raise UnreadableDocument(f"mandoc was ended by signal {-result.returncode}")
+    page = result.stdout.decode(errors="replace")
     title = _TITLE.search(page)
-    body = _CODE.sub(lambda code: re.sub(r"\n?<br/?>", "", code[0]), _AROUND.sub("", page))
-    document = read_html(body.encode(), "utf-8", "the manual page", local=True)
-    first = _NAME.match(document.text)
+    body = _CODE.sub(lambda code: re.sub(r"\n?<br/?>", "", code[0]), _PAGE_FRAME.sub("", page))
+    document = read_html(body.encode(), "utf-8", "the manual page", is_local=True)
+    name_match = _NAME.match(document.text)
     if title is None:
         return document
     own_title = html.unescape(title[1])
-    name = first[1] if first else own_title.lower() if own_title.isupper() else own_title
+    name = name_match[1] if name_match else own_title.lower() if own_title.isupper() else own_title
     return document._replace(title=f"{name}{title[2]}")

@@ -18,20 +18,20 @@ from typing import Any, Final
 from moothall import MissingExtra, UnreadableDocument
 from moothall.build import counted
 from moothall.research.findings import Section
-from moothall.research.reading.archives import PackedFile, SectionWriter, drawings, outermost
+from moothall.research.reading.archives import PackedFile, SectionWriter, drawing_texts, outermost
 from moothall.research.reading.encodings import decode_text
 from moothall.research.reading.flow import mark_raised, sub_or_superscript
 from moothall.research.reading.html import Attached, Document, read_html
 from moothall.research.reading.sheet_formats import (
     SheetLook,
-    looks,
+    sheet_looks,
     shown_number,
     without_stale_values,
 )
-from moothall.research.reading.tables import table
+from moothall.research.reading.tables import table_document
 
-_ROWS: Final = 200_000  # of a spreadsheet
-_MAILS: Final = 10_000
+_MOST_ROWS: Final = 200_000  # of a spreadsheet
+_MOST_MAILS: Final = 10_000
 _A: Final = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _P: Final = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
 _R: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
@@ -47,11 +47,11 @@ _NOT_SHOWN: Final = frozenset(
 )
 _PARAGRAPHS: Final = (f"{_TEXT}h", f"{_TEXT}p")
 _STYLE: Final = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
-_HIDDEN: Final = "hidden"  # an attribute of ours
-_HEIGHTS: Final = {"sup": "^", "sub": "_"}
-_STUB: Final = 100  # words of a mail's text, below which its page may say more
+_HIDDEN_MARK: Final = "hidden"  # an attribute of ours
+_SIGNS_BY_HEIGHT: Final = {"sup": "^", "sub": "_"}
+_STUB_WORDS: Final = 100  # words of a mail's text, below which its page may say more
 _MAIL_HEADERS: Final = ("Subject", "From", "To", "Cc", "Date")
-_MAIL: Final = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\r\n\r\n))From [^\n]*\n(?=[\w-]+:)")
+_MAIL_START: Final = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\r\n\r\n))From [^\n]*\n(?=[\w-]+:)")
 
 
 def read_spreadsheet(data: bytes) -> Document:
@@ -60,55 +60,61 @@ def read_spreadsheet(data: bytes) -> Document:
     from python_calamine import CalamineError, CalamineWorkbook, SheetVisibleEnum
 
     writer = SectionWriter()
-    look_of, hidden = looks(data), Counter[str]()
+    looks_by_sheet, hidden = sheet_looks(data), Counter[str]()
     data, missing = (
         without_stale_values(data) if zipfile.is_zipfile(io.BytesIO(data)) else (data, "")
     )
     try:
         book = CalamineWorkbook.from_filelike(io.BytesIO(data))
-        visible = [e.name for e in book.sheets_metadata if e.visible == SheetVisibleEnum.Visible]
-        for number, name in enumerate(visible, 1):
+        visible_names = [
+            e.name for e in book.sheets_metadata if e.visible == SheetVisibleEnum.Visible
+        ]
+        for number, name in enumerate(visible_names, 1):
             sheet = book.get_sheet_by_name(name)
             rows = sheet.to_python()
-            if len(rows) > _ROWS:
-                raise UnreadableDocument(f"it has more than {_ROWS:,} rows, in sheet {name[:80]!r}")
-            look = look_of.get(name) or SheetLook({}, set(), set())
-            _say_formats(rows, sheet, look)
-            _say_merged(rows, sheet)
+            if len(rows) > _MOST_ROWS:
+                raise UnreadableDocument(
+                    f"it has more than {_MOST_ROWS:,} rows, in sheet {name[:80]!r}"
+                )
+            look = looks_by_sheet.get(name) or SheetLook({}, set(), set())
+            _write_formats(rows, sheet, look)
+            _write_merged_cells(rows, sheet)
             _drop_hidden(rows, sheet, look, hidden)
             rows_as_csv = io.StringIO(newline="")
-            csv.writer(rows_as_csv).writerows([*map(_cell, row)] for row in rows)
-            read = table(rows_as_csv.getvalue(), ",")
-            for each, text in _section_texts(read):
+            csv.writer(rows_as_csv).writerows([*map(_cell_text, row)] for row in rows)
+            document = table_document(rows_as_csv.getvalue(), ",")
+            for each, text in _section_texts(document):
                 sheet_name = each.title.removesuffix("row 1").removesuffix(" – ")
-                title = " – ".join(filter(None, (name if len(visible) > 1 else "", sheet_name)))
-                writer.section(f"sheet={number}&{each.anchor}", title)
+                title = " – ".join(
+                    filter(None, (name if len(visible_names) > 1 else "", sheet_name))
+                )
+                writer.begin_section(f"sheet={number}&{each.anchor}", title)
                 writer.write(text)
     except CalamineError as error:
-        locked = "password" in str(error).lower()
-        reason = "is encrypted: a password is needed" if locked else f"is damaged: {error}"
+        is_locked = "password" in str(error).lower()
+        reason = "is encrypted: a password is needed" if is_locked else f"is damaged: {error}"
         raise UnreadableDocument(f"the spreadsheet {reason}") from error
     faults = [missing, *(counted(count, kind) for kind, count in hidden.items() if count)]
     return writer.document("spreadsheet", missing="; ".join(filter(None, faults)))
 
 
-def _say_formats(rows: list[list[Any]], sheet: Any, look: SheetLook) -> None:
+def _write_formats(rows: list[list[Any]], sheet: Any, look: SheetLook) -> None:
     """Write what cells show: 19% for 0.19, 5 € for 5, the error of one without a value."""
     row, column = sheet.start or (0, 0)
     for (top, first), cell_format in look.formats.items():
-        at, to = top - row, first - column
-        if 0 <= at < len(rows) and 0 <= to < len(rows[at]):
-            rows[at][to] = cell_format(rows[at][to])
+        row_index, column_index = top - row, first - column
+        if 0 <= row_index < len(rows) and 0 <= column_index < len(rows[row_index]):
+            rows[row_index][column_index] = cell_format(rows[row_index][column_index])
 
 
-def _say_merged(rows: list[list[Any]], sheet: Any) -> None:
+def _write_merged_cells(rows: list[list[Any]], sheet: Any) -> None:
     """Write what a cell over several rows says into each of them."""
     row, column = sheet.start or (0, 0)
     for (top, first), (bottom, _) in sheet.merged_cell_ranges or ():
-        at, to = top - row, first - column
-        if 0 <= at < len(rows) and 0 <= to < len(rows[at]):
-            for below in rows[at + 1 : bottom - row + 1]:
-                below[to] = rows[at][to]
+        row_index, column_index = top - row, first - column
+        if 0 <= row_index < len(rows) and 0 <= column_index < len(rows[row_index]):
+            for row_below in rows[row_index + 1 : bottom - row + 1]:
+                row_below[column_index] = rows[row_index][column_index]
 
 
 def _drop_hidden(rows: list[list[Any]], sheet: Any, look: SheetLook, hidden: Counter[str]) -> None:
@@ -120,18 +126,18 @@ def _drop_hidden(rows: list[list[Any]], sheet: Any, look: SheetLook, hidden: Cou
     rows[:] = [[e for at, e in enumerate(row, column) if at not in columns] for row in seen_rows]
 
 
-def _cell(value: Any) -> str:
+def _cell_text(value: Any) -> str:
     if isinstance(value, timedelta):  # hours may be more than a day has
         minutes, seconds = divmod(round(value.total_seconds()), 60)
         return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
     return shown_number(value) if isinstance(value, float) else " ".join(str(value).split())
 
 
-def _section_texts(read: Document) -> Iterator[tuple[Section, str]]:
-    sections = read.sections or [Section(0, "row-1", "")]
-    ends = [*(each.start for each in sections[1:]), len(read.text)]
+def _section_texts(document: Document) -> Iterator[tuple[Section, str]]:
+    sections = document.sections or [Section(0, "row-1", "")]
+    ends = [*(each.start for each in sections[1:]), len(document.text)]
     for each, end in zip(sections, ends, strict=True):
-        yield each, read.text[each.start : end]
+        yield each, document.text[each.start : end]
 
 
 def read_presentation(data: bytes) -> Document:
@@ -140,23 +146,28 @@ def read_presentation(data: bytes) -> Document:
     if "content.xml" in packed.names:
         return _open_presentation(packed)
     writer = SectionWriter()
-    home = packed.main("ppt/presentation.xml")
-    to = {each.id: each.name for each in packed.related_parts(home)}
-    slides = [to.get(e.get(f"{_R}id"), "") for e in packed.tree(home).iter(f"{_P}sldId")]
+    home = packed.main_part_name("ppt/presentation.xml")
+    names_by_id = {each.id: each.name for each in packed.related_parts(home)}
+    slides = [
+        names_by_id.get(e.get(f"{_R}id"), "") for e in packed.parse_xml(home).iter(f"{_P}sldId")
+    ]
     for number, name in enumerate(slides, 1):
-        if name not in packed.names or (slide := packed.tree(name)).get("show") in ("0", "false"):
+        if name not in packed.names or (slide := packed.parse_xml(name)).get("show") in (
+            "0",
+            "false",
+        ):
             continue
         for each in [e for e in slide.iter(f"{_P}cNvPr") if e.get("hidden") in ("1", "true")]:
             shape = each.getparent().getparent()
             shape.getparent().remove(shape)
         title = " ".join(_title_of(slide).split())[:200]
-        writer.section(f"slide={number}", title or f"slide {number}")
+        writer.begin_section(f"slide={number}", title or f"slide {number}")
         writer.write("\n".join(filter(None, _shape_texts(slide))))
-        for each in drawings(packed, name):
+        for each in drawing_texts(packed, name):
             writer.write(each)
         for part in packed.related_parts(name):
             if part.kind == "notesSlide":
-                writer.write("\n".join(_shape_texts(packed.tree(part.name))))
+                writer.write("\n".join(_shape_texts(packed.parse_xml(part.name))))
     return writer.document("presentation")
 
 
@@ -170,14 +181,16 @@ def _title_of(slide: Any) -> str:
 
 def _shape_texts(part: Any) -> Iterator[str]:
     """Yield the paragraphs of a slide, and the rows of its tables."""
-    above: list[str] = []
+    texts_above: list[str] = []
     for each in outermost(part, f"{_A}tr", f"{_A}p"):
         if each.tag == f"{_A}tr":
             cells = [*each.iter(f"{_A}tc")]
             texts = [" ".join(map(_paragraph_text, cell.iter(f"{_A}p"))) for cell in cells]
-            for at, cell in enumerate(cells[: len(above)]):  # over several rows, it is in each
-                texts[at] = above[at] if cell.get("vMerge") in ("1", "true") else texts[at]
-            above = texts
+            for at, cell in enumerate(
+                cells[: len(texts_above)]
+            ):  # over several rows, it is in each
+                texts[at] = texts_above[at] if cell.get("vMerge") in ("1", "true") else texts[at]
+            texts_above = texts
             yield " | ".join(texts)
         else:
             yield _paragraph_text(each).strip()
@@ -199,62 +212,62 @@ def _paragraph_text(paragraph: Any) -> str:
 
 def _open_presentation(packed: PackedFile) -> Document:
     writer = SectionWriter()
-    for number, page in enumerate(_content(packed).iter(f"{_DRAW}page"), 1):
-        if page.get(_HIDDEN) is None:
-            writer.section(f"slide={number}", f"slide {number}")
-            writer.write("\n".join(filter(None, map(_in_line, _blocks(page)))))
+    for number, page in enumerate(_marked_content(packed).iter(f"{_DRAW}page"), 1):
+        if page.get(_HIDDEN_MARK) is None:
+            writer.begin_section(f"slide={number}", f"slide {number}")
+            writer.write("\n".join(filter(None, map(_block_text, _blocks(page)))))
     return writer.document("presentation")
 
 
 def read_odt(data: bytes) -> Document:
     """Return an OpenDocument text, with a section for each heading."""
     packed = PackedFile(data, "ODT")
-    body = _content(packed).find(f".//{_OFFICE}text")
+    body = _marked_content(packed).find(f".//{_OFFICE}text")
     writer, title, number = SectionWriter(), "", 0
     for block in () if body is None else _blocks(body):
-        text = _in_line(block)
+        text = _block_text(block)
         if not isinstance(block, list) and block.tag == f"{_TEXT}h" and text.strip():
             number += 1
             heading = " ".join(text.split())[:200]
-            writer.section(f"heading={number}", heading if title else "")
+            writer.begin_section(f"heading={number}", heading if title else "")
             title = title or heading
         writer.write(text)
     return writer.document("ODT", title)
 
 
-def _content(packed: PackedFile) -> Any:
+def _marked_content(packed: PackedFile) -> Any:
     """Return the content of OpenDocument, with what its styles hide, strike and raise marked."""
-    tree = packed.tree("content.xml")
-    hidden, moved = set[str](), dict[str, str]()
+    tree = packed.parse_xml("content.xml")
+    hidden, raised = set[str](), dict[str, str]()
     for style in tree.iter(f"{_STYLE}style"):
         values = {name.rpartition("}")[2]: value for e in style for name, value in e.items()}
         is_hidden = values.get("display") == "none" or values.get("visibility") == "hidden"
         if is_hidden or values.get("text-line-through-style", "none") != "none":
             hidden.add(style.get(f"{_STYLE}name"))
-        if sign := _HEIGHTS.get(values.get("text-position", "")[:3]):
-            moved[style.get(f"{_STYLE}name")] = sign
-    for each in [*tree.iter()] if hidden or moved else ():
+        if sign := _SIGNS_BY_HEIGHT.get(values.get("text-position", "")[:3]):
+            raised[style.get(f"{_STYLE}name")] = sign
+    for each in [*tree.iter()] if hidden or raised else ():
         names = {each.get(f"{_TEXT}style-name"), each.get(f"{_DRAW}style-name")}
         if names & hidden:
-            each.set(_HIDDEN, "true")
-        for name in names & moved.keys():
-            mark_raised(each, moved[name])
+            each.set(_HIDDEN_MARK, "true")
+        for name in names & raised.keys():
+            mark_raised(each, raised[name])
     return tree
 
 
-def _is_unshown(element: Any) -> bool:
-    is_hidden = element.get(_HIDDEN) or element.get(f"{_TEXT}display") == "none"
+def _is_hidden(element: Any) -> bool:
+    is_hidden = element.get(_HIDDEN_MARK) or element.get(f"{_TEXT}display") == "none"
     return bool(is_hidden) or element.tag in _NOT_SHOWN
 
 
-def _is_apart(element: Any) -> bool:
+def _is_separate(element: Any) -> bool:
     """Return whether an element in a paragraph is a text of its own: a note, or in a drawing."""
     return element.tag == f"{_TEXT}note" or str(element.tag).startswith(_DRAW)
 
 
 def _separate_texts(element: Any) -> Iterator[Any]:
     for each in element:
-        if _is_apart(each):
+        if _is_separate(each):
             yield each
         else:
             yield from _separate_texts(each)
@@ -263,7 +276,7 @@ def _separate_texts(element: Any) -> Iterator[Any]:
 def _blocks(body: Any) -> Iterator[Any]:
     """Yield headings, paragraphs with their notes below, and each row of a table as its cells."""
     for each in body:
-        if _is_unshown(each):
+        if _is_hidden(each):
             continue
         if each.tag == f"{_TABLE}table-row":
             yield [*each.iterchildren(f"{_TABLE}table-cell")]
@@ -278,7 +291,7 @@ def _blocks(body: Any) -> Iterator[Any]:
 
 def _text_in(element: Any) -> str:
     """Return the text of an element of OpenDocument, without comments and what is hidden."""
-    if _is_unshown(element) or _is_apart(element):
+    if _is_hidden(element) or _is_separate(element):
         return ""
     if element.tag == f"{_TEXT}s":
         return " " * min(int(element.get(f"{_TEXT}c") or 1), 100)
@@ -287,38 +300,45 @@ def _text_in(element: Any) -> str:
     return (element.text or "") + "".join(f"{_text_in(each)}{each.tail or ''}" for each in element)
 
 
-def _in_line(block: Any) -> str:
+def _block_text(block: Any) -> str:
     """Return the text of a paragraph, or of a row of a table."""
-    return " | ".join(map(_in_cell, block)) if isinstance(block, list) else _text_in(block)
+    return " | ".join(map(_cell_line, block)) if isinstance(block, list) else _text_in(block)
 
 
-def _in_cell(cell: Any) -> str:
+def _cell_line(cell: Any) -> str:
     """Return what a cell says, in one line."""
     texts = (
-        " ".join(map(_in_cell, e)) if isinstance(e, list) else _text_in(e) for e in _blocks(cell)
+        " ".join(map(_cell_line, e)) if isinstance(e, list) else _text_in(e) for e in _blocks(cell)
     )
     return " ".join(" ".join(texts).split())
 
 
 def read_mail(data: bytes) -> Document:
     """Return a mail, or the mails of a mailbox, with what is attached: who says what to whom."""
-    starts = [e.end() for e in _MAIL.finditer(data)][:_MAILS] if data.startswith(b"From ") else []
-    ends = [*(each.start() for each in _MAIL.finditer(data)), len(data)][1:] if starts else []
+    starts = (
+        [e.end() for e in _MAIL_START.finditer(data)][:_MOST_MAILS]
+        if data.startswith(b"From ")
+        else []
+    )
+    ends = [*(each.start() for each in _MAIL_START.finditer(data)), len(data)][1:] if starts else []
     mails = [data[a:b] for a, b in zip(starts, ends, strict=False)] or [data]
     writer, title = SectionWriter(), ""
     attached: list[Attached] = []
-    damaged = 0
+    damaged_count = 0
     for number, each in enumerate(mails, 1):
         mail: EmailMessage = message_from_bytes(each, policy=default)
         subject = " ".join(_header(mail, "Subject").split())[:200]
         title = title or subject
-        writer.section(f"mail={number}", subject if len(mails) > 1 else "")
+        writer.begin_section(f"mail={number}", subject if len(mails) > 1 else "")
         try:
             _write_mail(mail, writer, attached)
         except Exception:  # the parser of mails raises anything
-            damaged += 1
-    more = max(len(ends) - _MAILS, 0)
-    kinds = (("damaged mail", damaged), (f"mail beyond the first {_MAILS:,}", more))
+            damaged_count += 1
+    unread_count = max(len(ends) - _MOST_MAILS, 0)
+    kinds = (
+        ("damaged mail", damaged_count),
+        (f"mail beyond the first {_MOST_MAILS:,}", unread_count),
+    )
     missing = "; ".join(counted(count, kind) for kind, count in kinds if count)
     return writer.document("mail", title if len(mails) == 1 else "", missing, attached)
 
@@ -336,7 +356,7 @@ def _write_mail(mail: EmailMessage, writer: SectionWriter, attached: list[Attach
     headers = ((name, _header(mail, name)) for name in _MAIL_HEADERS)
     writer.write("\n".join(f"{name}: {value}" for name, value in headers if value))
     if (body := mail.get_body(("plain", "html"))) is not None:
-        writer.write(_fuller(mail, _text_of(body)))
+        writer.write(_fuller_text(mail, _text_of(body)))
     elif mail.get_content_maintype() == "multipart" and not mail.is_multipart():
         writer.write(str(mail.get_payload()))  # its parts have no border
     elif not mail.is_multipart():
@@ -351,10 +371,10 @@ def _write_mail(mail: EmailMessage, writer: SectionWriter, attached: list[Attach
             attached.append((name or "?", _bytes_of(part)))
 
 
-def _fuller(mail: EmailMessage, text: str) -> str:
+def _fuller_text(mail: EmailMessage, text: str) -> str:
     """Return the text of a mail, or that of its page if the text is only a stub of it."""
     page, words = mail.get_body(("html",)), len(text.split())
-    if page is not None and words < _STUB:
+    if page is not None and words < _STUB_WORDS:
         with suppress(UnreadableDocument):
             page_text = _text_of(page)
             return page_text if len(page_text.split()) > 2 * words else text
@@ -368,5 +388,5 @@ def _bytes_of(part: Any) -> bytes:
 def _text_of(part: Any) -> str:
     data, charset = _bytes_of(part), part.get_content_charset()
     if part.get_content_type() == "text/html":
-        return read_html(data, charset, "mail", local=True).text
+        return read_html(data, charset, "mail", is_local=True).text
     return decode_text(data, charset)

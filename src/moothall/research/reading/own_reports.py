@@ -7,7 +7,7 @@ from io import BytesIO
 from typing import Final
 from zipfile import BadZipFile, ZipFile
 
-MARK: Final = "\n<!-- moothall report -->\n"
+REPORT_MARK: Final = "\n<!-- moothall report -->\n"
 """Ends a report in Markdown."""
 GENERATOR: Final = '<meta name="generator" content="moothall report">'
 """Stands in the head of a report as a page."""
@@ -19,7 +19,7 @@ _HEAD_BYTES: Final = 16_384
 def is_own_report(kind: str, data: bytes) -> bool:
     """Whether a file of a kind of `kind_of` is a report of moothall, as it was written."""
     if kind in ("markdown", "text"):
-        return data[-100:].rstrip().endswith(MARK.strip().encode())
+        return data[-100:].rstrip().endswith(REPORT_MARK.strip().encode())
     if kind == "html":
         return GENERATOR.encode() in data[:_HEAD_BYTES]
     if kind == "docx":

@@ -15,25 +15,25 @@ from moothall.build import counted
 from moothall.research.findings import Section
 from moothall.research.reading.encodings import plain_text, whole_words
 from moothall.research.reading.html import Document, is_title_of
-from moothall.research.reading.two_columns import by_column
+from moothall.research.reading.two_columns import lines_by_column
 
-PAGES: Final = 2000
-CHARACTERS: Final = 20_000_000
-_PRINTED = re.compile(
+MAX_PAGES: Final = 2000
+MAX_CHARS: Final = 20_000_000
+_PRINT_FOOT = re.compile(
     r"(?m)^(?:\d{1,2}[/.]\d{1,2}[/.]\d{2,4}, \d{1,2}:\d\d(?: [AP]M)?\n)?\w+://\S+ (\d+)/(\d+)\Z"
 )
 """The foot of a page that a browser has printed: when, its address, and which page it is."""
 _NUMBER = re.compile(r"\d[\d.,]*[+\u2212-]?\d+")
 _WORD = re.compile(r"\S+")
 _WHITE: Final = 250  # of 255
-_RAISED: Final = 0.2  # of a digit's height
+_RAISED_BY: Final = 0.2  # of a digit's height
 _SMALLER: Final = 0.9
 _LARGE: Final = 1.25  # of the height of most lines, that of a heading
-_TITLE: Final = 200  # characters of a heading that are kept
+_TITLE_CHARS: Final = 200  # characters of a heading that are kept
 _LEAST_LETTERS: Final = 4  # of one; fewer are of a logo
 _SLANTED: Final = 0.05  # the sine of what a box is still taken for upright with
-_PAGE: Final = "\f"  # between two pages; none has it
-_CUT: Final = "\ufffe"  # so PDFium joins the two lines that a hyphen divides
+_PAGE_BREAK: Final = "\f"  # between two pages; none has it
+_CUT_MARK: Final = "\ufffe"  # so PDFium joins the two lines that a hyphen divides
 
 
 def read_pdf_bytes(data: bytes) -> Document:
@@ -47,36 +47,36 @@ def read_pdf_bytes(data: bytes) -> Document:
         if "password" in str(error).lower():
             raise UnreadableDocument("the PDF is encrypted: a password is needed") from error
         raise UnreadableDocument(f"the PDF is damaged: {error}") from error
-    if len(pdf) > PAGES:
-        raise UnreadableDocument(f"the PDF has {len(pdf)} pages, {PAGES} are read at most")
+    if len(pdf) > MAX_PAGES:
+        raise UnreadableDocument(f"the PDF has {len(pdf)} pages, {MAX_PAGES} are read at most")
     if pdf.get_formtype():
         pdf.init_forms()
     texts: list[str] = []
     numbers: list[int] = []
-    damaged: list[str] = []
-    pictures: list[str] = []
+    damaged_pages: list[str] = []
+    picture_pages: list[str] = []
     length = 0
     for number in range(len(pdf)):
         try:
             text, is_picture = _read_page(pdf, number)
         except pypdfium2.PdfiumError:
-            damaged.append(str(number + 1))
+            damaged_pages.append(str(number + 1))
             continue
         if is_picture:
-            pictures.append(str(number + 1))
+            picture_pages.append(str(number + 1))
         if text:
             numbers.append(number + 1)
             texts.append(text)
             length += len(text) + 2
-        if length > CHARACTERS:
-            raise UnreadableDocument(f"the PDF has more than {CHARACTERS} characters of text")
-    kinds = (("damaged page", damaged), ("scanned page", pictures))
+        if length > MAX_CHARS:
+            raise UnreadableDocument(f"the PDF has more than {MAX_CHARS} characters of text")
+    kinds = (("damaged page", damaged_pages), ("scanned page", picture_pages))
     missing = "; ".join(f"{counted(len(e), kind)}: {', '.join(e)}" for kind, e in kinds if e)
     if not texts:
-        reason = missing if damaged else "no text: its pages may be pictures"
+        reason = missing if damaged_pages else "no text: its pages may be pictures"
         raise UnreadableDocument(f"the PDF has {reason}")
-    cut = _PAGE.join(texts).replace("-\n", "\u2010\n")
-    texts = whole_words(cut, in_place=False).replace("\u2010\n", "-\n").split(_PAGE)
+    joined_text = _PAGE_BREAK.join(texts).replace("-\n", "\u2010\n")
+    texts = whole_words(joined_text, in_place=False).replace("\u2010\n", "-\n").split(_PAGE_BREAK)
     starts = accumulate((len(each) + 2 for each in texts), initial=0)
     sections = [
         Section(start, f"page={n}", f"page {n}") for n, start in zip(numbers, starts, strict=False)
@@ -88,16 +88,16 @@ def read_pdf_bytes(data: bytes) -> Document:
 
 def _large_heading(pdf: Any) -> str:
     """Return what stands in large letters on the first page; empty if nothing does."""
-    of_page = pdf[0].get_textpage()
-    boxes = [of_page.get_rect(at) for at in range(of_page.count_rects())]
+    text_page = pdf[0].get_textpage()
+    boxes = [text_page.get_rect(at) for at in range(text_page.count_rects())]
     heights = [high - low for _, low, _, high in boxes]
     largest = max(heights, default=0.0)
     if not boxes or largest < _LARGE * median(heights):
         return ""
     first = heights.index(largest)
     lines = takewhile(lambda at: heights[at] > largest / _LARGE, range(first, len(boxes)))
-    heading = " ".join(of_page.get_text_bounded(*boxes[at]) for at in lines)
-    heading = " ".join(plain_text(heading).split())[:_TITLE]
+    heading = " ".join(text_page.get_text_bounded(*boxes[at]) for at in lines)
+    heading = " ".join(plain_text(heading).split())[:_TITLE_CHARS]
     return heading if sum(map(str.isalpha, heading)) >= _LEAST_LETTERS else ""
 
 
@@ -110,34 +110,34 @@ def _read_page(pdf: Any, number: int) -> tuple[str, bool]:
         if pdf.formenv is not None and page.flatten() == pypdfium2.raw.FLATTEN_SUCCESS:
             page.close()
             page = pdf[number]  # whose text now has what was filled in
-        of_page = _upright(page)
-        text = _visible_text(of_page.get_text_range().replace("\0", " "), of_page, page)
-        text = _with_marks(text, _columns(of_page) | _raised_numbers(text, of_page))
-        kinds = () if text.strip() else page.get_objects(filter=[pypdfium2.raw.FPDF_PAGEOBJ_IMAGE])
-        is_picture = any(True for _ in kinds)
+        text_page = _upright_text_page(page)
+        text = _visible_text(text_page.get_text_range().replace("\0", " "), text_page, page)
+        text = _with_marks(text, _column_marks(text_page) | _raised_numbers(text, text_page))
+        images = () if text.strip() else page.get_objects(filter=[pypdfium2.raw.FPDF_PAGEOBJ_IMAGE])
+        is_picture = any(True for _ in images)
     finally:
         page.close()
-    text = plain_text(text.replace(_CUT, "-\n")).strip()
-    foot = _PRINTED.search(text)
+    text = plain_text(text.replace(_CUT_MARK, "-\n")).strip()
+    foot = _PRINT_FOOT.search(text)
     is_foot = foot is not None and (foot[1], foot[2]) == (str(number + 1), str(len(pdf)))
     return (text[: foot.start()].strip() if foot and is_foot else text), is_picture
 
 
-def _upright(page: Any) -> Any:
+def _upright_text_page(page: Any) -> Any:
     """Return a page's text, turned as most lines run: PDFium breaks the words of others."""
     from pypdfium2 import PdfMatrix, raw
 
-    of_page = page.get_textpage()
-    count = of_page.count_chars()
+    text_page = page.get_textpage()
+    count = text_page.count_chars()
     quarters = Counter(
-        round(cmath.phase(1j / _up_direction(of_page, at)) / (math.pi / 2)) % 4
+        round(cmath.phase(1j / _up_direction(text_page, at)) / (math.pi / 2)) % 4
         for at in range(0, count, max(1, count // 100))
-        if not raw.FPDFText_IsGenerated(of_page, at)
+        if not raw.FPDFText_IsGenerated(text_page, at)
     )
     quarter = max(quarters, key=quarters.__getitem__, default=0)
     if not (quarter or page.get_rotation()):
-        return of_page
-    of_page.close()
+        return text_page
+    text_page.close()
     page.set_rotation(0)
     left_edge, low, right, high = page.get_mediabox()
     width, height = right - left_edge, high - low
@@ -149,39 +149,39 @@ def _upright(page: Any) -> Any:
     return page.get_textpage()
 
 
-def _visible_text(text: str, of_page: Any, page: Any) -> str:
+def _visible_text(text: str, text_page: Any, page: Any) -> str:
     """Return a text without words white on white or not painted; over pictures they are kept."""
     from ctypes import addressof
 
     from pypdfium2 import raw
 
-    hidden, unseen = [], dict[int, bool]()
+    hidden, is_unseen = [], dict[int, bool]()
     for match in _WORD.finditer(text):
-        if not (painted := raw.FPDFText_GetTextObject(of_page, match.start())):
+        if not (text_object := raw.FPDFText_GetTextObject(text_page, match.start())):
             continue
-        if (key := addressof(painted.contents)) not in unseen:
-            mode = raw.FPDFTextObj_GetTextRenderMode(painted)
-            unseen[key] = mode == raw.FPDF_TEXTRENDERMODE_INVISIBLE or _is_white(painted)
-        if unseen[key] and raw.FPDFText_GetUnicode(of_page, match.start()) == ord(match[0][0]):
+        if (key := addressof(text_object.contents)) not in is_unseen:
+            mode = raw.FPDFTextObj_GetTextRenderMode(text_object)
+            is_unseen[key] = mode == raw.FPDF_TEXTRENDERMODE_INVISIBLE or _is_white(text_object)
+        if is_unseen[key] and raw.FPDFText_GetUnicode(text_page, match.start()) == ord(match[0][0]):
             hidden.append(match)
-    covered = _painted_areas(page) if hidden else []
+    painted_areas = _painted_areas(page) if hidden else []
     for match in hidden:
-        left_edge, low, right, high = of_page.get_charbox(match.start())
+        left_edge, low, right, high = text_page.get_charbox(match.start())
         x, y = (left_edge + right) / 2, (low + high) / 2
-        if not any(a <= x <= c and b <= y <= d for a, b, c, d in covered):
+        if not any(a <= x <= c and b <= y <= d for a, b, c, d in painted_areas):
             text = f"{text[: match.start()]}{' ' * len(match[0])}{text[match.end() :]}"
     return text
 
 
-def _is_white(painted: Any) -> bool:
+def _is_white(page_object: Any) -> bool:
     """Return whether an object of a page is filled with white, or with what is seen through."""
     from ctypes import c_uint
 
     from pypdfium2 import raw
 
-    *colours, opaque = (c_uint() for _ in range(4))
-    has_colour = raw.FPDFPageObj_GetFillColor(painted, *colours, opaque)
-    return bool(has_colour) and (min(e.value for e in colours) >= _WHITE or not opaque.value)
+    *colours, alpha = (c_uint() for _ in range(4))
+    has_colour = raw.FPDFPageObj_GetFillColor(page_object, *colours, alpha)
+    return bool(has_colour) and (min(e.value for e in colours) >= _WHITE or not alpha.value)
 
 
 def _painted_areas(page: Any) -> list[tuple[float, float, float, float]]:
@@ -200,20 +200,20 @@ def _painted_areas(page: Any) -> list[tuple[float, float, float, float]]:
     return boxes
 
 
-def _columns(of_page: Any) -> dict[int, str]:
+def _column_marks(text_page: Any) -> dict[int, str]:
     """Return where the parts of lines begin that run across two columns, each with its place."""
     from pypdfium2 import raw
 
-    boxes = [of_page.get_rect(at) for at in range(of_page.count_rects())]
-    lines = by_column(boxes)
+    boxes = [text_page.get_rect(at) for at in range(text_page.count_rects())]
+    lines = lines_by_column(boxes)
     if [*chain.from_iterable(lines)] == [*range(len(boxes))]:
         return {}
     starts = (
-        raw.FPDFText_GetCharIndexAtPos(of_page, left_edge + 1, (low + high) / 2, 2, 2)
+        raw.FPDFText_GetCharIndexAtPos(text_page, left_edge + 1, (low + high) / 2, 2, 2)
         for left_edge, low, _, high in boxes
     )
-    of_line = {at: number for number, line in enumerate(lines) for at in line}
-    marks = {int(start): f"\0{of_line[at]}\0" for at, start in enumerate(starts)}
+    line_numbers = {at: number for number, line in enumerate(lines) for at in line}
+    marks = {int(start): f"\0{line_numbers[at]}\0" for at, start in enumerate(starts)}
     return marks if len(marks) == len(boxes) and min(marks) == 0 else {}
 
 
@@ -228,49 +228,51 @@ def _with_marks(text: str, marks: dict[int, str]) -> str:
     return "\n".join(lines[each].strip("\r\n ") for each in sorted(lines)) or text
 
 
-def _raised_numbers(text: str, of_page: Any) -> dict[int, str]:
+def _raised_numbers(text: str, text_page: Any) -> dict[int, str]:
     """Return `^` where what is raised after a number begins: 500 and a note 1 is not 5001."""
     from pypdfium2 import raw
 
     marks = {}
     for match in _NUMBER.finditer(text):
         begin, end = match.span()
-        if any(raw.FPDFText_GetUnicode(of_page, at) != ord(text[at]) for at in range(begin, end)):
+        if any(raw.FPDFText_GetUnicode(text_page, at) != ord(text[at]) for at in range(begin, end)):
             continue  # characters that have no place in the text are counted there
-        up = _up_direction(of_page, begin)
-        base, low, high = _stands(of_page, begin, up)
+        up_direction = _up_direction(text_page, begin)
+        base, low, high = _extent_of(text_page, begin, up_direction)
         for at in range(begin + 1, end):
-            _, bottom, top = _stands(of_page, at, up) if text[at].isdigit() else (0, low, high)
+            _, bottom, top = (
+                _extent_of(text_page, at, up_direction) if text[at].isdigit() else (0, low, high)
+            )
             is_smaller = top - bottom < _SMALLER * (high - low)
-            if is_smaller and bottom - base > _RAISED * (high - low):
+            if is_smaller and bottom - base > _RAISED_BY * (high - low):
                 marks[at - (text[at - 1] in "+-\u2212")] = "^"
                 break
     return marks
 
 
-def _up_direction(of_page: Any, at: int) -> complex:
+def _up_direction(text_page: Any, at: int) -> complex:
     """Return what is up for a character's line, which may run any way over the page."""
     from pypdfium2 import raw
 
-    way = math.pi / 2 - raw.FPDFText_GetCharAngle(of_page, at)
+    angle = math.pi / 2 - raw.FPDFText_GetCharAngle(text_page, at)
     # Some programs turn a text by a negative size.
-    return cmath.rect(math.copysign(1, raw.FPDFText_GetFontSize(of_page, at)), way)
+    return cmath.rect(math.copysign(1, raw.FPDFText_GetFontSize(text_page, at)), angle)
 
 
-def _stands(of_page: Any, at: int, up_direction: complex) -> tuple[float, float, float]:
+def _extent_of(text_page: Any, at: int, up_direction: complex) -> tuple[float, float, float]:
     """Return where a character stands, begins and ends, measured along `up_direction`."""
     from ctypes import byref, c_double
 
     from pypdfium2 import raw
 
     x, y, matrix = c_double(), c_double(), raw.FS_MATRIX()
-    raw.FPDFText_GetCharOrigin(of_page, at, byref(x), byref(y))
+    raw.FPDFText_GetCharOrigin(text_page, at, byref(x), byref(y))
     base = x.value * up_direction.real + y.value * up_direction.imag
     if min(abs(up_direction.real), abs(up_direction.imag)) > _SLANTED:  # its box says little of it
-        raw.FPDFText_GetMatrix(of_page, at, matrix)
-        size = abs(raw.FPDFText_GetFontSize(of_page, at)) * math.hypot(matrix.c, matrix.d)
+        raw.FPDFText_GetMatrix(text_page, at, matrix)
+        size = abs(raw.FPDFText_GetFontSize(text_page, at)) * math.hypot(matrix.c, matrix.d)
         return base, base, base + 0.7 * size  # as high as digits are
-    left_edge, low, right, high = of_page.get_charbox(at)
+    left_edge, low, right, high = text_page.get_charbox(at)
     ends = (
         left_edge * up_direction.real + low * up_direction.imag,
         right * up_direction.real + high * up_direction.imag,

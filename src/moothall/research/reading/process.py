@@ -23,10 +23,10 @@ from typing import Any, Final
 from moothall import MissingExtra, UnreadableDocument
 from moothall.build import guard, in_child
 from moothall.research.findings import Section
-from moothall.research.reading.document_kinds import PARSERS, label
+from moothall.research.reading.document_kinds import PARSERS, kind_label
 from moothall.research.reading.html import Document
 
-MEMORY: Final = 768 * 2**20
+MAX_MEMORY: Final = 768 * 2**20
 """Bytes of address space that reading a document may take, the interpreter included."""
 WALL_S: Final = 140.0
 _LEAST_CPU_S, _CPU_S_PER_MIB, _MOST_CPU_S = 4, 30, 120
@@ -34,7 +34,7 @@ _LARGEST_ANSWER: Final = 256 * 2**20
 _ENVIRONMENT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 
-class CutOff(UnreadableDocument):
+class ReadingCutOff(UnreadableDocument):
     """The reading of a document was cut off: at another time it may succeed."""
 
 
@@ -52,7 +52,7 @@ class _ParserProcess:
         environment["PYTHONDONTWRITEBYTECODE"] = "1"
         environment["MALLOC_ARENA_MAX"] = "1"  # else each thread reserves memory
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "moothall.research.reading.worker", str(MEMORY)],
+            [sys.executable, "-P", "-m", "moothall.research.reading.worker", str(MAX_MEMORY)],
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -92,22 +92,22 @@ class _ParserProcess:
         requests, answers = self._process.stdin, self._process.stdout
         assert requests is not None
         assert answers is not None
-        head = json.dumps({"kind": kind, "size": len(data), "cpu": cpu_s}).encode()
+        header = json.dumps({"kind": kind, "size": len(data), "cpu": cpu_s}).encode()
         try:
-            for piece in (head + b"\n", data):
+            for piece in (header + b"\n", data):
                 view = memoryview(piece)
                 while view:
                     view = view[requests.write(view) or 0 :]
-            size = _exactly(answers, 8)
+            size = _read_exactly(answers, 8)
             length = -1 if size is None else struct.unpack("<Q", size)[0]
-            content = _exactly(answers, length) if 0 <= length <= _LARGEST_ANSWER else None
+            content = _read_exactly(answers, length) if 0 <= length <= _LARGEST_ANSWER else None
             answer = None if content is None else json.loads(content)
         except (OSError, ValueError, RecursionError):
             return None
         return answer if isinstance(answer, dict) else None
 
 
-def _exactly(pipe: Any, size: int) -> bytes | None:
+def _read_exactly(pipe: Any, size: int) -> bytes | None:
     pieces, remaining = [], size
     while remaining:
         piece = pipe.read(min(remaining, 2**20))
@@ -121,29 +121,30 @@ def _exactly(pipe: Any, size: int) -> bytes | None:
 IDLE_S: Final = 10.0
 """Seconds that a process is kept without a document."""
 _guard = guard()
-_idle: dict[_ParserProcess, threading.Timer] = {}  # with what ends it, once it was idle for long
+# Each with what ends it, once it was idle for long.
+_idle_timers: dict[_ParserProcess, threading.Timer] = {}
 
 
 @atexit.register
-def _end() -> None:
-    while _idle:
-        process, timer = _idle.popitem()
+def _close_idle() -> None:
+    while _idle_timers:
+        process, timer = _idle_timers.popitem()
         timer.cancel()
         process.close()
 
 
-def _forget() -> None:
-    for each in _idle:
+def _forget_idle() -> None:
+    for each in _idle_timers:
         each.forget()
-    _idle.clear()
+    _idle_timers.clear()
 
 
-in_child(_forget)  # they are the parent's
+in_child(_forget_idle)  # they are the parent's
 
 
 def _on_expiry(process: _ParserProcess) -> None:
     with _guard:
-        if _idle.pop(process, None) is None:
+        if _idle_timers.pop(process, None) is None:
             return
     process.close()
 
@@ -166,14 +167,14 @@ class ProcessReading:
 
     def read(self) -> Document:
         """Read the document; UnreadableDocument says which limit it exceeds. It blocks."""
-        kind = label(self._kind)
+        kind = kind_label(self._kind)
         MissingExtra.unless(f"reading {kind}", "research", PARSERS[self._kind].package)
-        answer, code = self._answer()
+        answer, code = self._ask_process()
         if answer is None:
             if code == -signal.SIGXCPU:
                 self._stop_reason = f"it took longer than {self._cpu_s} s of the processor"
             reason = self._stop_reason or f"its parser crashed ({_exit_reason(code)})"
-            raise CutOff(f"the {kind} is not read: {reason}")
+            raise ReadingCutOff(f"the {kind} is not read: {reason}")
         if "error" in answer:
             raise UnreadableDocument(str(answer["error"])[:1000])
         sections = [
@@ -184,7 +185,7 @@ class ProcessReading:
             answer["title"], answer["text"], sections, missing=answer["missing"], attached=attached
         )
 
-    def _answer(self) -> tuple[dict[str, Any] | None, int]:
+    def _ask_process(self) -> tuple[dict[str, Any] | None, int]:
         """Return a process's answer, and the exit code of one that did not answer."""
         for may_retry in (True, False):
             process, was_idle = _ready_process()
@@ -192,25 +193,25 @@ class ProcessReading:
                 self._process = process
                 if self._stop_reason:
                     process.kill()
-            late = threading.Timer(WALL_S, self.stop, (f"it took longer than {WALL_S:g} s",))
-            late.daemon = True
-            late.start()
+            timer = threading.Timer(WALL_S, self.stop, (f"it took longer than {WALL_S:g} s",))
+            timer.daemon = True
+            timer.start()
             try:
                 answer = process.read(self._kind, self._data, self._cpu_s)
             finally:
-                late.cancel()
+                timer.cancel()
                 with _guard:
                     self._process = None
             if answer is not None and not answer.get("last"):
-                _given_back(process)
+                _give_back(process)
                 return answer, 0
             code = process.close()
             # One that was kept may have been ended by something else.
-            out_of_time = code == -signal.SIGXCPU
+            is_out_of_time = code == -signal.SIGXCPU
             if (
                 answer is not None
                 or self._stop_reason
-                or out_of_time
+                or is_out_of_time
                 or not (was_idle and may_retry)
             ):
                 return answer, code
@@ -221,7 +222,7 @@ def _ready_process() -> tuple[_ParserProcess, bool]:
     """Return a process for a document, and whether it was kept since another one."""
     while True:
         with _guard:
-            process, timer = _idle.popitem() if _idle else (None, None)
+            process, timer = _idle_timers.popitem() if _idle_timers else (None, None)
         if process is None or timer is None:
             return _ParserProcess(), False
         timer.cancel()
@@ -230,13 +231,13 @@ def _ready_process() -> tuple[_ParserProcess, bool]:
         process.close()
 
 
-def _given_back(process: _ParserProcess) -> None:
+def _give_back(process: _ParserProcess) -> None:
     timer = threading.Timer(IDLE_S, _on_expiry, (process,))
     timer.daemon = True
     with _guard:
-        if keep := not _idle:
-            _idle[process] = timer
-    if keep:
+        if is_kept := not _idle_timers:
+            _idle_timers[process] = timer
+    if is_kept:
         timer.start()
     else:
         process.close()
@@ -244,7 +245,7 @@ def _given_back(process: _ParserProcess) -> None:
 
 def _exit_reason(code: int) -> str:
     if code == -signal.SIGABRT:  # PDFium's answer to memory that it does not get
-        return f"SIGABRT, as beyond {MEMORY // 2**20} MiB of memory"
+        return f"SIGABRT, as beyond {MAX_MEMORY // 2**20} MiB of memory"
     with suppress(ValueError):
         return signal.Signals(-code).name
     return f"exit code {code}"

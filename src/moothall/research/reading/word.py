@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple
 
 from moothall import MissingExtra
 from moothall.research.reading.archives import (
-    FALLBACK,
+    FALLBACK_TAG,
     PackedFile,
     SectionWriter,
-    drawings,
+    drawing_texts,
     outermost,
 )
 from moothall.research.reading.encodings import plain_text
@@ -23,10 +23,10 @@ _W: Final = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _M: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 _WHITE: Final = frozenset(("FFFFFF", "FEFEFE", "FDFDFD"))
 _FALSE_VALUES: Final = ("0", "false", "off")
-_HEIGHTS: Final = {"superscript": "^", "subscript": "_"}
-_P: Final = f"{_W}p"
+_SIGNS_BY_HEIGHT: Final = {"superscript": "^", "subscript": "_"}
+_PARAGRAPH: Final = f"{_W}p"
 _TABLE: Final = f"{_W}tbl"
-_SIGNS: Final = {
+_SIGNS_BY_TAG: Final = {
     f"{_W}tab": "\t",
     f"{_W}ptab": "\t",
     f"{_W}br": "\n",
@@ -35,9 +35,9 @@ _SIGNS: Final = {
 }
 _PROPERTIES: Final = tuple(f"{_W}{e}" for e in ("rPr", "pPr", "tcPr", "tblPr"))
 _SWITCHES: Final = ("vanish", "strike", "dstrike")  # what one of these is set for is not said
-_STYLED: Final = tuple(f"{_W}{e}" for e in ("rStyle", "pStyle", "tblStyle"))
+_STYLE_TAGS: Final = tuple(f"{_W}{e}" for e in ("rStyle", "pStyle", "tblStyle"))
 _NOT_WRITTEN: Final = frozenset(
-    (*(f"{_W}{e}" for e in ("del", "moveFrom", "rPr", "pPr", "instrText", "rt")), FALLBACK)
+    (*(f"{_W}{e}" for e in ("del", "moveFrom", "rPr", "pPr", "instrText", "rt")), FALLBACK_TAG)
 )
 
 
@@ -45,34 +45,41 @@ def read_docx(data: bytes) -> Document:
     """Return a Word document's title and text as shown, a section for each heading."""
     MissingExtra.unless("reading DOCX", "research", "lxml")
     packed = PackedFile(data, "DOCX")
-    home = packed.main("word/document.xml")
-    usual = {each: f"word/{each}.xml" for each in ("styles", "footnotes", "endnotes")}
-    parts = {kind: name for kind, name in usual.items() if name in packed.names}
+    home = packed.main_part_name("word/document.xml")
+    usual_names = {each: f"word/{each}.xml" for each in ("styles", "footnotes", "endnotes")}
+    parts = {kind: name for kind, name in usual_names.items() if name in packed.names}
     parts |= {each.kind: each.name for each in packed.related_parts(home)}
-    styles = _styles(packed.tree(parts["styles"]) if "styles" in parts else ())
-    notes = [packed.tree(parts[each]) for each in ("footnotes", "endnotes") if each in parts]
+    styles = _read_styles(packed.parse_xml(parts["styles"]) if "styles" in parts else ())
+    notes = [packed.parse_xml(parts[each]) for each in ("footnotes", "endnotes") if each in parts]
     writer, path = SectionWriter(), list[tuple[int, str]]()
     title = joined_text = ""
-    for block in chain.from_iterable(outermost(e, _P, _TABLE) for e in (packed.tree(home), *notes)):
+    for block in chain.from_iterable(
+        outermost(e, _PARAGRAPH, _TABLE) for e in (packed.parse_xml(home), *notes)
+    ):
         if block.tag == _TABLE:
-            text = "\n".join(_rows(block, styles))
+            text = "\n".join(_row_texts(block, styles))
         else:
-            text = joined_text + "\n".join(filter(None, _paragraphs(block, styles)))
+            text = joined_text + "\n".join(filter(None, _paragraph_texts(block, styles)))
             joined_text = ""
             if block.find(f"{_W}pPr/{_W}rPr/{_W}del") is not None:  # it goes on in the next one
                 joined_text = text
                 continue
         heading = " ".join(plain_text(text).split())[:_LONGEST_HEADING]
-        level = _level(block, styles.levels) if block.tag == _P and heading else None
+        level = (
+            _heading_level(block, styles.levels) if block.tag == _PARAGRAPH and heading else None
+        )
         if level is not None:
             path = [each for each in path if each[0] < level] + [(level, heading)]
             title = title or heading
             headings = " – ".join(each for _, each in path if each != title)
-            writer.section(f"heading={len(writer.sections) + 1}", headings)
+            writer.begin_section(f"heading={len(writer.sections) + 1}", headings)
         writer.write(text)
-    for each in (joined_text, *drawings(packed, home)):
+    for each in (joined_text, *drawing_texts(packed, home)):
         writer.write(each)
-    document, core_title = writer.document("DOCX", title), packed.title("docProps/core.xml")
+    document, core_title = (
+        writer.document("DOCX", title),
+        packed.metadata_title("docProps/core.xml"),
+    )
     is_own = is_title_of(core_title, document.text)
     return document._replace(title=core_title) if is_own else document
 
@@ -85,9 +92,9 @@ class _Styles(NamedTuple):
     hidden: set[tuple[str, str]]
 
 
-def _styles(listed: Any) -> _Styles:
+def _read_styles(style_elements: Any) -> _Styles:
     styles = _Styles({}, set(), set())
-    for style in listed:
+    for style in style_elements:
         name_element, id = style.find(f"{_W}name"), style.get(f"{_W}styleId") or ""
         value = "" if name_element is None else name_element.get(f"{_W}val") or ""
         name, _, level = value.lower().partition(" ")
@@ -102,7 +109,7 @@ def _styles(listed: Any) -> _Styles:
     return styles
 
 
-def _level(paragraph: Any, levels: dict[str, int]) -> int | None:
+def _heading_level(paragraph: Any, levels: dict[str, int]) -> int | None:
     style = paragraph.find(f"{_W}pPr/{_W}pStyle")
     outline = paragraph.find(f"{_W}pPr/{_W}outlineLvl")
     if outline is not None and (outline.get(f"{_W}val") or "").isdecimal():
@@ -111,27 +118,31 @@ def _level(paragraph: Any, levels: dict[str, int]) -> int | None:
     return None if style is None else levels.get(style.get(f"{_W}val") or "")
 
 
-def _rows(table: Any, styles: _Styles) -> Iterator[str]:
+def _row_texts(table: Any, styles: _Styles) -> Iterator[str]:
     """Yield the rows of a table; what cells over several rows say is said in each."""
-    above: dict[int, str] = {}
+    texts_above: dict[int, str] = {}
     for row in outermost(table, f"{_W}tr"):
         column, cells = 0, []
-        left_out = any(_is_on(row.find(f"{_W}trPr/{_W}{each}")) for each in ("del", "hidden"))
+        is_left_out = any(_is_on(row.find(f"{_W}trPr/{_W}{each}")) for each in ("del", "hidden"))
         for cell in outermost(row, f"{_W}tc"):
-            texts = (text for each in outermost(cell, _P) for text in _paragraphs(each, styles))
+            texts = (
+                text
+                for each in outermost(cell, _PARAGRAPH)
+                for text in _paragraph_texts(each, styles)
+            )
             text = " ".join(" ".join(texts).split())
             merged, span = (cell.find(f"{_W}tcPr/{_W}{e}") for e in ("vMerge", "gridSpan"))
             if merged is not None and merged.get(f"{_W}val") != "restart":
-                text = text or above.get(column, "")
-            above[column] = text
-            wide = "" if span is None else span.get(f"{_W}val") or ""
-            column += int(wide[:3]) if wide.isdecimal() else 1
+                text = text or texts_above.get(column, "")
+            texts_above[column] = text
+            width = "" if span is None else span.get(f"{_W}val") or ""
+            column += int(width[:3]) if width.isdecimal() else 1
             cells.append(text)
-        if not left_out:
+        if not is_left_out:
             yield " | ".join(cells)
 
 
-def _paragraphs(paragraph: Any, styles: _Styles) -> Iterator[str]:
+def _paragraph_texts(paragraph: Any, styles: _Styles) -> Iterator[str]:
     """Yield a paragraph's text, without what is deleted or hidden; text boxes come alone."""
     from lxml.etree import iterwalk
 
@@ -139,25 +150,25 @@ def _paragraphs(paragraph: Any, styles: _Styles) -> Iterator[str]:
     walk = iterwalk(paragraph, events=("start",))
     for _, element in walk:
         tag = element.tag
-        inner = tag == _P and element is not paragraph
-        if tag in _NOT_WRITTEN or inner or (tag == f"{_W}r" and _is_hidden(element, styles)):
+        is_inner = tag == _PARAGRAPH and element is not paragraph
+        if tag in _NOT_WRITTEN or is_inner or (tag == f"{_W}r" and _is_hidden(element, styles)):
             walk.skip_subtree()
         elif tag == f"{_M}oMath":
-            pieces.append(_formula(element))
+            pieces.append(_formula_text(element))
             walk.skip_subtree()
         elif tag == f"{_W}t":
             height = element.getparent().find(f"{_W}rPr/{_W}vertAlign")
-            sign = "" if height is None else _HEIGHTS.get(height.get(f"{_W}val"), "")
+            sign = "" if height is None else _SIGNS_BY_HEIGHT.get(height.get(f"{_W}val"), "")
             pieces.append(sub_or_superscript(element.text or "", "".join(pieces[-3:]), sign))
         elif tag == f"{_W}sym":  # of a font of its own, whose signs have no other number
             pieces.append("\ufffd")
-        elif tag in _SIGNS:
-            pieces.append(_SIGNS[tag])
+        elif tag in _SIGNS_BY_TAG:
+            pieces.append(_SIGNS_BY_TAG[tag])
     text = "".join(pieces)
-    listed = paragraph.find(f"{_W}pPr/{_W}numPr") is not None
-    yield f"- {text}" if listed and text.strip() else text
-    for each in outermost(paragraph, _P):
-        yield from _paragraphs(each, styles)
+    is_listed = paragraph.find(f"{_W}pPr/{_W}numPr") is not None
+    yield f"- {text}" if is_listed and text.strip() else text
+    for each in outermost(paragraph, _PARAGRAPH):
+        yield from _paragraph_texts(each, styles)
 
 
 def _is_hidden(run: Any, styles: _Styles) -> bool:
@@ -168,8 +179,8 @@ def _is_hidden(run: Any, styles: _Styles) -> bool:
         switch = properties.get(each)
         if _is_on(switch) or (switch is None and (id, each) in styles.hidden):
             return True
-    white = color is not None and (color.get(f"{_W}val") or "").upper() in _WHITE
-    if white and mark is None and not _has_colour_behind(run, styles):
+    is_white = color is not None and (color.get(f"{_W}val") or "").upper() in _WHITE
+    if is_white and mark is None and not _has_colour_behind(run, styles):
         return True
     return size is not None and size.get(f"{_W}val") in ("0", "1", "2")
 
@@ -179,11 +190,11 @@ def _has_colour_behind(run: Any, styles: _Styles) -> bool:
     for element in (run, *run.iterancestors()):
         if element.tag == f"{_W}txbxContent":  # whose colour is that of a shape
             return True
-        for of in element.iterchildren(*_PROPERTIES):
-            for each in of:
+        for properties in element.iterchildren(*_PROPERTIES):
+            for each in properties:
                 if each.tag == f"{_W}shd" and _is_dark(each):
                     return True
-                if each.tag in _STYLED and each.get(f"{_W}val") in styles.shaded:
+                if each.tag in _STYLE_TAGS and each.get(f"{_W}val") in styles.shaded:
                     return True
     return False
 
@@ -197,12 +208,12 @@ def _is_on(switch: Any) -> bool:
     return switch is not None and switch.get(f"{_W}val") not in _FALSE_VALUES
 
 
-def _formula(part: Any) -> str:
+def _formula_text(part: Any) -> str:
     """Return a formula as one line, such as `(a+b)/2` or `x^2`."""
     tag = part.tag.removeprefix(_M)
     if tag == "t":
         return part.text or ""
-    text = formula_line(map(_formula, part))
+    text = formula_line(map(_formula_text, part))
     if not text:
         return ""
     begin, end, sign = (
@@ -213,7 +224,7 @@ def _formula(part: Any) -> str:
         return f"{'(' if begin is None else begin}{text}{')' if end is None else end}"
     if tag == "nary":
         return f"{chr(0x222B) if sign is None else sign}{text}"
-    before = {"num": "", "den": "/", "sup": "^", "sub": "_", "rad": "\u221a"}.get(tag)
-    if before is None:
+    part_sign = {"num": "", "den": "/", "sup": "^", "sub": "_", "rad": "\u221a"}.get(tag)
+    if part_sign is None:
         return text
-    return formula_part(before, text)
+    return formula_part(part_sign, text)

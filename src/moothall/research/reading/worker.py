@@ -14,9 +14,9 @@ from contextlib import suppress
 from typing import Any, BinaryIO, Final
 
 from moothall import UnreadableDocument
-from moothall.research.reading.document_kinds import PARSERS, label
+from moothall.research.reading.document_kinds import PARSERS, kind_label
 
-_LARGE: Final = 300 * 2**10  # KiB; a process that was as large is not used again
+_LARGE_KIB: Final = 300 * 2**10  # KiB; a process that was as large is not used again
 
 
 def main() -> None:
@@ -33,13 +33,13 @@ def main() -> None:
     threading.Thread(target=_read_documents, args=(documents,), daemon=True).start()
     while True:
         header, data = documents.get()
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        soft = int(used.ru_utime + used.ru_stime) + 1 + int(header["cpu"])
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        cpu_limit = int(usage.ru_utime + usage.ru_stime) + 1 + int(header["cpu"])
         with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.RLIM_INFINITY))
-        answer = _answer(str(header["kind"]), data, memory)
-        large = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > _LARGE
-        answer["last"] = large or answer.get("last", False)
+            resource.setrlimit(resource.RLIMIT_CPU, (cpu_limit, resource.RLIM_INFINITY))
+        answer = _answer_document(str(header["kind"]), data, memory)
+        is_large = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > _LARGE_KIB
+        answer["last"] = is_large or answer.get("last", False)
         content = json.dumps(answer).encode()
         os.write(1, struct.pack("<Q", len(content)))
         view = memoryview(content)
@@ -59,24 +59,24 @@ def _read_documents(documents: queue.SimpleQueue[tuple[dict[str, Any], bytes]]) 
     os._exit(0)
 
 
-def _answer(kind: str, data: bytes, memory: int) -> dict[str, Any]:
+def _answer_document(kind: str, data: bytes, memory: int) -> dict[str, Any]:
     try:
-        read = PARSERS[kind].read(data)
-        sections = [(each.start, each.anchor, each.title) for each in read.sections]
-        answer = {"title": read.title, "text": read.text, "sections": sections}
-        attached = [(name, base64.b64encode(file).decode()) for name, file in read.attached]
-        return answer | {"missing": read.missing, "attached": attached}
+        document = PARSERS[kind].read(data)
+        sections = [(each.start, each.anchor, each.title) for each in document.sections]
+        answer = {"title": document.title, "text": document.text, "sections": sections}
+        attached = [(name, base64.b64encode(file).decode()) for name, file in document.attached]
+        return answer | {"missing": document.missing, "attached": attached}
     except UnreadableDocument as error:
         return {"error": str(error)}
     except (MemoryError, RecursionError) as error:
         limit = f"{memory // 2**20} MiB of memory"
         reason = limit if isinstance(error, MemoryError) else "the depth that its parser allows"
         return {
-            "error": f"the {label(kind)} is not read: it takes more than {reason}",
+            "error": f"the {kind_label(kind)} is not read: it takes more than {reason}",
             "last": True,
         }
     except Exception as error:  # a malicious file can make a parser raise anything
-        return {"error": f"the {label(kind)} is damaged: {type(error).__name__}: {error}"}
+        return {"error": f"the {kind_label(kind)} is damaged: {type(error).__name__}: {error}"}
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from moothall.research.scope import Scope
 from moothall.research.web.robots import Robots
 
 USER_AGENT = "moothall (an agent that researches)"
-REDIRECTS = 10
+MAX_REDIRECTS = 10
 _LONGEST_URL = 4000
 _ROBOTS_BYTES = 2**20
 _ROBOTS_S, _NO_ROBOTS_S = 3600.0, 60.0
@@ -54,11 +54,11 @@ class FetchedPage(NamedTuple):
 class _HostState:
     """The state of a server in one event loop."""
 
-    places: asyncio.Semaphore
+    slots: asyncio.Semaphore
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    next_s: float = 0.0  # no request starts before this time
+    next_request_s: float = 0.0  # no request starts before this time
     robots: Robots | str = ""  # or why it could not be read
-    until_s: float = -1.0  # robots.txt is not read again before this time
+    robots_until_s: float = -1.0  # robots.txt is not read again before this time
 
 
 class Fetcher:
@@ -83,10 +83,12 @@ class Fetcher:
             raise ConfigError(f"{name}: user_agent must have a name, got {user_agent!r:.80}")
         if not (user_agent.isprintable() and user_agent.isascii()):  # it is a header
             raise ConfigError(f"{name}: user_agent must be ASCII in one line, got {user_agent!r}")
-        check = AllowedHosts(allow_hosts).check
-        make = partial(HTTPClient, name, timeout_s=timeout_s, check_address=check, extra="research")
-        self._client = make(max_bytes=max_bytes, max_retries=1)
-        self._robots = make(max_bytes=_ROBOTS_BYTES, max_retries=0)
+        check_address = AllowedHosts(allow_hosts).check
+        make_client = partial(
+            HTTPClient, name, timeout_s=timeout_s, check_address=check_address, extra="research"
+        )
+        self._client = make_client(max_bytes=max_bytes, max_retries=1)
+        self._robots_client = make_client(max_bytes=_ROBOTS_BYTES, max_retries=0)
         self._user_agent = user_agent
         self._name = user_agent.partition("/")[0].split()[0]  # our name in robots.txt
         self._per_host = per_host
@@ -112,31 +114,33 @@ class Fetcher:
 
     async def _fetch(self, url: str, limit: asyncio.Timeout) -> FetchedPage:
         """Fetch a URL; each redirect is checked like the first URL."""
-        way: list[str] = []
+        visited: list[str] = []
         url = checked_url(url)
-        while len(way) <= REDIRECTS:
+        while len(visited) <= MAX_REDIRECTS:
             if refusal := self.scope.refusal(url):
                 raise PageError(refusal)
-            if url in way:
-                raise PageError(f"{way[0]} redirects in a circle: {' → '.join([*way[-3:], url])}")
-            way.append(url)
+            if url in visited:
+                raise PageError(
+                    f"{visited[0]} redirects in a circle: {' → '.join([*visited[-3:], url])}"
+                )
+            visited.append(url)
             with self._lock:
                 cached = self._cache.get(url)
             response = await self._get(url, cached[0] if cached else {}, limit)
             now = datetime.now(UTC).isoformat(timespec="seconds")
             if cached and response.status == 304:
                 return cached[1]._replace(fetched_at=now)
-            to = response.headers.get("location")
-            if 300 <= response.status < 400 and to:
-                url = checked_url(to, url)
+            location = response.headers.get("location")
+            if 300 <= response.status < 400 and location:
+                url = checked_url(location, url)
                 continue
             if not 200 <= response.status < 300:
                 raise PageError(f"{url} answered {status_text(response.status)}")
-            kind, charset = _content_type(response.headers.get("content-type", ""))
-            fetched = FetchedPage(url, response.content, kind, charset, now)
-            self._keep(fetched, response.headers)
+            media_type, charset = _content_type(response.headers.get("content-type", ""))
+            fetched = FetchedPage(url, response.content, media_type, charset, now)
+            self._store(fetched, response.headers)
             return fetched
-        raise PageError(f"{way[0]} redirects more than {REDIRECTS} times")
+        raise PageError(f"{visited[0]} redirects more than {MAX_REDIRECTS} times")
 
     async def _get(
         self, url: str, headers: Mapping[str, str], limit: asyncio.Timeout
@@ -150,11 +154,11 @@ class Fetcher:
         delay_s = max(self._delay_s, await self._crawl_delay(url, site, host))
         headers = {"User-Agent": self._user_agent, "Accept": _ACCEPT, **headers}
         now = loop.time()
-        begin = max(now, host.next_s)
-        host.next_s = begin + delay_s
+        begin = max(now, host.next_request_s)
+        host.next_request_s = begin + delay_s
         limit.reschedule((limit.when() or now) + begin - now)  # a pause is nobody's delay
         await asyncio.sleep(begin - now)
-        async with host.places:
+        async with host.slots:
             try:
                 return await self._client.request("GET", url, headers=headers)
             except HTTPError as error:
@@ -165,21 +169,21 @@ class Fetcher:
         """Check a URL by robots.txt (PageError if refused); return the seconds between requests."""
         loop = asyncio.get_running_loop()
         async with host.lock:
-            if host.until_s < loop.time():
-                host.robots = await self._rules(f"{site}/robots.txt")
+            if host.robots_until_s < loop.time():
+                host.robots = await self._read_robots(f"{site}/robots.txt")
                 failed = isinstance(host.robots, str)
-                host.until_s = loop.time() + (_NO_ROBOTS_S if failed else _ROBOTS_S)
+                host.robots_until_s = loop.time() + (_NO_ROBOTS_S if failed else _ROBOTS_S)
         if isinstance(host.robots, str):
             raise PageError(f"{url} is not read: {host.robots}; try again in a minute")
         if not host.robots.allows(url):
             raise PageError(f"{url} is not read: the robots.txt of its host forbids it")
         return min(host.robots.delay_s, _LONGEST_DELAY_S)
 
-    async def _rules(self, url: str) -> Robots | str:
+    async def _read_robots(self, url: str) -> Robots | str:
         """Return a robots.txt, or why nothing may be read; without one, all may be read."""
         headers = {"User-Agent": self._user_agent}
         try:
-            response = await self._robots.request("GET", url, headers=headers, redirects=5)
+            response = await self._robots_client.request("GET", url, headers=headers, redirects=5)
         except HTTPError as error:
             return f"{url} cannot be read ({error})"
         if response.status >= 500:
@@ -187,10 +191,12 @@ class Fetcher:
         rules = response.content.decode("utf-8-sig", "replace") if response.status < 300 else ""
         return Robots(rules, self._name)
 
-    def _keep(self, fetched: FetchedPage, headers: Mapping[str, str]) -> None:
+    def _store(self, fetched: FetchedPage, headers: Mapping[str, str]) -> None:
         headers_by_validator = {"If-None-Match": "etag", "If-Modified-Since": "last-modified"}
         validators = {
-            name: value for name, of in headers_by_validator.items() if (value := headers.get(of))
+            name: value
+            for name, header in headers_by_validator.items()
+            if (value := headers.get(header))
         }
         if not validators:
             return
@@ -210,8 +216,8 @@ def checked_url(url: str, base: str = "") -> str:
         if len(url) > _LONGEST_URL:
             raise PageError(f"a URL has at most {_LONGEST_URL} characters, got {len(url)}")
         # Characters that parsers interpret differently.
-        odd = any(c.isspace() or not c.isprintable() or c in "\\@" for c in parts.netloc)
-        if not parts.hostname or odd or parts.port == 0:
+        is_odd = any(c.isspace() or not c.isprintable() or c in "\\@" for c in parts.netloc)
+        if not parts.hostname or is_odd or parts.port == 0:
             raise PageError(f"{excerpt(url)} does not name a host that can be read")
     except ValueError:
         raise PageError(f"{excerpt(url)} is not a URL") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-from moothall.research.resource_pool import needed_escapes
+from moothall.research.resource_pool import percent_encoded
 
 _SECONDS = re.compile(r"\d{1,6}(?:\.\d+)?", re.ASCII)
 
@@ -35,17 +35,17 @@ class Robots:
                 seconds = _SECONDS.match(value)
                 self.delay_s = float(seconds[0]) if seconds else self.delay_s
             elif value:
-                self._rules.append((len(value), key == "allow", needed_escapes(value)))
+                self._rules.append((len(value), key == "allow", percent_encoded(value)))
         self._rules.sort(reverse=True)  # the longest decides; of equal ones, the one that allows
 
     def allows(self, url: str) -> bool:
         """Return whether a URL may be read."""
         parts = urlsplit(url)
-        path = needed_escapes(f"{parts.path or '/'}{'?' * bool(parts.query)}{parts.query}")
-        return next((allows for _, allows, rule in self._rules if _fits(rule, path)), True)
+        path = percent_encoded(f"{parts.path or '/'}{'?' * bool(parts.query)}{parts.query}")
+        return next((allows for _, allows, rule in self._rules if _matches(rule, path)), True)
 
 
-def _fits(rule: str, path: str) -> bool:
+def _matches(rule: str, path: str) -> bool:
     """Return whether a path fits a rule: `*` is any text, and `$` at the end is the end."""
     first, *parts = (rule[:-1] if rule.endswith("$") else f"{rule}*").split("*")
     if not parts or not path.startswith(first):

@@ -18,11 +18,11 @@ from moothall.research.web.fetching import SearchService
 
 ARXIV: Final = "https://export.arxiv.org/api/query"
 CROSSREF: Final = "https://api.crossref.org/works"
-_WORDS: Final = 12  # of a query
-_LONGEST: Final = 500
-_ABSTRACT: Final = 20_000
-_AUTHORS: Final = 100
-_IN_WORDS: Final = frozenset(
+_QUERY_WORDS: Final = 12  # of a query
+_LINE_CHARS: Final = 500
+_ABSTRACT_CHARS: Final = 20_000
+_MOST_AUTHORS: Final = 100
+_INLINE_TAGS: Final = frozenset(
     ("sub", "sup", "i", "b", "em", "strong", "italic", "bold", "scp", "sc")
 )
 _ATOM: Final = "{http://www.w3.org/2005/Atom}"
@@ -70,13 +70,13 @@ def search_arxiv(
         for operator in (" AND ", " OR ") if len(words) > 1 else (" AND ",):
             text = operator.join(f"all:{each}" for each in words)
             if scope.since:
-                first = (scope.since.replace("-", "") + "0101")[:8]
-                text = f"({text}) AND submittedDate:[{first}0000 TO 299912312359]"
+                first_day = (scope.since.replace("-", "") + "0101")[:8]
+                text = f"({text}) AND submittedDate:[{first_day}0000 TO 299912312359]"
             params = {"search_query": text, "max_results": str(results), "sortBy": "relevance"}
-            resources = _preprints(await service.ask(params), service.label)
+            resources = _preprint_resources(await service.ask(params), service.label)
             if resources:
                 break
-        return [each for each in resources if scope.takes(each)][: 2 * results]
+        return [each for each in resources if scope.includes(each)][: 2 * results]
 
     return Action("search_arxiv", search, outside=True, idempotent=True)
 
@@ -124,10 +124,10 @@ def search_crossref(
         try:
             answer = json.loads(await service.ask(params))
             items = answer["message"]["items"]
-            resources = [_work(each) for each in items if isinstance(each, dict)]
+            resources = [_work_resource(each) for each in items if isinstance(each, dict)]
         except (ValueError, KeyError, TypeError, RecursionError):
             raise SearchError(f"{service.label} answered without a list of works") from None
-        return [each for each in resources if each is not None and scope.takes(each)][:results]
+        return [each for each in resources if each is not None and scope.includes(each)][:results]
 
     return Action("search_crossref", search, outside=True, idempotent=True)
 
@@ -139,18 +139,18 @@ def _query_words(query: str, tool: str) -> list[str]:
     words = [e for e in query_terms if not Language().is_stop_word(e)] or query_terms
     if not words:
         raise SearchError(f"{tool}: the query is empty")
-    return SearchWords(words, _WORDS)
+    return SearchWords(words, _QUERY_WORDS)
 
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _line(text: Any) -> str:
-    return one_line(plain_text(str(text or "")), _LONGEST)
+def _plain_line(text: Any) -> str:
+    return one_line(plain_text(str(text or "")), _LINE_CHARS)
 
 
-def _preprints(answer: bytes, label: str) -> list[Resource]:
+def _preprint_resources(answer: bytes, label: str) -> list[Resource]:
     """Return the works of arXiv's answer, an Atom feed."""
     from lxml import etree
 
@@ -163,20 +163,22 @@ def _preprints(answer: bytes, label: str) -> list[Resource]:
         raise SearchError(f"{label} did not answer with a feed")
     resources: list[Resource] = []
     for entry in feed.iter(f"{_ATOM}entry"):
-        title = _line(entry.findtext(f"{_ATOM}title"))
+        title = _plain_line(entry.findtext(f"{_ATOM}title"))
         id = _ARXIV_ID.fullmatch((entry.findtext(f"{_ATOM}id") or "").strip())
-        abstract = " ".join(plain_text(entry.findtext(f"{_ATOM}summary") or "").split())[:_ABSTRACT]
+        abstract = " ".join(plain_text(entry.findtext(f"{_ATOM}summary") or "").split())[
+            :_ABSTRACT_CHARS
+        ]
         if id is None:
             if "api/errors" in (entry.findtext(f"{_ATOM}id") or ""):
-                raise SearchError(f"{label} refused the query: {abstract[:_LONGEST]}")
+                raise SearchError(f"{label} refused the query: {abstract[:_LINE_CHARS]}")
             continue
-        authors = [_line(each.text) for each in entry.iterfind(f"{_ATOM}author/{_ATOM}name")]
+        authors = [_plain_line(each.text) for each in entry.iterfind(f"{_ATOM}author/{_ATOM}name")]
         day = DAY.match(entry.findtext(f"{_ATOM}published") or "")
         namespace = "{http://arxiv.org/schemas/atom}"
         doi = DOI.search(entry.findtext(f"{namespace}doi") or "")
-        journal = _line(entry.findtext(f"{namespace}journal_ref"))
+        journal = _plain_line(entry.findtext(f"{namespace}journal_ref"))
         publication = Publication(
-            tuple(filter(None, authors[:_AUTHORS])),
+            tuple(filter(None, authors[:_MOST_AUTHORS])),
             day[0] if day else "",
             doi[0] if doi else "",
             journal,
@@ -189,39 +191,39 @@ def _preprints(answer: bytes, label: str) -> list[Resource]:
     return resources
 
 
-def _work(item: dict[str, Any]) -> Resource | None:
+def _work_resource(item: dict[str, Any]) -> Resource | None:
     """Return a work of Crossref's answer; None if it has no DOI or title."""
     doi = DOI.fullmatch(str(item.get("DOI") or ""))
-    title = _line(_text_of(str(_first(item.get("title")) or "")))
+    title = _plain_line(_text_of(str(_first_value(item.get("title")) or "")))
     if doi is None or not title:
         return None
-    authors = [_author(each) for each in item.get("author") or () if isinstance(each, dict)]
+    authors = [_author_name(each) for each in item.get("author") or () if isinstance(each, dict)]
     publication = Publication(
-        tuple(filter(None, authors[:_AUTHORS])),
+        tuple(filter(None, authors[:_MOST_AUTHORS])),
         _issue_date(item.get("issued")),
         doi[0],
-        _line(_text_of(str(_first(item.get("container-title")) or ""))),
+        _plain_line(_text_of(str(_first_value(item.get("container-title")) or ""))),
     )
     url = f"https://doi.org/{quote(doi[0], safe='/()._-;:')}"
-    abstract = _text_of(str(item.get("abstract") or ""))[:_ABSTRACT]
+    abstract = _text_of(str(item.get("abstract") or ""))[:_ABSTRACT_CHARS]
     if not abstract:
         return Resource(url, title, publication=publication)
     return Resource(url, title, True, f"{title}\n\n{abstract}", [], _now(), publication)
 
 
-def _first(values: Any) -> Any:
+def _first_value(values: Any) -> Any:
     return values[0] if isinstance(values, list) and values else None
 
 
-def _author(author: dict[str, Any]) -> str:
+def _author_name(author: dict[str, Any]) -> str:
     family, first, name = (
-        _line(_text_of(str(author.get(each) or ""))) for each in ("family", "given", "name")
+        _plain_line(_text_of(str(author.get(each) or ""))) for each in ("family", "given", "name")
     )
     return f"{family}, {first}" if family and first else family or name
 
 
 def _issue_date(issued: Any) -> str:
-    parts = _first(issued.get("date-parts")) if isinstance(issued, dict) else None
+    parts = _first_value(issued.get("date-parts")) if isinstance(issued, dict) else None
     numbers = parts if isinstance(parts, list) else []
     day = "-".join(f"{n:02}" for n in numbers[:3] if type(n) is int and 0 < n < 10_000)
     return day if DAY.fullmatch(day) else ""
@@ -233,11 +235,11 @@ def _text_of(markup: str) -> str:
         from lxml import etree, html
 
         try:
-            tree = html.fragment_fromstring(markup[: 4 * _ABSTRACT], create_parent="div")
+            tree = html.fragment_fromstring(markup[: 4 * _ABSTRACT_CHARS], create_parent="div")
             for each in [*tree.iterdescendants()]:
                 if (name := str(each.tag).rpartition(":")[2]) == "sup":
                     mark_raised(each)
-                if name in _IN_WORDS:
+                if name in _INLINE_TAGS:
                     each.drop_tag()
             markup = " ".join(tree.itertext())
         except (etree.LxmlError, ValueError):

@@ -70,9 +70,9 @@ def search_web(
     AllowedHosts(allow_hosts)
     scope = Scope(sites, exclude, since, "search_web: ", site)
     if searxng is not None:
-        ask = _searxng(searxng, allow_hosts, region, timeout_s, scope.range)
+        ask = _searxng(searxng, allow_hosts, region, timeout_s, scope.time_range)
     else:
-        ask = _ddgs(results, region, timeout_s, scope.range)
+        ask = _ddgs(results, region, timeout_s, scope.time_range)
 
     @WorkSpan.searches("web")
     async def search(query: str) -> list[Resource]:
@@ -85,7 +85,7 @@ def search_web(
         if not words:
             raise SearchError("search_web: the query is empty")
         entries = await ask(scope.query(words))
-        return [each for each in _resources(entries) if scope.takes(each)][:results]
+        return [each for each in _resources(entries) if scope.includes(each)][:results]
 
     return Action("search_web", search, outside=True, idempotent=True)
 
@@ -112,7 +112,7 @@ def _searxng(
             raise SearchError(f"{service.label} answered without a list of results")
         failed_engines = answer.get("unresponsive_engines")
         if failed_engines and not entries:
-            reasons = _failures(failed_engines)
+            reasons = _failure_text(failed_engines)
             raise SearchError(f"{service.label} found nothing, as its engines failed: {reasons}")
         fields = ("url", "title", "content")
         return [[each.get(name) for name in fields] for each in entries if isinstance(each, dict)]
@@ -120,7 +120,7 @@ def _searxng(
     return ask
 
 
-def _failures(failed_engines: Any) -> str:
+def _failure_text(failed_engines: Any) -> str:
     """Return a SearXNG's engines that failed, each with its reason, as text."""
     pairs = failed_engines if isinstance(failed_engines, list) else [failed_engines]
     texts = (" – ".join(map(str, each)) if isinstance(each, list) else str(each) for each in pairs)

@@ -22,8 +22,8 @@ from moothall.research.web.fetching import USER_AGENT, FetchedPage, Fetcher
 T = TypeVar("T")
 
 MAX_BYTES = 20 * 2**20
-_READ_S = 150.0
-_FORWARDS = 4
+_READ_TIMEOUT_S = 150.0
+_MOST_FORWARDS = 4
 _VAGUE_TYPES = ("", "application/octet-stream", "binary/octet-stream", "application/x-download")
 _MARKUP = (b"<!doctype html", b"<html")
 
@@ -105,30 +105,30 @@ def read_pdf(
         Args:
             url: its URL, of http or https
         """
-        return await _visit(fetcher, url, pool, pdf=True)
+        return await _visit(fetcher, url, pool, only_pdf=True)
 
     return Action("read_pdf", read_document, idempotent=True, outside=True, guard=("url",))
 
 
 async def _visit(
-    fetcher: Fetcher, url: str, pool: ResourcePool | None, *, pdf: bool = False
+    fetcher: Fetcher, url: str, pool: ResourcePool | None, *, only_pdf: bool = False
 ) -> Resource:
     """Read a URL as a resource; add it and its links to the pool, if there is one."""
     pool = ResourcePool() if pool is None else pool
-    to = url
-    for _ in range(_FORWARDS):
-        page = await fetcher.fetch(to)
+    next_url = url
+    for _ in range(_MOST_FORWARDS):
+        page = await fetcher.fetch(next_url)
         kind = _media_kind(page)
-        if pdf and kind != "pdf":
+        if only_pdf and kind != "pdf":
             raise PageError(f"{page.url} is not a PDF: read it with visit_page")
         document = await _read_document(page, kind)
-        if not (to := document.forward):
+        if not (next_url := document.forward):
             break
     else:
-        raise PageError(f"{url} leads on by itself more than {_FORWARDS - 1} times")
+        raise PageError(f"{url} leads on by itself more than {_MOST_FORWARDS - 1} times")
     if not document.text.strip():
         raise PageError(f"{page.url} has no text that can be read")
-    if fault := fetcher.scope.too_old(page.url, document.publication):
+    if fault := fetcher.scope.age_fault(page.url, document.publication):
         raise PageError(fault)
     if document.missing:
         pool.missing.append(f"{page.url} has {document.missing}")
@@ -172,35 +172,41 @@ def _media_kind(page: FetchedPage) -> str:
 
 
 async def _read_document(page: FetchedPage, kind: str) -> Document:
-    timeout = UnreadableDocument(f"{page.url}: reading its text took longer than {_READ_S:g} s")
+    timeout_error = UnreadableDocument(
+        f"{page.url}: reading its text took longer than {_READ_TIMEOUT_S:g} s"
+    )
     if kind in PARSERS:
         reading = ProcessReading(kind, page.data)
         try:
-            return await _in_thread(lambda: with_attached(reading.read()), _READ_S, timeout)
+            return await _in_thread(
+                lambda: with_attached(reading.read()), _READ_TIMEOUT_S, timeout_error
+            )
         except UnreadableDocument as error:
             raise (
-                timeout if error is timeout else UnreadableDocument(f"{page.url}: {error}")
+                timeout_error
+                if error is timeout_error
+                else UnreadableDocument(f"{page.url}: {error}")
             ) from error
         finally:
             reading.stop()  # if this was cancelled; else it has ended
     if kind == "html":
         return await _in_thread(
-            lambda: read_html(page.data, page.charset, page.url), _READ_S, timeout
+            lambda: read_html(page.data, page.charset, page.url), _READ_TIMEOUT_S, timeout_error
         )
     text = decode_text(page.data, page.charset)
     if kind in ("markdown", "table"):
         file = await _in_thread(
-            lambda: read_document(kind, "", text.encode(), page.url), _READ_S, timeout
+            lambda: read_document(kind, "", text.encode(), page.url), _READ_TIMEOUT_S, timeout_error
         )
         if file is not None:
             return file
     return Document("", plain_text(text).strip(), [])
 
 
-async def _in_thread(function: Callable[[], T], seconds: float, timeout: Exception) -> T:
-    """Run a function in a thread; if it takes too long, abandon it and raise `late`."""
+async def _in_thread(function: Callable[[], T], seconds: float, timeout_error: Exception) -> T:
+    """Run a function in a thread; if it takes too long, abandon it and raise an error."""
     try:
         async with asyncio.timeout(seconds):
             return await WORKERS.run(asyncio.get_running_loop(), function)
     except TimeoutError:
-        raise timeout from None
+        raise timeout_error from None

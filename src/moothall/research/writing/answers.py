@@ -41,33 +41,33 @@ def tasks_in(text: str, tools: Mapping[str, Action]) -> list[ResearchTask]:
     values = values_in(text)
     faults: list[str] = []
     for value in reversed(values):
-        listed = _as_list(value if isinstance(value, list) else _field(value, "tasks"))
-        if listed is None:
+        items = _as_list(value if isinstance(value, list) else _field(value, "tasks"))
+        if items is None:
             continue
-        tasks = _readable(listed, tools, faults)
-        if tasks or not listed:
+        tasks = _readable_tasks(items, tools, faults)
+        if tasks or not items:
             return tasks
     alone = [each for each in values if isinstance(each, dict) and "tool" in each]
-    if tasks := _readable(alone, tools, faults):  # each in a fence or line of its own
+    if tasks := _readable_tasks(alone, tools, faults):  # each in a fence or line of its own
         return tasks
     if faults:
         raise UnreadableText("cannot be used: " + "; ".join(dict.fromkeys(faults)))
     raise UnreadableText('holds no JSON with "tasks"')
 
 
-def _readable(
-    listed: list[Any], tools: Mapping[str, Action], faults: list[str]
+def _readable_tasks(
+    items: list[Any], tools: Mapping[str, Action], faults: list[str]
 ) -> list[ResearchTask]:
     tasks = []
-    for each in listed:
+    for each in items:
         try:
-            tasks.append(_task(each, tools))
+            tasks.append(_read_task(each, tools))
         except InvalidArguments as error:
             faults.append(str(error))
     return tasks
 
 
-def _task(item: Any, tools: Mapping[str, Action]) -> ResearchTask:
+def _read_task(item: Any, tools: Mapping[str, Action]) -> ResearchTask:
     if not isinstance(item, dict):
         raise InvalidArguments(f"a task must be an object, got {item!r:.80}")
     name, args = item.get("tool"), item.get("args")
@@ -113,10 +113,10 @@ class Evaluation:
         has_ratings = False
         for value in values:
             ratings = value if isinstance(value, list) else _field(value, "objectives")
-            listed = _as_list(ratings) or []
-            has_ratings |= bool(listed)
-            for each in listed:
-                self._note_rating(each, is_alone=len(listed) == len(self.topics) == 1)
+            items = _as_list(ratings) or []
+            has_ratings |= bool(items)
+            for each in items:
+                self._note_rating(each, is_alone=len(items) == len(self.topics) == 1)
             self.generated = self.generated or topics_in(_field(value, "generatedobjectives"))
             remark = _field(value, "remark")
             self.remark = self.remark or one_line(
@@ -148,15 +148,15 @@ class Evaluation:
 
 def topics_in(value: Any) -> list[str]:
     """Return the smaller objectives of an evaluation: so many, and so long, as a plan can use."""
-    listed = value if isinstance(value, list) else []
-    topics = [one_line(each, _LONGEST_TOPIC) for each in listed if isinstance(each, str)]
+    items = value if isinstance(value, list) else []
+    topics = [one_line(each, _LONGEST_TOPIC) for each in items if isinstance(each, str)]
     return [each for each in dict.fromkeys(topics) if each.strip()][:MOST_GENERATED]
 
 
 def _objective_parts(value: Any) -> list[str]:
     """Return the parts of an objective that are listed."""
-    listed = map(str, value if isinstance(value, list) else [])
-    bare = (one_line(_IN_BRACKETS.sub("", each).strip(" ."), _LONGEST_TOPIC) for each in listed)
+    items = map(str, value if isinstance(value, list) else [])
+    bare = (one_line(_IN_BRACKETS.sub("", each).strip(" ."), _LONGEST_TOPIC) for each in items)
     return [each for each in bare if each]
 
 
@@ -167,8 +167,8 @@ def outline_in(text: str, max_headings: int) -> list[tuple[str, str]]:
     """Return the headings of an outline, what each section is about; or raise UnreadableText."""
     headings: dict[str, tuple[str, str]] = {}
     for value in reversed(values_in(text)):
-        listed = value if isinstance(value, list) else _as_list(_field(value, "sections")) or []
-        for each in listed:
+        items = value if isinstance(value, list) else _as_list(_field(value, "sections")) or []
+        for each in items:
             heading = _field(each, "heading") if isinstance(each, dict) else each
             subject = _field(each, "about")
             if isinstance(heading, str) and words_of(heading):
@@ -209,14 +209,14 @@ def reader_for_prompt(prompt: Iterable[Mapping[str, Any]]) -> Callable[[str], st
 # -- fields ----------------------------------------------------------------------------------------
 
 
-def _field(value: Any, name: str, deep: int = 2) -> Any:
+def _field(value: Any, name: str, depth: int = 2) -> Any:
     """Return a field, in whatever letters its name is; also one level further in."""
     if not isinstance(value, dict):
         return None
     for key, each in value.items():
         if "".join(filter(str.isalnum, str(key).casefold())) == name and each is not None:
             return each
-    inner = (_field(each, name, deep - 1) for each in value.values() if deep > 1)
+    inner = (_field(each, name, depth - 1) for each in value.values() if depth > 1)
     return next((each for each in inner if each is not None), None)
 
 

@@ -10,9 +10,9 @@ from typing import Final
 from moothall.research.sentences import NOTE
 
 _LONGEST_RANGE: Final = 20
-_SMALL: Final = "\u2070\u00b9\u00b2\u00b3\u2074-\u2079"  # 0 to 9, raised
+_DIGITS: Final = "\u2070\u00b9\u00b2\u00b3\u2074-\u2079"  # 0 to 9, raised
 _MAX_NUMBERS: Final = 20  # numbers of one list
-_SKIPPED: Final = (  # code cites nothing
+_SKIPPED_CODE: Final = (  # code cites nothing
     r"^(?P<fence>```+|~~~+)[^\n]*\n(?:.*?\n)??(?P=fence)[^\n]*$|^(?:```|~~~)[^\n]*\n.*\Z"
     r"|(?<!`)(?P<tick>`+)(?!`)[^\n]{1,400}?(?<!`)(?P=tick)(?!`)|\\[!-/:-@\[-`{-~]"
 )
@@ -25,19 +25,19 @@ _NAME: Final = (
 _LABEL: Final = f"{_NAME}?"
 _LINKED: Final = r"(?:\((?:[^()\s]|\([^()\s]*\))*(?:\s+\"[^\"\n]*\")?\))"
 _NOTE: Final = re.compile(
-    rf"{_SKIPPED}"
+    rf"{_SKIPPED_CODE}"
     rf"|(?P<sup><sup>\s*)?(?:"
     rf"\[\[(?P<double>{_NUMBERS})\]\](?P<l1>{_LINKED})?"
     rf"|\[{_LABEL}(?P<square>{_NUMBERS})\](?P<l2>{_LINKED})?"
     rf"|[【\uff3b]{_LABEL}(?P<wide>{_NUMBERS})(?:[†:][^】\uff3d\n]{{0,80}})?[】\uff3d]"
     rf"|[\uff08(]{_NAME}(?P<round>{_NUMBERS})[)\uff09]"
-    rf"|(?(sup)(?P<tag>{_NUMBERS})|(?P<small>[{_SMALL}]{{1,3}}(?:[,\u02d2 ][{_SMALL}]{{1,3}})*))"
+    rf"|(?(sup)(?P<tag>{_NUMBERS})|(?P<small>[{_DIGITS}]{{1,3}}(?:[,\u02d2 ][{_DIGITS}]{{1,3}})*))"
     rf")(?(sup)\s*</sup>)",
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
 _IN_EMPHASIS: Final = re.compile(r"((?:\[\^\d{1,4}\^\])+)(\*{1,3}|_{1,3})(?=\s|\Z)")
 # `(Sources: [1], [2])`, `(Quelle: [1])`, `([1] and [2])`: brackets around footnotes alone.
-_WRAPPED: Final = re.compile(
+_WRAPPED_NOTES: Final = re.compile(
     rf"[(\uff08](?:[^\W\d_]{{1,15}}:\s{{0,2}}|{_LABEL})"
     r"((?:\[\^\d{1,4}\^\](?:\s{0,2}(?:[,;&]|[^\W\d_]{1,3}\s)\s{0,2})?){1,20})[)\uff09]",
     re.IGNORECASE,
@@ -49,11 +49,11 @@ _FENCED: Final = re.compile(  # models write Markdown as code, with a line befor
     re.DOTALL | re.IGNORECASE,
 )
 # A raised number after one of these is a power: `10<sup>6</sup>`, `m²`, `x²`, `log²`.
-_POWER: Final = re.compile(
+_POWER_BASE: Final = re.compile(
     r"(?:(?<![\d.,])\d{1,3}|(?<![^\W\d_])(?:[^\W\d_]{1,2}|log|sin|cos|tan))\Z"
 )
-_PART: Final = re.compile(r"(\d+)(?:\^?\s*[-–—]\s*\^?(\d+))?")
-_VALUES: Final = re.compile(
+_NUMBER_RANGE: Final = re.compile(r"(\d+)(?:\^?\s*[-–—]\s*\^?(\d+))?")
+_INDEX_WORDS: Final = re.compile(
     r"\b(?:range|interval|array|list|tuple|vector|index|indices|argv|values)\s?\Z", re.IGNORECASE
 )
 
@@ -63,13 +63,13 @@ def with_footnotes(markdown: str, sources: Collection[int]) -> str:
     sources = frozenset(sources)
     if fenced := _FENCED.fullmatch(markdown):
         markdown = fenced[1] or fenced[2]
-    marks = [each for each in _NOTE.finditer(markdown) if _stands_well(each, markdown)]
+    marks = [each for each in _NOTE.finditer(markdown) if _may_be_note(each, markdown)]
     notes = [each for each in marks if _numbers(each, sources)]
     has_footnotes, has_brackets = bool(notes), not all(map(_is_raised, notes))
 
-    def note(match: re.Match[str]) -> str:
+    def rewrite(match: re.Match[str]) -> str:
         numbers = _numbers(match, sources)
-        if not _stands_well(match, markdown):
+        if not _may_be_note(match, markdown):
             return match[0]
         if has_brackets and _is_raised(match) and markdown[match.start() - 1].isalnum():
             return match[0]  # a power: 1024²
@@ -77,44 +77,44 @@ def with_footnotes(markdown: str, sources: Collection[int]) -> str:
             numbers = [int(match["square"])]  # beside known ones: a source that does not exist
         return "".join(f"[^{each}^]" for each in numbers) or match[0]
 
-    text = _WRAPPED.sub(
+    text = _WRAPPED_NOTES.sub(
         lambda wrapped: "".join(each[0] for each in NOTE.finditer(wrapped[1])),
-        _NOTE.sub(note, markdown),
+        _NOTE.sub(rewrite, markdown),
     )
     return _IN_EMPHASIS.sub(r"\2\1", text)
 
 
 def _numbers(match: re.Match[str], sources: Collection[int]) -> list[int]:
     """Return the numbers of a footnote; none if one of them is no known source."""
-    listed = next((match[each] for each in _GROUPS if match[each]), "")
+    number_text = next((match[each] for each in _GROUPS if match[each]), "")
     numbers: list[int] = []
-    for first, last in _PART.findall(unicodedata.normalize("NFKC", listed)):
+    for first, last in _NUMBER_RANGE.findall(unicodedata.normalize("NFKC", number_text)):
         low, high = int(first), int(last or first)
         if not low <= high < low + _LONGEST_RANGE:
             return []
         numbers.extend(range(low, high + 1))
-    known_all = (
+    are_known = (
         numbers and all(each in sources for each in numbers) and len(numbers) <= _MAX_NUMBERS
     )
-    return [*dict.fromkeys(numbers)] if known_all else []
+    return [*dict.fromkeys(numbers)] if are_known else []
 
 
 def _is_raised(match: re.Match[str]) -> bool:
     return bool(match["tag"] or match["small"])
 
 
-def _stands_well(match: re.Match[str], text: str) -> bool:
+def _may_be_note(match: re.Match[str], text: str) -> bool:
     """Return whether brackets may be a footnote: no index, link label or definition."""
     start, end = match.span()
     before, after = text[max(start - 1, 0) : start], text[end : end + 1]
     line = text[text.rfind("\n", 0, start) + 1 : start].strip(" \t>*-+")
     if _is_raised(match):
-        return bool(line) and not _POWER.search(text, max(start - 4, 0), start)
+        return bool(line) and not _POWER_BASE.search(text, max(start - 4, 0), start)
     if before == "!" and (match["l1"] or match["l2"]):
         return False  # an image
     if match["square"] and "^" in match["square"]:
         return True
-    if _VALUES.search(text, max(start - 20, 0), start):
+    if _INDEX_WORDS.search(text, max(start - 20, 0), start):
         return False
     if (after and (after.isalnum() or after in "_(")) or re.match(r"\s*=", text[end : end + 3]):
         return False  # `a[1]x`, `[1] = 2`

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 _PHRASES: Final[dict[str, dict[str, str | list[str]]]] = json.loads(
     files("moothall.research.writing").joinpath("frame.json").read_text(encoding="utf-8")
 )
-_NOTES: Final = 12  # that are shown
-_MISSING: Final = 5  # words of a topic that are named
-_BEGINNING: Final = 60  # characters of a passage
+_MOST_NOTES: Final = 12  # that are shown
+_MOST_MISSING: Final = 5  # words of a topic that are named
+_BEGINNING_CHARS: Final = 60  # characters of a passage
 
 
 def phrase(name: str, topic: str, **values: object) -> str:
@@ -33,37 +33,38 @@ def phrase(name: str, topic: str, **values: object) -> str:
     return form.format(**{"topic": as_text(topic), **values})
 
 
-def lacks(missing: list[str], topic: str) -> str:
+def lacks_sentence(missing: list[str], topic: str) -> str:
     """Return which words of a topic no passage shown has, as a sentence and a space."""
-    words = ", ".join(f"“{as_text(each)}”" for each in missing[:_MISSING])
+    words = ", ".join(f"“{as_text(each)}”" for each in missing[:_MOST_MISSING])
     return f"{phrase('lacks', topic, words=words)} " if words else ""
 
 
 def how_sure(progress: Progress, citations: list[Citation]) -> str:
     """Return how far the sources support a model's report, and what they do not answer."""
-    counts, topics = _labels(citations), topics_of(progress)
+    counts, topics = _count_labels(citations), topics_of(progress)
     total = sum(counts.values()) + len(progress.unsupported) + progress.uncited
     page_of = {each.number: each.passage.url.partition("#")[0] for each in reversed(citations)}
-    holds, judged = counts["supported"], phrase("judged", topics) if _is_judged(citations) else ""
+    supported_count = counts["supported"]
+    judged = phrase("judged", topics) if _is_judged(citations) else ""
     if not total:
         return ""
     if not citations:
         name = "unsupported"
-    elif holds == total:
+    elif supported_count == total:
         name = "all_hold"
     else:
-        name = "some_hold" if judged or holds else "unjudged_all"
+        name = "some_hold" if judged or supported_count else "unjudged_all"
     summary = phrase(
         *(name, topics),
-        holds=holds,
+        holds=supported_count,
         sentences=phrase("sentences", topics, n=total),
         pages=phrase("pages", topics, n=len({*page_of.values()})),
         judged=judged,
     )
-    sure = phrase("how_sure", topics, summary=summary)
-    if missing := "; ".join(map(as_text, progress.unanswered[:_NOTES])):
-        sure += f" {phrase('missing', topics, missing=missing)}"
-    return f"*{sure}*"
+    line = phrase("how_sure", topics, summary=summary)
+    if missing := "; ".join(map(as_text, progress.unanswered[:_MOST_NOTES])):
+        line += f" {phrase('missing', topics, missing=missing)}"
+    return f"*{line}*"
 
 
 def topics_of(progress: Progress) -> str:
@@ -79,7 +80,7 @@ def below_answer(narrative: str, line: str) -> str:
     return f"{first}\n\n{line}{gap}{rest}"
 
 
-def _labels(citations: list[Citation]) -> Counter[str]:
+def _count_labels(citations: list[Citation]) -> Counter[str]:
     """Return how many sentences have each label."""
     labels = {e.sentence: e.support.label for e in citations if e.support is not None}
     return Counter[str](labels.values())
@@ -89,13 +90,13 @@ def _is_judged(citations: list[Citation]) -> bool:
     return any(each.support is not None and each.support.judge == "model" for each in citations)
 
 
-def difference(first: Citation, second: Citation, remark: str, topics: str) -> str:
+def difference_line(first: Citation, second: Citation, remark: str, topics: str) -> str:
     """Return a line with two sentences that differ, side by side."""
     sentences = [f"{as_text(each.sentence)} [^{each.number}^]" for each in (first, second)]
     return f"- {' / '.join(sentences)} ({phrase('compare', topics, remark=remark)})"
 
 
-def sources(citations: list[Citation], topics: str) -> list[str]:
+def source_lines(citations: list[Citation], topics: str) -> list[str]:
     """Return a line for each source: its title, its addresses, and when it was read."""
     lines = []
     copies: dict[int, dict[str, Passage]] = {}
@@ -113,7 +114,7 @@ def sources(citations: list[Citation], topics: str) -> list[str]:
         )
         if counts[passage.title, passage.url] > 1:  # of one section
             content = passage.text.removeprefix(passage.title.rpartition(" – ")[2])
-            start = as_text(one_line(re.sub(r"\A[\W_]+", "", content), _BEGINNING))
+            start = as_text(one_line(re.sub(r"\A[\W_]+", "", content), _BEGINNING_CHARS))
             place += phrase("begins", topics, text=start)
         day = passage.fetched_at[:10]
         read = phrase("read" if day else "unknown_day", topics, day=day)
@@ -138,23 +139,25 @@ def cost(used: dict[str, Usage], prices: PriceList | None) -> float | None:
 def _cost_of(prices: PriceList, name: str, usage: Usage) -> Decimal:
     counts = (usage.input_tokens, usage.output_tokens)
     if usage.cache_read_tokens or usage.cache_write_tokens:  # a user's own list may know no cache
-        cached: Any = prices.cost
+        cost_function: Any = prices.cost
         with suppress(TypeError):
-            cost: Decimal = cached(name, *counts, usage.cache_read_tokens, usage.cache_write_tokens)
-            return cost
+            amount: Decimal = cost_function(
+                name, *counts, usage.cache_read_tokens, usage.cache_write_tokens
+            )
+            return amount
     return prices.cost(name, *counts)
 
 
-def _spent(progress: Progress, usd: float | None) -> str:
+def _usage_sentence(progress: Progress, usd: float | None) -> str:
     """Return what the report took, in a sentence; empty if no model was asked."""
     if not progress.usage.total:
         return ""
     counts = f"{progress.usage.input_tokens:,} in, {progress.usage.output_tokens:,} out"
     models = ", ".join(map(as_text, progress.used))
-    took = f"It took {counted(progress.usage.total, 'token')} ({counts}) of {models}"
+    sentence = f"It took {counted(progress.usage.total, 'token')} ({counts}) of {models}"
     if usd is None:
-        return f"{took}, at a price that is not known."
-    return f"{took}: US$ {usd:.4f}." if usd else f"{took}."
+        return f"{sentence}, at a price that is not known."
+    return f"{sentence}: US$ {usd:.4f}." if usd else f"{sentence}."
 
 
 def foot(
@@ -165,7 +168,7 @@ def foot(
     extractive: bool,
 ) -> str:
     """Return how a report came about; `end` says why it ended, None while it is under way."""
-    counts, topics = _labels(citations), topics_of(progress)
+    counts, topics = _count_labels(citations), topics_of(progress)
 
     def say(name: str, **values: object) -> str:
         return phrase(name, topics, **values)
@@ -180,9 +183,11 @@ def foot(
         for label, count in by_label.items()
         if count or label == "unsupported"
     ]
-    n = counts["supported"]
-    is_empty = not (n or counts or progress.unsupported or progress.uncited)
-    lines = [say("counts", n=n, marks=", ".join((*marks, str(progress.uncited))))] * (not is_empty)
+    supported_count = counts["supported"]
+    is_empty = not (supported_count or counts or progress.unsupported or progress.uncited)
+    lines = [say("counts", n=supported_count, marks=", ".join((*marks, str(progress.uncited))))] * (
+        not is_empty
+    )
     if _is_judged(citations):
         lines.append(say("by_model"))
     if progress.unjudged:
@@ -195,11 +200,11 @@ def foot(
         reached = "; ".join(f"{as_text(o.topic)}: {o.expertise:.2f}" for o in progress.objectives)
         lines.append(say("expertise", reached=reached))
     if progress.notes:
-        notes = [as_text(each) for each in progress.notes[:_NOTES]]
-        hidden_notes = len(progress.notes) - _NOTES
+        notes = [as_text(each) for each in progress.notes[:_MOST_NOTES]]
+        hidden_notes = len(progress.notes) - _MOST_NOTES
         notes += [say("more", count=hidden_notes)] if hidden_notes > 0 else []
         lines.append(say("notes", notes="; ".join(notes)))
-    if spent := _spent(progress, usd):
-        lines.append(spent)
+    if usage_sentence := _usage_sentence(progress, usd):
+        lines.append(usage_sentence)
     lines.append(say("under_way" if end is None else "ended", n=progress.iteration, why=end))
     return "\n\n".join(lines)

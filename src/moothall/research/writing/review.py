@@ -12,7 +12,7 @@ from moothall.build import UnreadableText, escaped, json_line, one_line
 from moothall.research.findings import Heading, ResearchTask
 from moothall.research.writing.answers import tasks_in
 
-ANSWERS: Final = 'Answer "yes" to begin, "no" to stop, the changed lines, or what is to change.'
+ANSWER_HINT: Final = 'Answer "yes" to begin, "no" to stop, the changed lines, or what is to change.'
 
 
 class ReplyingAgent(Protocol):
@@ -62,13 +62,17 @@ class ProposedPlan:
         tasks: list[ResearchTask] = []
         has_lines = False
         for line in text.splitlines():
-            if section := _HEADING.fullmatch(line):
+            if heading_match := _HEADING.fullmatch(line):
                 has_lines = True
-                description = one_line(section[2] or "", 500)
-                outline += [Heading(one_line(section[1], 120), description)] if section[1] else []
-            elif (task := _TASK.fullmatch(line)) and task[1].strip(":") in tools:
+                description = one_line(heading_match[2] or "", 500)
+                outline += (
+                    [Heading(one_line(heading_match[1], 120), description)]
+                    if heading_match[1]
+                    else []
+                )
+            elif (task_match := _TASK.fullmatch(line)) and task_match[1].strip(":") in tools:
                 has_lines = True
-                task_json = json_line([{"tool": task[1].strip(":"), "args": task[2]}])
+                task_json = json_line([{"tool": task_match[1].strip(":"), "args": task_match[2]}])
                 try:
                     tasks += tasks_in(task_json, tools)
                 except UnreadableText as error:

@@ -14,12 +14,12 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from moothall.research.reading.encodings import plain_text
-from moothall.research.resource_pool import normalized
+from moothall.research.resource_pool import normalized_url
 
 _CHARACTER_REFERENCE: Final = re.compile(r"&(?:#[xX]?[0-9a-fA-F]{1,8}|[A-Za-z]{2,30});?")
 FENCE: Final = re.compile(r"(`{3,}|~{3,})([^\n`]*)")
 # Viewers draw these, with links and pictures in them.
-_DRAWN: Final = frozenset(
+_DRAWN_LANGUAGES: Final = frozenset(
     ("mermaid", "geojson", "topojson", "stl", "html", "svg", "math", "plantuml", "dot", "graphviz")
 )
 _SCRIPT: Final = re.compile(
@@ -29,7 +29,8 @@ _SCRIPT: Final = re.compile(
 _COMMENT: Final = re.compile(
     r"<!--.{0,500}?-->|<\?.{0,500}?\?>|<!\[CDATA\[.{0,500}?\]\]>", re.DOTALL
 )
-_RAISED: Final = re.compile(r"<sup>\s*([-+\u2212]?\d{1,9}|[a-z])\s*</sup>", re.IGNORECASE)  # 10^6
+# Of 10^6.
+_RAISED_TEXT: Final = re.compile(r"<sup>\s*([-+\u2212]?\d{1,9}|[a-z])\s*</sup>", re.IGNORECASE)
 _BREAK: Final = re.compile(r"<br\s*/?>", re.IGNORECASE)
 _ELEMENTS: Final = (
     "a|abbr|address|area|article|aside|audio|b|base|bdi|bdo|big|blockquote|body|br|button|canvas|"
@@ -61,12 +62,12 @@ _PIECE: Final = re.compile(
     |(?P<bare>{_URL}|\bwww\.[^\s<>\"`|\\\[\]]+)""",
     re.VERBOSE | re.IGNORECASE,
 )
-_SPAN: Final = re.compile(rf"{_ESCAPE}|{_CODE}|<[A-Za-z][A-Za-z0-9+.-]*:[^\s<>]*>")
+_CODE_SPAN: Final = re.compile(rf"{_ESCAPE}|{_CODE}|<[A-Za-z][A-Za-z0-9+.-]*:[^\s<>]*>")
 _SENTENCE_ENDS: Final = ".,;:!?*_~'\"”’»)"  # ends a sentence rather than an address
 _LINK_DEFINITION: Final = re.compile(r"^([\s>*+\-\d.)]*\[[^\]]*|[^\[\n]*)\]:", re.MULTILINE)
 
 
-def visible(text: str) -> str:
+def visible_text(text: str) -> str:
     """Return a text without characters that are not seen, or turn its direction."""
 
     def keep_visible(reference: re.Match[str]) -> str:
@@ -83,12 +84,12 @@ def has_html(text: str) -> bool:
 
 
 def safe_markdown(markdown: str, cited: Iterable[str] = (), *, shows_hosts: bool = True) -> str:
-    """Return Markdown whose only links are `cited`; with `hosts`, followed by their host."""
-    addresses = frozenset(map(normalized, cited))
+    """Return Markdown whose only links are `cited`; with `shows_hosts`, followed by their host."""
+    addresses = frozenset(map(normalized_url, cited))
     lines: list[str] = []
     text: list[str] = []
     fence = ""
-    for line in visible(markdown).split("\n"):
+    for line in visible_text(markdown).split("\n"):
         # One that is indented, or in a list, may end where ours does not.
         match = FENCE.match(line)
         if fence:
@@ -96,38 +97,40 @@ def safe_markdown(markdown: str, cited: Iterable[str] = (), *, shows_hosts: bool
             if re.fullmatch(rf" {{0,3}}{fence[0]}{{{len(fence)},}}[ \t]*", line):
                 fence = ""
         elif match and (match[1][0] == "~" or "`" not in line[len(match[1]) :]):
-            lines += [_safe("\n".join(text), addresses, shows_hosts)] if text else []
+            lines += [_safe_text("\n".join(text), addresses, shows_hosts)] if text else []
             fence, text = match[1], []
             language = match[2].strip().lower()
-            has_language = re.fullmatch(r"[a-z0-9+#.-]{1,20}", language) and language not in _DRAWN
+            has_language = (
+                re.fullmatch(r"[a-z0-9+#.-]{1,20}", language) and language not in _DRAWN_LANGUAGES
+            )
             lines.append(match[1] + (language if has_language else ""))
         else:
             text.append(line)
-    lines += [_safe("\n".join(text), addresses, shows_hosts)] if text else []
+    lines += [_safe_text("\n".join(text), addresses, shows_hosts)] if text else []
     lines += [fence] if fence else []  # what follows the text is no code
     return "\n".join(lines)
 
 
-def _safe(text: str, addresses: frozenset[str], shows_hosts: bool) -> str:
-    stored: list[str] = []  # what is written anew, in place of which a mark stands meanwhile
+def _safe_text(text: str, addresses: frozenset[str], shows_hosts: bool) -> str:
+    kept_pieces: list[str] = []  # what is written anew, in place of which a mark stands meanwhile
 
     def keep(piece_text: str) -> str:
-        stored.append(piece_text)
-        return f"\0{len(stored) - 1}\0"
+        kept_pieces.append(piece_text)
+        return f"\0{len(kept_pieces) - 1}\0"
 
     def rewrite(match: re.Match[str]) -> str:
         if match["escape"] or match["note"]:
             return keep(match[0])
         if match["code"]:
             # A viewer may see other spans than these: nothing in them may be alive outside.
-            return keep(match["tick"] + _inert(match["content"]) + match["tick"])
+            return keep(match["tick"] + _inert_code(match["content"]) + match["tick"])
         if match["auto"]:
-            return keep(_address(match["auto"], addresses, angled=True))
+            return keep(_safe_address(match["auto"], addresses, angled=True))
         if match["bare"]:
             url = match["bare"].rstrip(_SENTENCE_ENDS)
             if url.count("(") > url.count(")") and match["bare"][len(url) :].startswith(")"):
                 url += ")"
-            return keep(_address(url, addresses)) + match["bare"][len(url) :]
+            return keep(_safe_address(url, addresses)) + match["bare"][len(url) :]
         link_text = _PIECE.sub(rewrite, match["text"])
         url = match["angled"] if match["angled"] is not None else match["to"]
         if match["image"] or not _is_cited(url, addresses):
@@ -139,21 +142,21 @@ def _safe(text: str, addresses: frozenset[str], shows_hosts: bool) -> str:
         )
         return keep("[") + link_text + keep(to if is_shown else f"{to} ({host})")
 
-    text = _tagless(text.replace("\0", ""))
+    text = _without_tags(text.replace("\0", ""))
     text = _PIECE.sub(rewrite, text)
     text = _TAG_OPENING.sub(r"\\<", text)
     text = text.replace("](", "] (").replace("][", "] [").replace("![", r"!\[")
     text = _LINK_DEFINITION.sub(r"\1]\\:", text)
     while "\0" in text:  # a link's text may hold what was kept
-        text = re.sub("\0(\\d+)\0", lambda mark: stored[int(mark[1])], text)
+        text = re.sub("\0(\\d+)\0", lambda mark: kept_pieces[int(mark[1])], text)
     return text
 
 
-def _tagless(text: str) -> str:
+def _without_tags(text: str) -> str:
     """Return a text without HTML; what stands in code spans is left for them."""
     while True:
         pieces, at = [], 0
-        for span in _SPAN.finditer(text):
+        for span in _CODE_SPAN.finditer(text):
             pieces += [_without_markup(text[at : span.start()]), span[0]]
             at = span.end()
         pieces.append(_without_markup(text[at:]))
@@ -165,20 +168,20 @@ def _tagless(text: str) -> str:
 
 def _without_markup(text: str) -> str:
     text = _COMMENT.sub("", _SCRIPT.sub("", text))
-    return _TAG.sub("", _BREAK.sub(" ", _RAISED.sub(r"^\1", text)))
+    return _TAG.sub("", _BREAK.sub(" ", _RAISED_TEXT.sub(r"^\1", text)))
 
 
-def _inert(code: str) -> str:
+def _inert_code(code: str) -> str:
     code = _TAG_OPENING.sub("< ", code)
     return code.replace("](", "] (").replace("][", "] [").replace("![", "! [").replace("]:", "] :")
 
 
 def _is_cited(url: str, addresses: frozenset[str]) -> bool:
     is_plain = re.match(r"(?:https?|file)://", url, re.IGNORECASE) and url.isprintable()
-    return bool(is_plain) and normalized(url) in addresses
+    return bool(is_plain) and normalized_url(url) in addresses
 
 
-def _address(url: str, addresses: frozenset[str], *, angled: bool = False) -> str:
+def _safe_address(url: str, addresses: frozenset[str], *, angled: bool = False) -> str:
     """Return an address in a text: a link if it is cited, else as code, which is no link."""
     if _is_cited(url, addresses):
         return f"<{url}>" if angled else url

@@ -11,7 +11,7 @@ from moothall.research.writing.safe_markdown import FENCE
 
 # Signs at its end belong to it, such as those of "C#", unless a space is before them.
 _HEADING: Final = re.compile(r"(#{1,6})[ \t]+(.*?)[ \t]*(?:(?<=[ \t])#+[ \t]*)?")
-_FEWEST: Final = 2  # headings of a text that is a text of sections
+_FEWEST_HEADINGS: Final = 2  # headings of a text that is a text of sections
 
 
 def heading_of(heading: str) -> str:
@@ -24,12 +24,12 @@ def split_sections(markdown: str) -> tuple[str, dict[str, str]]:
     """Return what stands before the first `## ` of a narrative, and the text below each."""
     before: list[str] = []
     sections: dict[str, list[str]] = {}
-    now = before
-    for line, match in _lines(markdown):
+    current_lines = before
+    for line, match in _lines_with_headings(markdown):
         if match is not None and len(match[1]) == 2 and match[2]:
-            now = sections.setdefault(match[2], [])
+            current_lines = sections.setdefault(match[2], [])
         else:
-            now.append(line)
+            current_lines.append(line)
     texts = {heading: "\n".join(lines).strip() for heading, lines in sections.items()}
     return "\n".join(before).strip(), texts
 
@@ -43,7 +43,7 @@ def join_sections(text_before: str, sections: Iterable[tuple[str, str]]) -> str:
 def as_section(markdown: str, heading: str) -> str:
     """Return the text of a section: without its own heading, its subheadings below it."""
     out, words = list[str](), re.findall(r"\w+", heading.casefold())
-    for line, match in _lines(markdown.strip()):
+    for line, match in _lines_with_headings(markdown.strip()):
         if match is None:
             out.append(line)
         elif not heading and len(match[1]) == 1 and not any(out):
@@ -56,18 +56,20 @@ def as_section(markdown: str, heading: str) -> str:
 def with_sections(markdown: str) -> str:
     """Return a text whose sections begin with `## `, if it has several below its title."""
     lines = markdown.split("\n")
-    levels = [(at, len(match[1])) for at, (_, match) in enumerate(_lines(markdown)) if match]
+    levels = [
+        (at, len(match[1])) for at, (_, match) in enumerate(_lines_with_headings(markdown)) if match
+    ]
     if levels and levels[0] == (0, 1):
         del levels[0]
     for level in (1, 2, 3):
-        if sum(each == level for _, each in levels) >= _FEWEST:
+        if sum(each == level for _, each in levels) >= _FEWEST_HEADINGS:
             for at, each in levels:
                 lines[at] = "#" * min(max(each - level + 2, 2), 6) + " " + lines[at].lstrip("# ")
             break
     return "\n".join(lines)
 
 
-def _lines(markdown: str) -> Iterator[tuple[str, re.Match[str] | None]]:
+def _lines_with_headings(markdown: str) -> Iterator[tuple[str, re.Match[str] | None]]:
     """Yield each line with its match as a heading, which code has none of."""
     fence = ""
     for line in markdown.split("\n"):

@@ -10,7 +10,7 @@ from moothall import ConfigError
 from moothall.build import check_integer, one_line
 from moothall.research.writing.sections import heading_of
 
-LONG: Final = 1500
+LONG_WORDS: Final = 1500
 """From so many words on, a report has an outline, and is written section by section."""
 _MOST_WORDS: Final = 100_000
 _MOST_SECTIONS: Final = 24
@@ -45,7 +45,7 @@ class Style(StyleOptions):
     @property
     def is_long(self) -> bool:
         """Whether a report of this length has an outline."""
-        return (self.length or 0) >= LONG
+        return (self.length or 0) >= LONG_WORDS
 
     @property
     def sections(self) -> int:

@@ -13,7 +13,7 @@ _ESCAPED: Final = re.compile(r"([\\\[\]<>`*_]|&(?=#?\w+;))")
 _SPAN: Final = r"(\[\^\d+\^\]|(?<!`)(`+)(?!`).+?(?<!`)\2(?!`))"  # footnotes and code
 _OPENS: Final = r"<(?=[A-Za-z/!?])(?![^\s<>]+[@:])"  # no address
 # What Markdown would not show as it stands in a quote: `*args`, `__init__`, `<div>`.
-_CHANGED: Final = re.compile(
+_CHANGED_SIGNS: Final = re.compile(
     rf"{_SPAN}|(`|(?<!\s)\*|\*(?!\s)|(?<![^\W_])_|_(?![^\W_])|\\(?=[!-/:-@\[-`{{-~])|&(?=#?\w+;)"
     rf"|{_OPENS})"
 )
@@ -32,18 +32,20 @@ def as_text(text: str) -> str:
 
 def verbatim(narrative: str, citations: list[Citation]) -> str:
     """Escape what Markdown would change in topics and quotes; Markdown files keep their marks."""
-    marked = {f"[^{c.number}^]" for c in citations if is_markdown(c.passage.url)}
+    markdown_notes = {f"[^{c.number}^]" for c in citations if is_markdown(c.passage.url)}
     lines = narrative.split("\n")
     for at, line in enumerate(lines):
         if line.startswith(("## ", "### ")):
             marks, _, title = line.partition(" ")
             lines[at] = f"{marks} {as_text(title)}"
             continue
-        changed = _CHANGED_OF_MARKDOWN if line.rpartition(" ")[2] in marked else _CHANGED
+        pattern = (
+            _CHANGED_OF_MARKDOWN if line.rpartition(" ")[2] in markdown_notes else _CHANGED_SIGNS
+        )
         pieces = line.split("**")
         # The sentence that is marked in its quote; other stars are the source's.
         is_marked = len(pieces) == 3 and pieces[0][-1:] in "“ " and pieces[2][:1] in "” "
         parts = pieces if is_marked else [line]
-        parts = [changed.sub(lambda match: match[1] or f"\\{match[3]}", each) for each in parts]
+        parts = [pattern.sub(lambda match: match[1] or f"\\{match[3]}", each) for each in parts]
         lines[at] = "**".join(parts)
     return "\n".join(lines)

@@ -14,16 +14,17 @@ from urllib.parse import unquote
 from moothall.build import Language, Ranking, TextValues, Words
 from moothall.research.findings import Passage
 
-RELEVANT: Final = 0.25
+RELEVANT_SHARE: Final = 0.25
 """A passage with less than this share of a question's words, by weight, says nothing about it."""
 _IMAGINED_PASSAGES: Final = 300  # imagined passages beside the known ones, which were searched for
-_NAME: Final = 2  # the weight of a name, against 1 for another word
-_DEGREE: Final = 0.25  # the same of a word such as `long` after `how`, or `turn` of `turn off`
-_EVENLY: Final = 0.2  # how far each of several words counts as much as another, however rare
-_FEW: Final = 2  # words of a question, of which the rarer says enough
-_ABSENT: Final = 0.6  # what a word counts more that none of many passages has
-_MANY: Final = 24  # such passages; in fewer it says less
-_TITLE: Final = 2  # the weight of a word of the title, against 1 for the text
+_NAME_WEIGHT: Final = 2  # the weight of a name, against 1 for another word
+# The same of a word such as `long` after `how`, or `turn` of `turn off`.
+_DEGREE_WEIGHT: Final = 0.25
+_EVEN_SHARE: Final = 0.2  # how far each of several words counts as much as another, however rare
+_FEW_WORDS: Final = 2  # words of a question, of which the rarer says enough
+_ABSENT_WEIGHT: Final = 0.6  # what a word counts more that none of many passages has
+_MANY_PASSAGES: Final = 24  # such passages; in fewer it says less
+_TITLE_WEIGHT: Final = 2  # the weight of a word of the title, against 1 for the text
 _NOUN: Final = re.compile("[\u3400-\u9fff\uac00-\ud7af]{2}")  # of Chinese, Japanese or Korean
 _HIRAGANA: Final = re.compile("[\u3040-\u309f]{1,2}")
 _NEXT_WORD: Final = re.compile(r" ([^\W\d_]+)")
@@ -50,25 +51,29 @@ class QuestionWords:
         for word in question_words:
             for term in self.language.terms_of(word):
                 self.words_by_term.setdefault(term, word)
-        self._of: dict[str, tuple[str, ...]] = {}
+        self._terms_by_word: dict[str, tuple[str, ...]] = {}
         self._passages = passages
         texts = [self._term_counts(each) for each in passages]
         self._ranking = Ranking(texts, _IMAGINED_PASSAGES)
-        first = next(iter(self.words_by_term.values()), "")
+        first_word = next(iter(self.words_by_term.values()), "")
         pairs = [*pairwise(question_words)]
         degree, particles = self.language.degree, self.language.particles
         degrees = {word for how, word in pairs if degree and how.casefold() == degree}
         verbs = {verb for verb, particle in pairs if particle.casefold() in particles}
         if question_words and question_words[-1].casefold() in particles:
-            verbs.add(first)  # turn it off
+            verbs.add(first_word)  # turn it off
         self._asks_how = bool(degrees)
-        self._light: frozenset[str] = frozenset(
+        self._light_terms: frozenset[str] = frozenset(
             term for term, word in self.words_by_term.items() if word in degrees | verbs
         )
-        self._degrees = self._light.union(self._unknown_pairs())
+        self._degree_terms = self._light_terms.union(self._unknown_pairs())
         self.weights: dict[str, float] = {
             term: sqrt(self._ranking.weight(term))
-            * (_DEGREE if term in self._degrees else self._factor(term, word, word == first))
+            * (
+                _DEGREE_WEIGHT
+                if term in self._degree_terms
+                else self._word_factor(term, word, word == first_word)
+            )
             for term, word in self.words_by_term.items()
         }
         self.is_unspaced: bool = sum(map(Words.is_unspaced, self.words_by_term)) > len(
@@ -87,29 +92,33 @@ class QuestionWords:
                 if not counts[term] and (is_known or _HIRAGANA.fullmatch(term)):
                     yield term
 
-    def _factor(self, term: str, word: str, is_first: bool) -> float:
+    def _word_factor(self, term: str, word: str, is_first: bool) -> float:
         # Pairs of characters cross the borders of words, so some are always unknown.
         is_known = self._ranking.text_counts[term] or Words.is_unspaced(term)
-        binds = 1 if is_known else 1 + _ABSENT * min(len(self._passages) / _MANY, 1)
+        factor = (
+            1 if is_known else 1 + _ABSENT_WEIGHT * min(len(self._passages) / _MANY_PASSAGES, 1)
+        )
         is_name = _NAME_LIKE.match(word) or (word[:1].isupper() and not is_first)
-        return binds * (_NAME if is_name else 1)  # of `Exim`, `3.11`, `max_size`
+        return factor * (_NAME_WEIGHT if is_name else 1)  # of `Exim`, `3.11`, `max_size`
 
     def terms_of_word(self, word: str) -> tuple[str, ...]:
         """Return the question's terms that a word of a text has."""
-        if word not in self._of:
-            every = self.language.terms_of(word)
-            self._of[word] = tuple(term for term in every if term in self.words_by_term)
-        return self._of[word]
+        if word not in self._terms_by_word:
+            all_terms = self.language.terms_of(word)
+            self._terms_by_word[word] = tuple(
+                term for term in all_terms if term in self.words_by_term
+            )
+        return self._terms_by_word[word]
 
     def terms_in(self, text: str) -> frozenset[str]:
         """Return the question's terms that a text has."""
         return frozenset(term for word in words_in(text) for term in self.terms_of_word(word))
 
-    def in_order(self, text: str) -> list[str]:
+    def terms_in_order(self, text: str) -> list[str]:
         """Return the question's terms that a text has, in its order; empty for other words."""
         return [term for word in words_in(text) for term in self.terms_of_word(word) or ("",)]
 
-    def is_in(self, text: str) -> bool:
+    def is_repeated_in(self, text: str) -> bool:
         """Return whether a text has the question itself, word for word."""
         text_words = f" {' '.join(words_in(text.casefold()))} "
         return len(self._folded_words) > 1 and f" {' '.join(self._folded_words)} " in text_words
@@ -125,31 +134,31 @@ class QuestionWords:
 
     def adjusted_share(self, terms: Collection[str]) -> float:
         """Return the share, partly by number; 0 for one of several that is no name: max_size."""
-        several = len(self.weights) - len(self._degrees)
-        if len(terms) == 1 < several:
+        word_count = len(self.weights) - len(self._degree_terms)
+        if len(terms) == 1 < word_count:
             (term,) = terms
             if not _NAME_LIKE.match(self.words_by_term[term]):
                 return 0.0
         share = self.share(terms)
-        if several > _FEW and not self.is_unspaced:
-            share += _EVENLY * (len({*terms} - self._degrees) / several - share)
+        if word_count > _FEW_WORDS and not self.is_unspaced:
+            share += _EVEN_SHARE * (len({*terms} - self._degree_terms) / word_count - share)
         return share
 
     def is_said(self, sentence: str, quote: str) -> bool:
         """Return whether a sentence, or its quote, says how long, or does what is asked."""
-        if not self._light or not self._light.isdisjoint(self.terms_in(quote)):
+        if not self._light_terms or not self._light_terms.isdisjoint(self.terms_in(quote)):
             return True
         in_figures = TextValues(sentence)
         return self._asks_how and bool(
             in_figures.dates
             or in_figures.times
             or any(
-                self._ends(in_figures.text.partition(each.text)[2])
+                self._ends_quantity(in_figures.text.partition(each.text)[2])
                 for each in in_figures.quantities
             )
         )
 
-    def _ends(self, rest: str) -> bool:
+    def _ends_quantity(self, rest: str) -> bool:
         """Return whether a quantity before `rest` has no name, such as `deep` of `9 m deep`."""
         name = _NEXT_WORD.match(rest)
         return (
@@ -159,41 +168,43 @@ class QuestionWords:
     def evidence(self, terms: Iterable[str]) -> float:
         """Return how much some terms say together, in the passages at hand."""
         weights = {term: self._ranking.weight(term, imagined=False) for term in terms}
-        return sum(w * (_DEGREE if term in self._degrees else 1) for term, w in weights.items())
+        return sum(
+            w * (_DEGREE_WEIGHT if term in self._degree_terms else 1) for term, w in weights.items()
+        )
 
     def best(self, limit: int | None = None) -> list[RankedPassage]:
         """Return the passages that have any of the words, the best first."""
         ranked = []
-        for place, score, terms in self._ranking.best(self.weights)[:limit]:
-            ranked.append(RankedPassage(self._passages[place], score, self.adjusted_share(terms)))
+        for number, score, terms in self._ranking.best(self.weights)[:limit]:
+            ranked.append(RankedPassage(self._passages[number], score, self.adjusted_share(terms)))
         return ranked
 
     def is_touched(self) -> bool:
         """Return whether any passage says something about the question."""
-        return any(each.share >= RELEVANT for each in self.best())
+        return any(each.share >= RELEVANT_SHARE for each in self.best())
 
     def missing_words(self, among: Iterable[Passage]) -> list[str]:
         """Return the words, as written, of which none of some passages has a term."""
         terms = {term for each in among for term in self._term_counts(each)}
-        lacks: dict[str, bool] = {}
+        is_lacking: dict[str, bool] = {}
         for term, word in self.words_by_term.items():
-            lacks[word] = lacks.get(word, True) and term not in terms
-        return [word for word, is_missing in lacks.items() if is_missing]
+            is_lacking[word] = is_lacking.get(word, True) and term not in terms
+        return [word for word, is_missing in is_lacking.items() if is_missing]
 
     def _term_counts(self, passage: Passage) -> Counter[str]:
-        counts = Counter(self.in_order(passage.text))
-        for term in self.in_order(titles_of(passage)):
-            counts[term] += _TITLE
+        counts = Counter(self.terms_in_order(passage.text))
+        for term in self.terms_in_order(titles_of(passage)):
+            counts[term] += _TITLE_WEIGHT
         return counts
 
 
 def similarity_scores(passages: Iterable[Passage], queries: Iterable[str]) -> dict[Passage, float]:
     """Return the passages that have any word of some texts, each with its highest score."""
     distinct = [*dict.fromkeys(passages)]
-    best: dict[Passage, float] = {}
+    scores: dict[Passage, float] = {}
     for ranked in (ranked for query in queries for ranked in QuestionWords(query, distinct).best()):
-        best[ranked.passage] = max(best.get(ranked.passage, 0.0), ranked.score)
-    return best
+        scores[ranked.passage] = max(scores.get(ranked.passage, 0.0), ranked.score)
+    return scores
 
 
 def title_of_passage(passage: Passage) -> str:
