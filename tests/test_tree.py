@@ -352,7 +352,7 @@ FLOORS = {
         "process",
         "web",
         "filtered_stream",
-        "live",
+        "live_connection",
         "connection",
         "tools",
         "mcp_agent",
@@ -362,7 +362,7 @@ FLOORS = {
         "ids",
         "span_content",
         "span_scope",
-        "beginning",
+        "span_starter",
         "message_spans",
         "spans",
     ),
@@ -837,7 +837,7 @@ EXTRA_MODULES = frozenset(
         *(f"moothall.{module.name}" for module in modules(SOURCE) if module.component == "testing"),
         *(
             f"moothall.serving.telemetry.{name}"
-            for name in ("beginning", "message_spans", "span_scope", "spans")
+            for name in ("message_spans", "span_scope", "span_starter", "spans")
         ),
         *(
             f"moothall.foundation.postgres.{name}"

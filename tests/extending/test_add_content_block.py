@@ -18,7 +18,7 @@ import json
 from moothall import ModelReply, ReActAgent
 from moothall.models.remote.adapting import Adaptations
 from moothall.models.remote.messages_format import messages_body
-from moothall.serving.a2a.wire import MEDIA, as_part, as_block
+from moothall.serving.a2a.wire import ACCEPTED_MEDIA, as_part, as_block
 from moothall.serving.doors.openai.message_content import BadRequest, content_of
 
 url = "data:video/mp4;base64,AAAA"
@@ -33,7 +33,7 @@ except BadRequest as error:
 else:
     raise AssertionError
 
-assert "video/*" in MEDIA
+assert "video/*" in ACCEPTED_MEDIA
 assert as_block(as_part(video)) == video
 link = {"type": "video_url", "video_url": {"url": "https://films.example/1"}}
 assert as_part(link) == {"url": "https://films.example/1", "mediaType": "video/*"}

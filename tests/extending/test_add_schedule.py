@@ -48,7 +48,9 @@ def test_schedule_of_a_users_own_times_fires_at_each_once(tmp_path: Path) -> Non
             times = chain((begins, begins), repeat(ends))
             now = times.__next__
             asyncio.run(
-                Scheduler(journal, perform, lambda _: True, lambda *_: None, now).keep(call)
+                Scheduler(journal, perform, lambda _: True, lambda *_: None, now).fire_at_times(
+                    call
+                )
             )
     assert made == [
         ("rent@2026-03-02T09:00:00Z", "2026-03-02T09:00:00Z"),

@@ -45,7 +45,7 @@ class Firings:
 
         async def main(journal: Journal) -> None:
             scheduler = Scheduler(journal, self._make, lambda _: True, lambda *_: None, self.look)
-            keeping = asyncio.create_task(scheduler.keep(self.call))
+            keeping = asyncio.create_task(scheduler.fire_at_times(self.call))
             await until(lambda: keeping.done() or enough())
             keeping.cancel()
             with suppress(asyncio.CancelledError):
@@ -274,14 +274,14 @@ def test_firing_whose_schedule_calls_another_agent_now_is_reported_once(tmp_path
         firing = asyncio.create_task(before.fire(call, NOON))
         await hangs.wait()
         journal.leave_runs()  # as if its process died
-        for task in (firing, *before.firing.values()):
+        for task in (firing, *before.firing_tasks.values()):
             task.cancel()
-        await until(lambda: not before.firing)
+        await until(lambda: not before.firing_tasks)
         journal.leave_runs(leave=False)
         after = scheduler(hang)
         for _ in range(3):
             await after.resume({"tick": ScheduledCall("tick", Schedule(every=60), "Clerk")})
-            await until(lambda: not after.firing)
+            await until(lambda: not after.firing_tasks)
 
     with Journal(tmp_path / "runs.db") as journal:
         asyncio.run(main(journal))

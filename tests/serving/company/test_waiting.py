@@ -493,7 +493,7 @@ schedules:
     async def work(me: Agent) -> None:
         scheduler = company._scheduler
         assert scheduler is not None
-        call = company._calls["wages"]
+        call = company._scheduled_calls["wages"]
         at = next(call.schedule.after(scheduler.now()))
         await scheduler.fire(call, at)
         with Journal(folder / "runs.db") as office:

@@ -42,7 +42,7 @@ from moothall.build import (
     shorten,
 )
 from moothall.models import HeadersLike
-from moothall.serving.a2a.client import ConnectionBroken, MissingMethod, Server
+from moothall.serving.a2a.client import ConnectionBroken, MissingMethod, RemoteServer
 from moothall.serving.a2a.remote_task import RemoteTask
 from moothall.serving.a2a.wire import COMPLETED, INPUT_REQUIRED, as_part, data_part, text_part
 
@@ -52,14 +52,14 @@ if TYPE_CHECKING:
     from moothall.build import AgentOptions
 
 _MOST_OBSERVED: Final = 100
-_FAULT: Final = 500
+_MOST_FAULT_CHARS: Final = 500
 """How many characters of a fault a page is shown."""
 _CANCEL_S: Final = 5.0
 """How long a reply that is cancelled waits for the server to hear of it."""
 _REST_S: Final = 1.0
 """How long the stream of a task that rests is read on."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
-_MOST_REASON: Final = 10_000
+_MOST_REASON_CHARS: Final = 10_000
 """How many characters of why a task stands are told: an address to log in at is long."""
 
 
@@ -67,8 +67,8 @@ _MOST_REASON: Final = 10_000
 class _RemoteConversation:
     """What is known of one thread's conversation with the remote agent."""
 
-    context: str = ""  # the id that the server has given it
-    task: str = ""  # a task of the server that waits for the next text
+    context_id: str = ""  # the id that the server has given it
+    task_id: str = ""  # a task of the server that waits for the next text
     observed: deque[str] = field(default_factory=lambda: deque(maxlen=_MOST_OBSERVED))
 
 
@@ -125,17 +125,17 @@ class A2AAgent(ConversationalAgent):
         check_seconds(f"{label}: timeout_s=", timeout_s)
         self._timeout_s = float(timeout_s)
         hosts = AllowedHosts(allow_hosts, f"{label}: allow_hosts=")
-        self._server = Server(label, self.url, headers, self._timeout_s, hosts)
+        self._server = RemoteServer(label, self.url, headers, self._timeout_s, hosts)
         self._reply_counts = [0, 0]  # replies, and how many of them failed
-        self._fault: tuple[float, str] | None = None  # when and why the last one failed
+        self._last_fault: tuple[float, str] | None = None  # when and why the last one failed
 
     def door_row(self) -> dict[str, Any]:
         """Return what it is connected to, for a page."""
         parts = urlsplit(self.url)
         where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
         calls, failed = self._reply_counts
-        program = {"kind": "A2A agent", "where": where, "calls": calls, "failed": failed}
-        return {**program, "last_fault": self._fault}
+        row = {"kind": "A2A agent", "where": where, "calls": calls, "failed": failed}
+        return {**row, "last_fault": self._last_fault}
 
     @action(guard=(), addresses=("content",))
     async def say(self, content: str, thread: str | None = None) -> str:
@@ -187,7 +187,10 @@ class A2AAgent(ConversationalAgent):
         except BaseException as error:  # what the server has not is sent with the next request
             conversation.observed = deque((*messages, *conversation.observed), _MOST_OBSERVED)
             self._reply_counts[1] += 1
-            self._fault = time.time(), shorten(str(error) or type(error).__name__, _FAULT)
+            self._last_fault = (
+                time.time(),
+                shorten(str(error) or type(error).__name__, _MOST_FAULT_CHARS),
+            )
             raise
 
     async def _exchange_until_read(
@@ -200,8 +203,8 @@ class A2AAgent(ConversationalAgent):
             try:
                 await self._send_to_task(request, conversation, parts, task)
             finally:
-                if task.context:  # the server has them there
-                    conversation.context = task.context
+                if task.context_id:  # the server has them there
+                    conversation.context_id = task.context_id
                     new_messages.clear()
             text = task.text
             value = task.data[0] if len(task.data) == 1 else text
@@ -214,7 +217,7 @@ class A2AAgent(ConversationalAgent):
                     break
                 except UnreadableText as error:
                     value, fault = None, fault or str(error)
-            if not fault or conversation.task:  # which waits for an answer, not for the fault
+            if not fault or conversation.task_id:  # which waits for an answer, not for the fault
                 break
             parts = [text_part(fault)]
         reason: StopReason = "unreadable" if fault else "done"
@@ -232,18 +235,18 @@ class A2AAgent(ConversationalAgent):
         task: RemoteTask,
     ) -> None:
         """Send a message, and return when the task has ended or asks what nobody answers."""
-        task.id, conversation.task = conversation.task, ""
+        task.id, conversation.task_id = conversation.task_id, ""
         while True:
             await self._exchange(request, conversation, parts, task)
-            conversation.context = task.context or conversation.context
-            rests = (
+            conversation.context_id = task.context_id or conversation.context_id
+            asks_operator = (
                 task.state == INPUT_REQUIRED and task.is_for_others
             )  # its server's operator asks
-            if rests or task.message is not None or task.state == COMPLETED:
+            if asks_operator or task.message_parts is not None or task.state == COMPLETED:
                 return
             if task.state != INPUT_REQUIRED:
                 state = task.state.removeprefix("TASK_STATE_").lower()
-                reason = one_line(task.reason, _MOST_REASON)
+                reason = one_line(task.reason, _MOST_REASON_CHARS)
                 raise ModelError(
                     f"agent {self.id!r}: its task is {state}" + (reason and f": {reason}")
                 )
@@ -253,7 +256,7 @@ class A2AAgent(ConversationalAgent):
                 await self._cancel(task)
                 raise
             if answer_part is None:  # the next reply of the thread answers
-                conversation.task = task.id
+                conversation.task_id = task.id
                 return
             parts = [answer_part]
 
@@ -266,7 +269,7 @@ class A2AAgent(ConversationalAgent):
     ) -> None:
         """Send a message, and follow the task until it rests; if cancelled, cancel the task."""
         message = {"messageId": secrets.token_hex(16), "role": "ROLE_USER", "parts": parts}
-        message |= {"contextId": conversation.context} if conversation.context else {}
+        message |= {"contextId": conversation.context_id} if conversation.context_id else {}
         message |= {"taskId": task.id} if task.id else {}
         task.state = ""  # that of a task which is answered now is over
         work = asyncio.ensure_future(self._follow_task(request, message, task))
@@ -275,12 +278,12 @@ class A2AAgent(ConversationalAgent):
                 await asyncio.shield(work)
         except TimeoutError:
             await self._cancel(task, work)
-            late = f"agent {self.id!r}: its task has not ended within {self._timeout_s:g} s"
-            late += self._server.fault
-            raise ModelError(late) from None
+            text = f"agent {self.id!r}: its task has not ended within {self._timeout_s:g} s"
+            text += self._server.fault
+            raise ModelError(text) from None
         except BaseException as error:
             if task.id and not task.state and isinstance(error, ConnectionBroken):
-                conversation.task = task.id  # it still waits for an answer
+                conversation.task_id = task.id  # it still waits for an answer
             else:
                 await self._cancel(task, work)
             raise
@@ -290,12 +293,12 @@ class A2AAgent(ConversationalAgent):
     ) -> None:
         options: dict[str, Any] = {"acceptedOutputModes": ["text/plain", "application/json", "*/*"]}
         params = {"message": message, "configuration": options}
-        streams = await self._server.streams()
+        streams = await self._server.can_stream()
         if streams:
             try:
                 await self._take_stream(request, params, task)
             except MissingMethod:
-                if streams := await self._server.streams():
+                if streams := await self._server.can_stream():
                     raise
             except ConnectionBroken:
                 if not task.id:
@@ -321,28 +324,28 @@ class A2AAgent(ConversationalAgent):
         loop = asyncio.get_running_loop()
         updates = self._server.stream("SendStreamingMessage", params)
         with suppress(TimeoutError):
-            async with asyncio.timeout(None) as limit, aclosing(updates) as following:  # type: ignore[type-var]
-                async for update in following:
+            async with asyncio.timeout(None) as limit, aclosing(updates) as stream:  # type: ignore[type-var]
+                async for update in stream:
                     self._apply_update(request, task, update)
                     # Some servers keep the stream open, and some tell the artifacts afterwards.
-                    is_at_rest = task.is_at_rest and task.message is None
+                    is_at_rest = task.is_at_rest and task.message_parts is None
                     limit.reschedule(loop.time() + _REST_S if is_at_rest else None)
 
     def _apply_update(self, request: ReplyRequest, task: RemoteTask, update: Any) -> None:
         try:
-            added = task.apply_update(update)
+            added_text = task.apply_update(update)
         except ModelError as error:
             raise ModelError(f"agent {self.id!r}: {error}") from None
-        if added and request.emit is not None:
-            request.emit(TextPiece(added, str(self.id), **request.of_run))
+        if added_text and request.emit is not None:
+            request.emit(TextPiece(added_text, str(self.id), **request.of_run))
 
     async def _answer_part(self, request: ReplyRequest, task: RemoteTask) -> dict[str, Any] | None:
         """Ask for what a task requires, and return the part that answers; None with nobody."""
         for part in task.status_parts:
             approval = part.get("data")
             if isinstance(approval, dict) and isinstance(approval.get("approval"), str):
-                permits = await approve(self.find_approver(), self._request_of(request, approval))
-                return data_part({"approval": approval["approval"], "permit": permits is True})
+                decision = await approve(self.find_approver(), self._request_of(request, approval))
+                return data_part({"approval": approval["approval"], "permit": decision is True})
         question = Question(str(self.id), task.reason, request.run_id)
         try:
             return text_part(await answer(self.find_approver(), question))
@@ -370,13 +373,13 @@ class A2AAgent(ConversationalAgent):
     async def _cancel(self, task: RemoteTask, work: asyncio.Future[None] | None = None) -> None:
         """Have the server cancel a task that it may be working on, once its id is known."""
         if work is not None and not work.done():
-            id_known = asyncio.ensure_future(task.has_id.wait())
+            id_wait = asyncio.ensure_future(task.has_id.wait())
             try:
                 await asyncio.wait(
-                    (work, id_known), timeout=_CANCEL_S, return_when="FIRST_COMPLETED"
+                    (work, id_wait), timeout=_CANCEL_S, return_when="FIRST_COMPLETED"
                 )
             finally:
-                id_known.cancel()
+                id_wait.cancel()
                 work.cancel()
             await asyncio.wait((work,))
         if not task.id or (task.is_at_rest and task.state != INPUT_REQUIRED):

@@ -21,19 +21,19 @@ from moothall.build import (
     one_line,
 )
 from moothall.models import HeadersLike
-from moothall.serving.a2a.wire import CARD_PATH, TOO_MANY, VERSION
+from moothall.serving.a2a.wire import CARD_PATH, LIMIT_CODE, VERSION
 
 _MOST_BYTES: Final = 64 << 20
 
 
-_MISSING: Final = (-32004, -32601)
+_MISSING_METHOD_CODES: Final = (-32004, -32601)
 """Codes of a method that the server does not offer, such as one that streams."""
-_PASSING: Final = (-32603,)
+_PASSING_CODES: Final = (-32603,)
 """Codes of what may pass: a failure inside the server."""
-_LIMITS: Final = (TOO_MANY,)
-_LONGEST_S: Final = 2.0
+_LIMIT_CODES: Final = (LIMIT_CODE,)
+_LONGEST_POLL_S: Final = 2.0
 """Seconds at most between two looks for a task whose server does not answer."""
-_BUSY_S: Final = 5.0
+_LIMIT_WAIT_S: Final = 5.0
 """How long a look for a task waits where a rate limit does not say how long."""
 
 
@@ -52,7 +52,7 @@ class MissingMethod(ModelError):
     """The server does not offer a method, so it has done nothing."""
 
 
-class Server:
+class RemoteServer:
     """An A2A server, found by its card.
 
     Args:
@@ -72,7 +72,7 @@ class Server:
         hosts: AllowedHosts,
     ) -> None:
         self._name = name
-        self._hosts = hosts
+        self._allowed_hosts = hosts
         self._url = ServerURL(url if url.endswith(".json") else f"{url}{CARD_PATH}")
         self._has_headers = bool(headers)
         # No call is sent again by itself: the server may have begun its task.
@@ -91,7 +91,7 @@ class Server:
         """Close the connections of the running loop."""
         await self._client.aclose()
 
-    async def streams(self) -> bool:
+    async def can_stream(self) -> bool:
         """Return whether the server streams, which its card says."""
         return (await self._endpoint())[1]
 
@@ -107,7 +107,7 @@ class Server:
             try:
                 return self._result(response.content, method)
             except LimitReached as error:
-                await self._wait_for_room(response, error)
+                await self._wait_for_limit(response, error)
 
     async def get_task(self, id: str) -> Any:
         """Return a task as it is now, once its server answers: looking changes nothing.
@@ -122,7 +122,7 @@ class Server:
                 return await self.call("GetTask", {"id": id, "historyLength": 0})
             except ConnectionBroken as error:
                 self.fault = f"; {error}"
-                pause_s = min(2 * pause_s, _LONGEST_S)
+                pause_s = min(2 * pause_s, _LONGEST_POLL_S)
                 await asyncio.sleep(pause_s if error.wait_s is None else error.wait_s)
 
     async def stream(self, method: str, params: dict[str, Any]) -> AsyncIterator[Any]:
@@ -136,19 +136,19 @@ class Server:
                             yield self._result(message, method)
                     return
                 body = bytearray()
-                while data := await response.read():
-                    body += data
+                while chunk := await response.read():
+                    body += chunk
                     await asyncio.sleep(0)  # a server that never pauses holds up nobody
                 yield self._result(bytes(body), method)
                 return
             except LimitReached as error:
-                await self._wait_for_room(response, error)
+                await self._wait_for_limit(response, error)
             except HTTPError as error:
                 raise ConnectionBroken(f"{self._name}: {error}") from None
             finally:
                 response.close()
 
-    async def _wait_for_room(self, response: HTTPResponse, error: ModelError) -> None:
+    async def _wait_for_limit(self, response: HTTPResponse, error: ModelError) -> None:
         """Wait as long as a server says that refused a call; raise the error if it does not."""
         if response.wait_s is None or response.wait_s > self._client.timeout_s:
             raise error
@@ -190,7 +190,7 @@ class Server:
             if not response.may_pass:
                 raise ModelError(text)
             broken = ConnectionBroken(text)
-            broken.wait_s = _BUSY_S if wait_s is None and response.status == 429 else wait_s
+            broken.wait_s = _LIMIT_WAIT_S if wait_s is None and response.status == 429 else wait_s
             raise broken
         return response
 
@@ -204,9 +204,15 @@ class Server:
                 code = error.get("code")
                 self._card_endpoint = None  # the card may say something else by now
                 problem = f"{one_line(str(error.get('message')), 500)} ({code!r:.20})"
-                kinds = {MissingMethod: _MISSING, LimitReached: _LIMITS, ConnectionBroken: _PASSING}
-                kind = next((each for each, codes in kinds.items() if code in codes), ModelError)
-                raise kind(f"{self._name}: the server refuses {method}: {problem}")
+                codes_by_type = {
+                    MissingMethod: _MISSING_METHOD_CODES,
+                    LimitReached: _LIMIT_CODES,
+                    ConnectionBroken: _PASSING_CODES,
+                }
+                error_type = next(
+                    (each for each, codes in codes_by_type.items() if code in codes), ModelError
+                )
+                raise error_type(f"{self._name}: the server refuses {method}: {problem}")
             if "result" in answer:
                 return answer["result"]
         raise ModelError(f"{self._name}: the server's answer to {method} has no result")
@@ -219,7 +225,7 @@ class Server:
             self._card_endpoint = self._endpoint_of(response.content)
         return self._card_endpoint
 
-    def _absolute(self, address: str) -> str:
+    def _absolute_url(self, address: str) -> str:
         """Return an address that a card names, absolute; ModelError if it may not be called."""
         try:
             url = ServerURL(urljoin(self._url, address))
@@ -239,19 +245,19 @@ class Server:
 
     def _check_server(self, url: ServerURL) -> None:
         """Raise unless a card's address is on the card's own server, or on an allowed host."""
-        names = f"{self._name}: its card at {self._url} names the address {url!r:.200}"
+        prefix = f"{self._name}: its card at {self._url} names the address {url!r:.200}"
         scheme, host, port = url.origin
         own_scheme, own_host, own_port = self._url.origin
         # "localhost" and "127.0.0.1" are one machine: servers on it write either.
-        is_same = host == own_host or (url.is_loopback and self._url.is_loopback)
-        if is_same and (scheme, port) == (own_scheme, own_port):
+        is_same_host = host == own_host or (url.is_loopback and self._url.is_loopback)
+        if is_same_host and (scheme, port) == (own_scheme, own_port):
             return
         if self._has_headers:
-            raise ModelError(f"{names} of another server, which is not given your headers=")
-        if not self._hosts.includes(host, port):
+            raise ModelError(f"{prefix} of another server, which is not given your headers=")
+        if not self._allowed_hosts.includes(host, port):
             raise ModelError(
-                f"{names} of another server, which is not called: if you trust that one, too, pass "
-                f"allow_hosts=({f'{host}:{port}'!r},)"
+                f"{prefix} of another server, which is not called: if you trust that one, too, "
+                f"pass allow_hosts=({f'{host}:{port}'!r},)"
             )
 
     def _endpoint_of(self, body: bytes) -> tuple[str, bool]:
@@ -262,28 +268,28 @@ class Server:
         if not isinstance(card, dict):
             raise ModelError(f"{self._name}: {self._url} is no card of an A2A agent")
         interfaces = card.get("supportedInterfaces")
-        offered: list[str] = []
-        refused: ModelError | None = None
+        offers: list[str] = []
+        refusal: ModelError | None = None
         for each in interfaces if isinstance(interfaces, list) else ():
             if not isinstance(each, dict):
                 continue
-            offered.append(f"{each.get('protocolBinding')} {each.get('protocolVersion')}")
+            offers.append(f"{each.get('protocolBinding')} {each.get('protocolVersion')}")
             if (
                 each.get("protocolBinding") == "JSONRPC"
                 and str(each.get("protocolVersion")).partition(".")[0] == "1"
                 and isinstance(each.get("url"), str)
             ):
                 try:
-                    url = self._absolute(each["url"])
+                    url = self._absolute_url(each["url"])
                 except ModelError as error:  # another one may do
-                    refused = refused or error
+                    refusal = refusal or error
                     continue
                 capabilities = card.get("capabilities")
                 streams = isinstance(capabilities, dict) and capabilities.get("streaming") is True
                 return url, streams
-        if refused is not None:
-            raise refused
+        if refusal is not None:
+            raise refusal
         text = f"{self._name}: its card at {self._url} offers no A2A {VERSION} over JSON-RPC"
-        if offered:
-            text += f", but {one_line(', '.join(offered[:5]), 200)}"
+        if offers:
+            text += f", but {one_line(', '.join(offers[:5]), 200)}"
         raise ModelError(text)

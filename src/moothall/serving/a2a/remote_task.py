@@ -18,7 +18,7 @@ from moothall.serving.a2a.wire import (
 )
 
 _MOST_PARTS: Final = 10_000
-_TEXTS: Final = ("text", "raw", "url", "mediaType", "filename")
+_TEXT_FIELDS: Final = ("text", "raw", "url", "mediaType", "filename")
 
 
 class RemoteTask:
@@ -27,19 +27,19 @@ class RemoteTask:
     def __init__(self) -> None:
         self.id: str = ""
         self.has_id: asyncio.Event = asyncio.Event()  # set once there is an id
-        self.context: str = ""
+        self.context_id: str = ""
         self.state: str = SUBMITTED
         self.status_parts: list[dict[str, Any]] = []
         self.artifacts: dict[str, list[dict[str, Any]]] = {}
-        self.message: list[dict[str, Any]] | None = None
+        self.message_parts: list[dict[str, Any]] | None = None
         self._shown_artifacts: set[str] = set()  # the artifacts whose text was shown as it came
         self._is_disjoint = False  # whether what was shown is not how the text begins
-        self._count = 0  # of the parts of all artifacts
+        self._part_count = 0  # of the parts of all artifacts
 
     @property
     def is_at_rest(self) -> bool:
         """Whether the server does nothing more by itself."""
-        return self.message is not None or self.state in TERMINAL | PAUSED
+        return self.message_parts is not None or self.state in TERMINAL | PAUSED
 
     @property
     def is_for_others(self) -> bool:
@@ -49,13 +49,15 @@ class RemoteTask:
     @property
     def is_empty(self) -> bool:
         """Whether the task has completed, and nothing was told of what came of it."""
-        return self.state == COMPLETED and bool(self.id) and not any(self._answers())
+        return self.state == COMPLETED and bool(self.id) and not any(self._answer_parts())
 
     @property
     def text(self) -> str:
         """The answer as a text: that of the artifacts, or else of the message."""
-        between = "" if self.artifacts else "\n\n"  # those of an artifact may be its chunks
-        return "\n\n".join(filter(None, (_text_of(each, between) for each in self._answers())))
+        separator = "" if self.artifacts else "\n\n"  # those of an artifact may be its chunks
+        return "\n\n".join(
+            filter(None, (_text_of(each, separator) for each in self._answer_parts()))
+        )
 
     @property
     def reason(self) -> str:
@@ -66,12 +68,12 @@ class RemoteTask:
     @property
     def data(self) -> list[Any]:
         """The values among the parts of the answer."""
-        return [part["data"] for parts in self._answers() for part in parts if "data" in part]
+        return [part["data"] for parts in self._answer_parts() for part in parts if "data" in part]
 
     @property
     def blocks(self) -> list[dict[str, Any]]:
         """The files among the parts of the answer, as blocks of content."""
-        blocks = (as_block(part) for parts in self._answers() for part in parts)
+        blocks = (as_block(part) for parts in self._answer_parts() for part in parts)
         return list(filter(None, blocks))
 
     @property
@@ -80,11 +82,13 @@ class RemoteTask:
         blocks = [{"type": "text", "text": self.text}] if self.text else []
         return [*blocks, *self.blocks] if self.blocks else self.text
 
-    def _answers(self) -> list[list[dict[str, Any]]]:
-        if self.message is not None:
-            return [self.message]
-        paused = not self.artifacts or self.state in PAUSED  # it asks beside what there is so far
-        return [*self.artifacts.values(), *([self.status_parts] if paused else [])]
+    def _answer_parts(self) -> list[list[dict[str, Any]]]:
+        if self.message_parts is not None:
+            return [self.message_parts]
+        has_status = (
+            not self.artifacts or self.state in PAUSED
+        )  # it asks beside what there is so far
+        return [*self.artifacts.values(), *([self.status_parts] if has_status else [])]
 
     def apply_update(self, update: Any) -> str:
         """Take an update; return the text that it adds, if the text before it stays as it was.
@@ -93,17 +97,17 @@ class RemoteTask:
             ModelError: it is no update of the protocol
         """
         if not isinstance(update, dict):
-            raise _nonsense(update)
+            raise _protocol_error(update)
         if (task := update.get("task")) is not None:
             self._identify(task, "id")
             self._set_status(task.get("status"))
-            artifacts = _list(task.get("artifacts", []))
+            artifacts = _checked_list(task.get("artifacts", []))
             return "".join([self._take_artifact(each, False) for each in artifacts])
         if (message := update.get("message")) is not None:
             self._identify(message, "taskId")
-            self._is_disjoint = self._is_disjoint or self.message is not None
-            self.message = _checked_parts(message)
-            return self._added_text("", _text_of(self.message, "\n\n"))
+            self._is_disjoint = self._is_disjoint or self.message_parts is not None
+            self.message_parts = _checked_parts(message)
+            return self._added_text("", _text_of(self.message_parts, "\n\n"))
         if (status := update.get("statusUpdate")) is not None:
             self._identify(status, "taskId")
             self._set_status(status.get("status"))
@@ -117,25 +121,25 @@ class RemoteTask:
         self._is_disjoint |= bool(text) and id != next(reversed(self.artifacts), id)
         if self._is_disjoint or not text:
             return ""
-        between = "\n\n" if self._shown_artifacts and id not in self._shown_artifacts else ""
+        separator = "\n\n" if self._shown_artifacts and id not in self._shown_artifacts else ""
         self._shown_artifacts.add(id)
-        return between + text
+        return separator + text
 
     def _identify(self, update: Any, key: str) -> None:
         if not isinstance(update, dict):
-            raise _nonsense(update)
+            raise _protocol_error(update)
         id, context = update.get(key, ""), update.get("contextId", "")
         if not isinstance(id, str) or not isinstance(context, str):
-            raise _nonsense(update)
+            raise _protocol_error(update)
         if self.id and id and id != self.id:
             raise ModelError("the server told of another task than the one that was asked for")
-        self.id, self.context = id or self.id, context or self.context
+        self.id, self.context_id = id or self.id, context or self.context_id
         if self.id:
             self.has_id.set()
 
     def _set_status(self, status: Any) -> None:
         if not isinstance(status, dict) or status.get("state") not in STATES:
-            raise _nonsense(status)
+            raise _protocol_error(status)
         self.state = status["state"]
         self.status_parts = (
             [] if status.get("message") is None else _checked_parts(status["message"])
@@ -146,20 +150,24 @@ class RemoteTask:
         parts = _checked_parts(artifact)
         id = artifact.get("artifactId", "")
         if not isinstance(id, str):
-            raise _nonsense(artifact)
-        parts_before, old, new = self.artifacts.setdefault(id, []), "", _text_of(parts, "")
+            raise _protocol_error(artifact)
+        parts_before, old_text, new_text = (
+            self.artifacts.setdefault(id, []),
+            "",
+            _text_of(parts, ""),
+        )
         if append and parts_before:
-            new = "".join([part["text"] for part in parts if "text" in part])
+            new_text = "".join([part["text"] for part in parts if "text" in part])
         elif parts_before:
-            old = _text_of(parts_before, "")
-            self._is_disjoint = self._is_disjoint or not new.startswith(old)
-            self._count -= len(parts_before)
+            old_text = _text_of(parts_before, "")
+            self._is_disjoint = self._is_disjoint or not new_text.startswith(old_text)
+            self._part_count -= len(parts_before)
             parts_before.clear()
         parts_before += parts
-        self._count += len(parts)
-        if self._count > _MOST_PARTS:
+        self._part_count += len(parts)
+        if self._part_count > _MOST_PARTS:
             raise ModelError(f"the server sent more than {_MOST_PARTS} parts")
-        return self._added_text(id, new[len(old) :])
+        return self._added_text(id, new_text[len(old_text) :])
 
 
 def _text_of(parts: list[dict[str, Any]], separator: str) -> str:
@@ -169,23 +177,23 @@ def _text_of(parts: list[dict[str, Any]], separator: str) -> str:
     return separator.join(texts)
 
 
-def _list(value: Any) -> list[Any]:
+def _checked_list(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise _nonsense(value)
+        raise _protocol_error(value)
     return value
 
 
 def _checked_parts(value: Any) -> list[dict[str, Any]]:
     """Return the parts of a message or artifact, checked."""
     if not isinstance(value, dict):
-        raise _nonsense(value)
-    parts = _list(value.get("parts", []))
+        raise _protocol_error(value)
+    parts = _checked_list(value.get("parts", []))
     for part in parts:
-        texts = [part.get(name, "") for name in _TEXTS] if isinstance(part, dict) else [None]
+        texts = [part.get(name, "") for name in _TEXT_FIELDS] if isinstance(part, dict) else [None]
         if not all(isinstance(each, str) for each in texts):
-            raise _nonsense(part)
+            raise _protocol_error(part)
     return list(parts)
 
 
-def _nonsense(value: Any) -> ModelError:
+def _protocol_error(value: Any) -> ModelError:
     return ModelError(f"the server's answer does not follow A2A: {one_line(repr(value), 100)}")

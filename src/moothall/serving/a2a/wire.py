@@ -30,9 +30,9 @@ ANY_STATE: Final = ("TASK_STATE_UNSPECIFIED", "UNRECOGNIZED")
 """No state in particular; the second is what the SDK of JavaScript writes where none is given."""
 STATES: Final = TERMINAL | PAUSED | {SUBMITTED, WORKING}
 
-TOO_MANY: Final = -32029
+LIMIT_CODE: Final = -32029
 """The code of a request that the caller's rate or budget refuses: JSON-RPC leaves it to servers."""
-_KINDS: Final = ("text", "raw", "url", "data")
+_PART_KINDS: Final = ("text", "raw", "url", "data")
 _FAULTS: Final = {
     "TASK_NOT_FOUND": (-32001, 404, "NOT_FOUND"),
     "TASK_NOT_CANCELABLE": (-32002, 400, "FAILED_PRECONDITION"),
@@ -41,8 +41,8 @@ _FAULTS: Final = {
     "CONTENT_TYPE_NOT_SUPPORTED": (-32005, 400, "INVALID_ARGUMENT"),
     "EXTENDED_AGENT_CARD_NOT_CONFIGURED": (-32007, 400, "FAILED_PRECONDITION"),
     "VERSION_NOT_SUPPORTED": (-32009, 400, "FAILED_PRECONDITION"),
-    "RATE_LIMIT_EXCEEDED": (TOO_MANY, 429, "RESOURCE_EXHAUSTED"),
-    "BUDGET_EXCEEDED": (TOO_MANY, 429, "RESOURCE_EXHAUSTED"),
+    "RATE_LIMIT_EXCEEDED": (LIMIT_CODE, 429, "RESOURCE_EXHAUSTED"),
+    "BUDGET_EXCEEDED": (LIMIT_CODE, 429, "RESOURCE_EXHAUSTED"),
     "INVALID_REQUEST": (-32600, 400, "INVALID_ARGUMENT"),
     "METHOD_NOT_FOUND": (-32601, 404, "NOT_FOUND"),
     "INVALID_PARAMS": (-32602, 400, "INVALID_ARGUMENT"),
@@ -77,17 +77,17 @@ class A2AFault(Exception):
 
 
 _INTEGER_FIELDS: Final = ("historyLength", "pageSize")
-_FOR_OTHERS: Final = "moothall/for-others"
+_FOR_OTHERS_KEY: Final = "moothall/for-others"
 _FREE_FORM: Final = ("data", "metadata")
 """Fields that hold any JSON."""
 _ROLES: Final = {1: "ROLE_USER", 2: "ROLE_AGENT"}
-_TEXT: Final = {"type": "string", "minLength": 1, "maxLength": 200}
-_LENGTH: Final = {"type": "integer", "minimum": 0}
-_MESSAGE: Final = {
+_TEXT_SCHEMA: Final = {"type": "string", "minLength": 1, "maxLength": 200}
+_LENGTH_SCHEMA: Final = {"type": "integer", "minimum": 0}
+_MESSAGE_SCHEMA: Final = {
     "type": "object",
     "required": ["messageId", "role", "parts"],
     "properties": {
-        "messageId": _TEXT,
+        "messageId": _TEXT_SCHEMA,
         "contextId": {"type": "string", "maxLength": 150},
         "taskId": {"type": "string", "maxLength": 200},
         "role": {"enum": ["ROLE_USER"]},
@@ -97,7 +97,7 @@ _MESSAGE: Final = {
             "maxItems": 1000,
             "items": {
                 "type": "object",
-                "oneOf": [{"required": [kind]} for kind in _KINDS],
+                "oneOf": [{"required": [kind]} for kind in _PART_KINDS],
                 "properties": {
                     key: {"type": "string"} for key in ("text", "raw", "url", "mediaType")
                 },
@@ -105,28 +105,28 @@ _MESSAGE: Final = {
         },
     },
 }
-_TASK_PARAMS: Final = {
+_TASK_SCHEMA: Final = {
     "type": "object",
     "required": ["id"],
-    "properties": {"id": _TEXT, "historyLength": _LENGTH},
+    "properties": {"id": _TEXT_SCHEMA, "historyLength": _LENGTH_SCHEMA},
 }
-_PARAMS: Final[dict[str, Any]] = {
+_PARAMS_SCHEMAS: Final[dict[str, Any]] = {
     "SendMessage": {
         "type": "object",
         "required": ["message"],
         "properties": {
-            "message": _MESSAGE,
+            "message": _MESSAGE_SCHEMA,
             "configuration": {
                 "type": "object",
                 "properties": {
                     "returnImmediately": {"type": "boolean"},
-                    "historyLength": _LENGTH,
+                    "historyLength": _LENGTH_SCHEMA,
                     "acceptedOutputModes": {"type": "array", "items": {"type": "string"}},
                 },
             },
         },
     },
-    "GetTask": _TASK_PARAMS,
+    "GetTask": _TASK_SCHEMA,
     "ListTasks": {
         "type": "object",
         "properties": {
@@ -134,7 +134,7 @@ _PARAMS: Final[dict[str, Any]] = {
             "status": {"enum": sorted((*STATES, *ANY_STATE))},
             "pageSize": {"type": "integer", "minimum": 1, "maximum": 100},
             "pageToken": {"type": "string", "maxLength": 300},
-            "historyLength": _LENGTH,
+            "historyLength": _LENGTH_SCHEMA,
             "includeArtifacts": {"type": "boolean"},
             "statusTimestampAfter": {"type": "string", "maxLength": 40},
         },
@@ -144,7 +144,7 @@ _PARAMS: Final[dict[str, Any]] = {
 
 @functools.cache
 def _validator(method: str) -> SchemaValidator:
-    return SchemaValidator.of_json(json.dumps(_PARAMS[method]))
+    return SchemaValidator.of_json(json.dumps(_PARAMS_SCHEMAS[method]))
 
 
 def check_params(method: str, params: Any) -> dict[str, Any]:
@@ -153,9 +153,9 @@ def check_params(method: str, params: Any) -> dict[str, Any]:
         params = _normalized_json(params)
     except RecursionError:
         raise A2AFault("INVALID_PARAMS", "params is nested too deep") from None
-    wrong = _validator(method).wrong(params)
-    if wrong is not None:
-        text = f"{wrong.place('params')} is wrong: {shorten(wrong.reason, 200)}"
+    fault = _validator(method).wrong(params)
+    if fault is not None:
+        text = f"{fault.place('params')} is wrong: {shorten(fault.reason, 200)}"
         raise A2AFault("INVALID_PARAMS", text)
     checked: dict[str, Any] = params
     return checked
@@ -167,7 +167,9 @@ def _normalized_json(value: Any, name: str = "") -> Any:
         return [_normalized_json(each, name) for each in value]
     if isinstance(value, dict):
         return {
-            _camel(key): item if key in _FREE_FORM else _normalized_json(item, _camel(key))
+            _camel_case(key): item
+            if key in _FREE_FORM
+            else _normalized_json(item, _camel_case(key))
             for key, item in value.items()
             if item is not None or key == "data"
         }
@@ -179,7 +181,7 @@ def _normalized_json(value: Any, name: str = "") -> Any:
     return _ROLES.get(value, value) if name == "role" and type(value) is int else value
 
 
-def _camel(key: str) -> str:
+def _camel_case(key: str) -> str:
     first, *rest = key.split("_")
     return first + "".join(each[:1].upper() + each[1:] for each in rest)
 
@@ -199,7 +201,7 @@ def text_in(content: str | list[dict[str, Any]]) -> str:
     )
 
 
-def text_of(parts: list[dict[str, Any]]) -> str:
+def answer_text(parts: list[dict[str, Any]]) -> str:
     """Return parts as a text; a file has none, and is refused."""
     if not isinstance(text := content_of(parts), str):
         raise A2AFault("CONTENT_TYPE_NOT_SUPPORTED", "an answer is a text or data, no file")
@@ -237,8 +239,8 @@ def _block_of(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _unsupported_media(media: str) -> A2AFault:
-    *most, last = [each.plural for each in BLOCKS.values()]
-    takes = f"texts, JSON, {', '.join(most)} and {last}"
+    *first_names, last_name = [each.plural for each in BLOCKS.values()]
+    takes = f"texts, JSON, {', '.join(first_names)} and {last_name}"
     return A2AFault("CONTENT_TYPE_NOT_SUPPORTED", f"this agent takes {takes}, got {media!r:.80}")
 
 
@@ -251,7 +253,7 @@ def _placeholder(block: dict[str, Any]) -> str:
 
 _TEXT_MEDIA: Final = ("text/", "application/json")
 _FILE_MEDIA: Final = tuple(each.media for each in BLOCKS.values())
-MEDIA: Final = (
+ACCEPTED_MEDIA: Final = (
     *("text/plain", "application/json", "text/*"),
     *(f"{each}*" if each.endswith("/") else each for each in _FILE_MEDIA),
 )
@@ -266,13 +268,13 @@ def text_part(text: str) -> dict[str, Any]:
 
 def part_for_others(text: str) -> dict[str, Any]:
     """Return as a part what a task waits for that its caller cannot answer."""
-    return {**text_part(text), "metadata": {_FOR_OTHERS: True}}
+    return {**text_part(text), "metadata": {_FOR_OTHERS_KEY: True}}
 
 
 def is_for_others(part: dict[str, Any]) -> bool:
     """Return whether a part says what the task's caller cannot answer."""
     metadata = part.get("metadata")
-    return isinstance(metadata, dict) and metadata.get(_FOR_OTHERS) is True
+    return isinstance(metadata, dict) and metadata.get(_FOR_OTHERS_KEY) is True
 
 
 def data_part(data: Any) -> dict[str, Any]:
@@ -312,7 +314,7 @@ def as_block(part: dict[str, Any]) -> dict[str, Any] | None:
         url = f"data:{media};base64,{raw}"
         if media.startswith("audio/"):
             kind = media.removeprefix("audio/").removeprefix("x-")
-            audio = {"data": raw, "format": _SOUNDS.get(kind, kind)}
+            audio = {"data": raw, "format": _AUDIO_FORMATS.get(kind, kind)}
             return {"type": "input_audio", "input_audio": audio}
     if not isinstance(url, str):
         return None
@@ -322,7 +324,7 @@ def as_block(part: dict[str, Any]) -> dict[str, Any] | None:
     return {"type": "file", "file": {"file_url" if raw is None else "file_data": url, **filename}}
 
 
-_SOUNDS: Final = {"mpeg": "mp3", "wave": "wav"}
+_AUDIO_FORMATS: Final = {"mpeg": "mp3", "wave": "wav"}
 """What providers call the formats of sound, by the names of their media."""
 
 
@@ -334,22 +336,24 @@ def message_of(
     return {**message, "taskId": task, "contextId": context}
 
 
-def moment(at: float) -> str:
+def timestamp_of(seconds: float) -> str:
     """Return a time in seconds since 1970 as the protocol writes it."""
-    text = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+    text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
 
 
-def seconds(moment: str) -> float:
+def seconds_of(timestamp: str) -> float:
     """Return a time that the protocol writes, in seconds since 1970."""
     try:
-        time = datetime.fromisoformat(moment)
+        parsed = datetime.fromisoformat(timestamp)
     except ValueError:
-        raise A2AFault("INVALID_PARAMS", f"{moment[:40]!r} is no time such as {_NOON}") from None
-    return time.replace(tzinfo=time.tzinfo or UTC).timestamp()
+        raise A2AFault(
+            "INVALID_PARAMS", f"{timestamp[:40]!r} is no time such as {_TIMESTAMP_EXAMPLE}"
+        ) from None
+    return parsed.replace(tzinfo=parsed.tzinfo or UTC).timestamp()
 
 
-_NOON: Final = "2026-11-24T12:00:00Z"
+_TIMESTAMP_EXAMPLE: Final = "2026-11-24T12:00:00Z"
 
 
 def _linked_kind(media: str) -> str | None:

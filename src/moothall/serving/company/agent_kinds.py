@@ -13,7 +13,7 @@ from moothall.agents import AgentSource
 Maker: TypeAlias = Callable[[str, dict[str, Any], Path], Agent]
 
 
-def agent_of(
+def make_agent(
     name: str, kind: str | None, options: dict[str, Any], source: AgentSource | None, folder: Path
 ) -> Agent:
     """Make an agent of a company: of its source, or of a kind.
@@ -38,49 +38,49 @@ def agent_of(
 
 def fault_of(name: str, error: Exception) -> str:
     """Return what is wrong with an agent's part of the file, with the agent in front."""
-    where = f"agent {name!r}: "
-    return where + str(error).removeprefix(where)
+    prefix = f"agent {name!r}: "
+    return prefix + str(error).removeprefix(prefix)
 
 
-def _with_model(module: str, name: str) -> Maker:
+def _maker_with_model(module: str, name: str) -> Maker:
     """Return what makes agents of a class that takes a model, which options name."""
 
-    def build(id: str, options: dict[str, Any], folder: Path) -> Agent:
+    def make(id: str, options: dict[str, Any], folder: Path) -> Agent:
         from moothall.models import made_model
 
-        rest = dict(options)
-        if isinstance(rest.get("memory"), str):
-            rest["memory"] = folder / rest["memory"]
-        model = made_model(rest.pop("model", "local"), rest.pop("key", None))
-        agent: Agent = getattr(import_module(module), name)(id, model, **rest)
+        arguments = dict(options)
+        if isinstance(arguments.get("memory"), str):
+            arguments["memory"] = folder / arguments["memory"]
+        model = made_model(arguments.pop("model", "local"), arguments.pop("key", None))
+        agent: Agent = getattr(import_module(module), name)(id, model, **arguments)
         return agent
 
-    return build
+    return make
 
 
-def _host(name: str, options: dict[str, Any], folder: Path) -> Agent:
+def _make_host(name: str, options: dict[str, Any], folder: Path) -> Agent:
     from moothall import Host
 
-    rest = dict(options)
-    return Host(name, folder / str(rest.pop("root", ".")), **rest)
+    arguments = dict(options)
+    return Host(name, folder / str(arguments.pop("root", ".")), **arguments)
 
 
-def _mcp(name: str, options: dict[str, Any], folder: Path) -> Agent:
+def _make_mcp_agent(name: str, options: dict[str, Any], folder: Path) -> Agent:
     from moothall.serving.mcp.mcp_agent import MCPAgent
 
-    rest = dict(options)
-    if "target" not in rest:
+    arguments = dict(options)
+    if "target" not in arguments:
         raise ConfigError(f"agent {name!r}: options need target, a command or an address")
-    if "lock" in rest:
-        rest["lock"] = folder / str(rest["lock"])
-    return MCPAgent(name, rest.pop("target"), **rest)
+    if "lock" in arguments:
+        arguments["lock"] = folder / str(arguments["lock"])
+    return MCPAgent(name, arguments.pop("target"), **arguments)
 
 
 KINDS: Final[dict[str, Maker]] = {
-    "chatty": _with_model("moothall.agents.ready.chatty", "ChattyAI"),
-    "function": _with_model("moothall.agents.ready.function_agent", "OpenAIFunctionAgent"),
-    "react": _with_model("moothall.agents.loop.react", "ReActAgent"),
-    "host": _host,
-    "mcp": _mcp,
+    "chatty": _maker_with_model("moothall.agents.ready.chatty", "ChattyAI"),
+    "function": _maker_with_model("moothall.agents.ready.function_agent", "OpenAIFunctionAgent"),
+    "react": _maker_with_model("moothall.agents.loop.react", "ReActAgent"),
+    "host": _make_host,
+    "mcp": _make_mcp_agent,
 }
 """What makes an agent of each kind, by its name, its options and the file's folder."""

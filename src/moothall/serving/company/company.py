@@ -27,7 +27,7 @@ from moothall.build import RecordedAgent, Threaded, call_user, error_text, log_f
 from moothall.serving.company.company_space import CompanySpace
 from moothall.serving.company.health_routes import routes
 from moothall.serving.company.metrics import Metrics
-from moothall.serving.company.probe import LIVES_S, Probe, keep_watchdog, notify
+from moothall.serving.company.probe import LIVE_LIMIT_S, Probe, keep_watchdog, notify_systemd
 from moothall.serving.company.program import CompanyProgram
 from moothall.serving.company.scheduled_call import (
     REPLY_SUFFIX,
@@ -41,13 +41,13 @@ from moothall.serving.company.supervisor import Supervised, Supervisor
 
 logger: logging.Logger = logging.getLogger("moothall.company")
 
-_DECIDED_S: Final = 3.0
+_DECISION_POLL_S: Final = 3.0
 """Seconds between two searches for runs that a person has decided about."""
-_STOPPED_S: Final = 1.0
+_FIRING_POLL_S: Final = 1.0
 """Seconds between two searches for firings whose process died, or that a person decided about."""
-_LOOK_S: Final = 0.01
-_OF_AGENT: Final = ("state", "since", "deaths", "restarts", "error")
-_STREAMS_S: Final = 1.0
+_DRAIN_POLL_S: Final = 0.01
+_AGENT_FIELDS: Final = ("state", "since", "deaths", "restarts", "error")
+_STREAM_GRACE_S: Final = 1.0
 """Seconds that idle streams may stay open at the end."""
 
 
@@ -78,32 +78,32 @@ class Company:
         self.settings: Settings = settings
         self.name: str = name
         self._agents: dict[str, Agent] = {}
-        self._calls: dict[str, ScheduledCall] = {
-            each: ScheduledCall(
-                each,
-                each_settings.schedule(),
-                each_settings.to,
-                each_settings.action,
-                each_settings.args,
-                each_settings.time_as,
+        self._scheduled_calls: dict[str, ScheduledCall] = {
+            schedule_name: ScheduledCall(
+                schedule_name,
+                schedule.schedule(),
+                schedule.to,
+                schedule.action,
+                schedule.args,
+                schedule.time_as,
             )
-            for each, each_settings in settings.schedules.items()
+            for schedule_name, schedule in settings.schedules.items()
         }
         self._program = CompanyProgram(settings, folder)
-        self._space = CompanySpace(settings, folder, self._lost_too_long)
-        self.space: Any = self._space.space
+        self._company_space = CompanySpace(settings, folder, self._on_broker_lost)
+        self.space: Any = self._company_space.space
         self._supervisor = Supervisor(
-            settings.restart.with_defaults_of(Supervisor().restart), changed=self._part_changed
+            settings.restart.with_defaults_of(Supervisor().restart), changed=self._on_part_change
         )
-        self._probe = Probe(self._space)
-        self._metrics = Metrics(self._supervisor, self._space, self._probe)
-        self._departures: dict[str, asyncio.Event] = {}
+        self._probe = Probe(self._company_space)
+        self._metrics = Metrics(self._supervisor, self._company_space, self._probe)
+        self._departure_events: dict[str, asyncio.Event] = {}
         self._tasks: list[asyncio.Task[Any]] = []
         self._scheduler: Scheduler | None = None
-        self._to_resume: set[str] = set()  # agents with runs that stopped
-        self._resuming: set[asyncio.Task[Any]] = set()
-        self._failed: BaseException | None = None
-        self._draining = False
+        self._names_to_resume: set[str] = set()  # agents with runs that stopped
+        self._resume_tasks: set[asyncio.Task[Any]] = set()
+        self._failure: BaseException | None = None
+        self._is_draining = False
         self._loop: Any = None
         self._server: Any = None
         self._served: Any = None
@@ -153,23 +153,24 @@ class Company:
         all_run = len(parts) == len(self.settings.agents) and all(
             each.state == "running" for each in parts.values()
         )
-        connected = self._space.connected
+        connected = self._company_space.is_connected
         report: dict[str, Any] = {
-            "live": self._failed is None and self._probe.held_s < LIVES_S,
+            "live": self._failure is None and self._probe.silent_s < LIVE_LIMIT_S,
             "ready": (
                 all_run
                 and connected is not False
-                and not self._draining
+                and not self._is_draining
                 and self._probe.loops_answer
                 and self._probe.journal_answers
             ),
-            "draining": self._draining,
+            "draining": self._is_draining,
             "loops": self._probe.loops_answer,
             "agents": {
-                name: {key: getattr(each, key) for key in _OF_AGENT} for name, each in parts.items()
+                name: {key: getattr(each, key) for key in _AGENT_FIELDS}
+                for name, each in parts.items()
             },
         }
-        if self._space.journal is not None:
+        if self._company_space.journal is not None:
             report["journal"] = self._probe.journal_answers
         if connected is not None:
             report["broker"] = {"connected": connected}
@@ -198,8 +199,8 @@ class Company:
             GivenUp: an agent has died too often, or the broker was away for too long
         """
         await self._stopping.wait()
-        if self._failed is not None:
-            raise self._failed
+        if self._failure is not None:
+            raise self._failure
 
     def stop(self) -> None:
         """Have `run` and `ended` return; callable in any thread. Does nothing before the start."""
@@ -214,15 +215,15 @@ class Company:
             await asyncio.to_thread(self._check)
             # Before anything begins: a second process of the same file has done nothing.
             self._bind()
-            await self._space.open(self.name, self._budget_is_low)
+            await self._company_space.open(self.name, self._on_budget_low)
             self._start()
-            await self._all_started()
+            await self._wait_until_started()
             self._refuse([*self._program.faults.values()])
-            warn_of_invalid_calls(self._calls.values(), self._agents)
+            warn_of_invalid_calls(self._scheduled_calls.values(), self._agents)
             if self._server is not None:
                 self._server.start()
-            self._task(keep_watchdog(self._probe))
-            notify("READY=1")
+            self._start_task(keep_watchdog(self._probe))
+            notify_systemd("READY=1")
         # Also if it is cancelled: what has begun ends, and the journal is closed.
         except BaseException:
             await self._drain(0)
@@ -234,7 +235,7 @@ class Company:
 
     def _check(self) -> None:
         """Import the modules that the file names, to report mistakes before the start."""
-        self._refuse([*self._space.missing_files(), *self._program.check()])
+        self._refuse([*self._company_space.missing_files(), *self._program.check()])
 
     def _refuse(self, faults: Sequence[str]) -> None:
         if faults:
@@ -244,17 +245,17 @@ class Company:
         self.space.on_removed = self._on_agent_left
         self.space.meter(self._metrics.count_request)
         for name, agent_settings in self.settings.agents.items():
-            self._task(self._keep(name, agent_settings))
-        if self._space.journal is not None and self._calls:
-            calling = ScheduleCaller(self._agents, self._space, self.settings.schedules)
+            self._start_task(self._supervise(name, agent_settings))
+        if self._company_space.journal is not None and self._scheduled_calls:
+            caller = ScheduleCaller(self._agents, self._company_space, self.settings.schedules)
             self._scheduler = Scheduler(
-                self._space.journal, calling.make, calling.repeats, self._metrics.count_firing
+                self._company_space.journal, caller.make, caller.repeats, self._metrics.count_firing
             )
-            self._task(self._keep_up(self._scheduler))
-        if self._space.journal is not None:
-            self._task(self._space.notify_of_waits(self._program.hooks["on_waiting"]))
+            self._start_task(self._run_schedules(self._scheduler))
+        if self._company_space.journal is not None:
+            self._start_task(self._company_space.notify_of_waits(self._program.hooks["on_waiting"]))
 
-    def _task(self, work: Any) -> None:
+    def _start_task(self, work: Any) -> None:
         task = asyncio.create_task(work)
         task.add_done_callback(self._on_task_end)
         self._tasks.append(task)
@@ -266,7 +267,7 @@ class Company:
             log_failure(logger, "the company cannot go on", error)
             self._end(GivenUp(f"the company cannot go on: {error_text(error, 1000)}"))
 
-    async def _all_started(self) -> None:
+    async def _wait_until_started(self) -> None:
         """Wait until each agent runs, stands by or has died once."""
         while True:
             # Before the parts are read: a change in between sets it again.
@@ -299,21 +300,21 @@ class Company:
         limits: Any = {"rate": http.rate, "max_replies": http.max_replies, **http.rights()}
         callers = Callers(tokens_by_name or http.token, **limits)
         self._served = Served((), callers, self.space)
-        parts = (self._space, self._probe)
+        parts = (self._company_space, self._probe)
         built_routes, open_paths = routes(self.health, self.metrics, *parts, callers.permits)
         front, drain = Front.of(**http.front()), self.settings.drain
-        more = (self.name, built_routes, open_paths, front)
-        app = application(self._served, self._served.callers, *more, drain_s=drain)
+        application_args = (self.name, built_routes, open_paths, front)
+        app = application(self._served, self._served.callers, *application_args, drain_s=drain)
         self._server = HTTPServer(app, host, port, drain)
 
     async def _drain(self, seconds: float) -> None:
         """Begin nothing new; let what runs end within some seconds; then end it."""
-        self._draining = True
-        notify("STOPPING=1")
-        until = self._loop.time() + seconds
+        self._is_draining = True
+        notify_systemd("STOPPING=1")
+        deadline = self._loop.time() + seconds
 
         def seconds_left() -> float:
-            return max(0.0, float(until - self._loop.time()))
+            return max(0.0, float(deadline - self._loop.time()))
 
         if self._server is not None:
             self._server.stop()
@@ -322,28 +323,31 @@ class Company:
             agent.is_ending = True
         for task in self._tasks:
             task.cancel()
-        firing = () if self._scheduler is None else self._scheduler.firing.values()
-        if under_way := [*firing, *self._resuming]:
-            await asyncio.wait(under_way, timeout=seconds_left())
+        firings = () if self._scheduler is None else self._scheduler.firing_tasks.values()
+        if tasks := [*firings, *self._resume_tasks]:
+            await asyncio.wait(tasks, timeout=seconds_left())
         while self._served is not None and self._served.busy and seconds_left():  # noqa: ASYNC110
-            await asyncio.sleep(_LOOK_S)  # calls end without an event
+            await asyncio.sleep(_DRAIN_POLL_S)  # calls end without an event
         # Before they are cancelled, so that their runs go on at the next start.
-        self._leave()
-        for task in under_way:
+        self._leave_runs()
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*under_way, *self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, *self._tasks, return_exceptions=True)
         if self._server is not None:
             # Idle streams get a moment to end by themselves; then their connections are cut.
-            await asyncio.to_thread(self._server.join, _STREAMS_S)
+            await asyncio.to_thread(self._server.join, _STREAM_GRACE_S)
             self._server.stop(at_once=True)
-            await asyncio.to_thread(self._server.join, _STREAMS_S)
+            await asyncio.to_thread(self._server.join, _STREAM_GRACE_S)
         self.space.grace_s = seconds_left()
-        await asyncio.to_thread(self._space.close)
-        self._leave(False)  # another company of this process may have the same agents
+        await asyncio.to_thread(self._company_space.close)
+        self._leave_runs(False)  # another company of this process may have the same agents
 
-    def _leave(self, leave: bool = True) -> None:
+    def _leave_runs(self, leave: bool = True) -> None:
         """Have the runs that are cancelled from now on go on at the next start."""
-        for journal in (self._space.journal, *(each.journal for each in self._agents_with_runs())):
+        for journal in (
+            self._company_space.journal,
+            *(each.journal for each in self._agents_with_runs()),
+        ):
             if journal is not None:
                 journal.leave_runs(leave=leave)
 
@@ -357,53 +361,53 @@ class Company:
     def _supervised_parts(self) -> dict[str, Supervised]:
         return self._supervisor.parts
 
-    def _part_changed(self, _: Supervised) -> None:
+    def _on_part_change(self, _: Supervised) -> None:
         self._agents_changed.set()
 
-    async def _keep(self, name: str, agent_settings: CompanyAgentSettings) -> None:
+    async def _supervise(self, name: str, agent_settings: CompanyAgentSettings) -> None:
         """Supervise one agent until it is given up."""
         rule = agent_settings.restart.with_defaults_of(self._supervisor.restart)
         try:
             await self._supervisor.keep(
-                name, partial(self._live, name, agent_settings), restart=rule
+                name, partial(self._run_agent, name, agent_settings), restart=rule
             )
         except GivenUp as error:
             await self._give_up(name, error)
 
-    async def _live(
+    async def _run_agent(
         self, name: str, agent_settings: CompanyAgentSettings, part: Supervised
     ) -> None:
         """Make an agent, add it to the space, and wait until it dies."""
-        old = self._agents.get(name)
+        old_agent = self._agents.get(name)
         # In a thread: a user's function may load a model or ask a server.
         agent = await asyncio.to_thread(self._create_agent, name, agent_settings)
-        departure = self._departures[name] = asyncio.Event()
+        departure = self._departure_events[name] = asyncio.Event()
         self._agents[name] = agent
         tasks: list[asyncio.Task[Any]] = []
-        if isinstance(agent, Threaded) and agent is not old:
+        if isinstance(agent, Threaded) and agent is not old_agent:
             # Before it enters: what waits for it begins at once, and is counted, too.
             agent.watch(partial(self._on_event, name))
         try:
-            await self._space.enter(agent, old, part)
+            await self._company_space.enter(agent, old_agent, part)
             departure.clear()  # an attempt to add it that failed set this
             if agent.space_mailbox is None:  # it has left since
                 departure.set()
             if self._served is not None:
                 self._served.put(agent)
             part.running()
-            departed = asyncio.create_task(departure.wait())
-            tasks = [departed, asyncio.create_task(self._in_background(agent))]
+            departure_task = asyncio.create_task(departure.wait())
+            tasks = [departure_task, asyncio.create_task(self._run_background(agent))]
             for each in who_resumes(agent):
-                tasks.append(asyncio.create_task(self._resume(each)))
+                tasks.append(asyncio.create_task(self._resume_runs(each)))
             # Those that resume runs never end by themselves: these two say that the agent is gone.
             await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)
-            if not departed.done():
+            if not departure_task.done():
                 tasks[1].result()  # raises, if the agent has died of it
-                await departed  # its `background()` has returned, and it lives on
+                await departure_task  # its `background()` has returned, and it lives on
             raise AgentDied(f"agent {name!r} has left its space")
         # Not if it is cancelled: what it handles then has the seconds of `drain:`.
         except Exception:
-            self._space.suspend(agent)
+            self._company_space.suspend(agent)
             raise
         finally:
             for task in tasks:
@@ -412,9 +416,9 @@ class Company:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _create_agent(self, name: str, agent_settings: CompanyAgentSettings) -> Agent:
-        return self._space.equip(self._program.create_agent(name), name, agent_settings)
+        return self._company_space.equip(self._program.create_agent(name), name, agent_settings)
 
-    async def _in_background(self, agent: Agent) -> None:
+    async def _run_background(self, agent: Agent) -> None:
         """Run an agent's `background()`; return at once if it has none."""
         background = getattr(agent, "background", None)
         mailbox = agent.space_mailbox
@@ -426,35 +430,35 @@ class Company:
         """Wake the supervisor of an agent that has left; called on the space's loop."""
         name = str(agent.id)
         # One that was replaced may leave late: its successor lives.
-        if self._agents.get(name) is agent and name in self._departures:
-            self._loop.call_soon_threadsafe(self._departures[name].set)
+        if self._agents.get(name) is agent and name in self._departure_events:
+            self._loop.call_soon_threadsafe(self._departure_events[name].set)
 
     async def _give_up(self, name: str, error: GivenUp) -> None:
         """Report an agent that is not started again; end the company if the file says `exit`."""
         logger.error("%s", error)
-        self._metrics.gave_up()
+        self._metrics.count_given_up()
         agent = self._agents.pop(name, None)
         if self._served is not None:
             self._served.give_up(name)
-        await self._space.report_given_up(name, str(error))
+        await self._company_space.report_given_up(name, str(error))
         await self._program.call_hook("on_given_up", self._supervised_parts()[name])
         if self.settings.given_up == "exit":
             self._end(error)
         elif agent is not None:
-            await asyncio.to_thread(self._space.leave, agent)
+            await asyncio.to_thread(self._company_space.leave, agent)
 
-    def _lost_too_long(self, text: str) -> None:
+    def _on_broker_lost(self, text: str) -> None:
         """End, since the broker was away for longer than `lost_after`; callable in any thread."""
         logger.error("%s", text)
         self._loop.call_soon_threadsafe(self._end, GivenUp(text))
 
     def _end(self, error: BaseException) -> None:
         # The first failure is the reason; others follow from it.
-        if self._failed is None:
-            self._failed = error
+        if self._failure is None:
+            self._failure = error
         self._stopping.set()
 
-    def _budget_is_low(self, *details: Any) -> None:
+    def _on_budget_low(self, *details: Any) -> None:
         """Call the hook for a budget that gets low; callable in any thread."""
         asyncio.run_coroutine_threadsafe(
             self._program.call_hook("on_budget_low", *details), self._loop
@@ -468,113 +472,116 @@ class Company:
         if not isinstance(event, Done):
             return
         reply = event.reply
-        if self._is_away(reply.error):
-            self._to_resume.add(name)
+        if self._is_journal_away(reply.error):
+            self._names_to_resume.add(name)
         if reply.stop_reason == "waiting":
             logger.warning("agent %r: run %r is %s", name, reply.run_id, reply.detail)
             # Replies end on the loop of the space; the company awaits this on its own.
-            self._loop.call_soon_threadsafe(self._space.new_wait.set)
+            self._loop.call_soon_threadsafe(self._company_space.new_wait.set)
 
     @staticmethod
-    def _is_away(error: object) -> bool:
+    def _is_journal_away(error: object) -> bool:
         """Return whether an error says that the journal was away, so that a run goes on later."""
         return isinstance(error, JournalError) and not isinstance(error, RunDamaged)
 
-    async def _resume(self, agent: RecordedAgent) -> None:
+    async def _resume_runs(self, agent: RecordedAgent) -> None:
         """Resume an agent's stopped runs, and from then on the runs that a person decides about.
 
         What a lost journal stops is resumed while this process lives, too.
         """
         name = str(agent.id)
-        self._to_resume.add(name)
+        self._names_to_resume.add(name)
         for member in agent.resuming.agents():  # they may have been of a company that has ended
-            member.is_ending = self._draining
-        under_way: set[asyncio.Task[Any]] = set()
+            member.is_ending = self._is_draining
+        own_tasks: set[asyncio.Task[Any]] = set()
 
-        def keep(tasks: Iterable[asyncio.Task[Any]]) -> None:
+        def track(tasks: Iterable[asyncio.Task[Any]]) -> None:
             """Have resumptions go on beside this one, and have the seconds of `drain:`."""
             for task in tasks:
-                for those in (under_way, self._resuming):
-                    those.add(task)
-                    task.add_done_callback(those.discard)
+                for task_set in (own_tasks, self._resume_tasks):
+                    task_set.add(task)
+                    task.add_done_callback(task_set.discard)
 
         try:
             while True:
                 # Before it resumes: a reply that meanwhile loses the journal adds it again.
-                if name in self._to_resume:
-                    self._to_resume.discard(name)
-                    keep((asyncio.create_task(self._resume_stopped(agent)),))
+                if name in self._names_to_resume:
+                    self._names_to_resume.discard(name)
+                    track((asyncio.create_task(self._resume_stopped(agent)),))
                 try:
-                    choices = {"is_wanted": self._is_due, "at_end": self._went_on}
-                    keep(await agent.resuming.begin_decided(**choices))
+                    options = {"is_wanted": self._resumes_decided, "at_end": self._on_resumed}
+                    track(await agent.resuming.begin_decided(**options))
                 except Exception as error:  # a journal's server that restarts, or the agent's code
-                    self._not_looked_up(agent, error)
-                await asyncio.sleep(_DECIDED_S)
+                    self._log_lookup_failure(agent, error)
+                await asyncio.sleep(_DECISION_POLL_S)
         except asyncio.CancelledError:
-            if under_way and not self._draining:  # the agent has died
-                for task in under_way:
+            if own_tasks and not self._is_draining:  # the agent has died
+                for task in own_tasks:
                     task.cancel()
-                await asyncio.wait(under_way)
+                await asyncio.wait(own_tasks)
             raise
 
-    def _is_due(self, run: Any) -> bool:
+    def _resumes_decided(self, run: Any) -> bool:
         is_answered = self._served is not None and run.id in self._served.answered_runs
-        return not is_answered and self._space.resumes_waiting(run)
+        return not is_answered and self._company_space.resumes_waiting(run)
 
     async def _resume_stopped(self, agent: RecordedAgent) -> None:
         async def at_end(resumed: Any) -> None:
             logger.info("run %r had stopped: %s", resumed.run.id, resumed.outcome)
             reply = resumed.reply
-            if self._is_away(resumed.error if reply is None else reply.error):
-                self._to_resume.add(str(agent.id))
+            if self._is_journal_away(resumed.error if reply is None else reply.error):
+                self._names_to_resume.add(str(agent.id))
 
         try:
-            is_wanted = self._space.resumes_stopped
+            is_wanted = self._company_space.resumes_stopped
             await agent.resuming.resume_stopped(is_wanted=is_wanted, at_end=at_end)
         except Exception as error:  # as above: it is tried again at the next look
-            self._to_resume.add(str(agent.id))
-            self._not_looked_up(agent, error)
+            self._names_to_resume.add(str(agent.id))
+            self._log_lookup_failure(agent, error)
 
-    async def _went_on(self, resumed: Any) -> None:
+    async def _on_resumed(self, resumed: Any) -> None:
         run_id = resumed.run.id
         logger.info("run %r goes on: %s", run_id, resumed.outcome)
         if run_id.endswith(REPLY_SUFFIX) and self._scheduler is not None:
             try:
-                await self._scheduler.finish(self._calls, run_id.removesuffix(REPLY_SUFFIX))
+                await self._scheduler.finish(
+                    self._scheduled_calls, run_id.removesuffix(REPLY_SUFFIX)
+                )
             except MoothallError as error:
                 logger.error("the firing of run %r does not go on: %s", run_id, error)
 
     @staticmethod
-    def _not_looked_up(agent: Agent, error: Exception) -> None:
+    def _log_lookup_failure(agent: Agent, error: Exception) -> None:
         log_failure(logger, f"what agent {agent.id!r} had begun cannot be looked up", error)
 
-    async def _keep_up(self, scheduler: Scheduler) -> None:
+    async def _run_schedules(self, scheduler: Scheduler) -> None:
         """Fire the schedules once their agents are in the space; resume firings that stopped."""
-        await self._all_started()
+        await self._wait_until_started()
         while any(
-            self._supervised_parts()[each.to].state == "standby" for each in self._calls.values()
+            self._supervised_parts()[each.to].state == "standby"
+            for each in self._scheduled_calls.values()
         ):
             # Nothing is awaited between the look and this, so no change is lost.
             self._agents_changed.clear()
             await self._agents_changed.wait()
         async with asyncio.TaskGroup() as group:
-            for call in self._calls.values():
+            for call in self._scheduled_calls.values():
                 group.create_task(self._fire_at_times(scheduler, call))
-            waiting = True  # at the start, what waited may have gone on before the last end
+            with_waiting = True  # at the start, what waited may have gone on before the last end
             while True:
                 try:
-                    await scheduler.resume(self._calls, waiting)
-                    waiting = False
+                    await scheduler.resume(self._scheduled_calls, with_waiting)
+                    with_waiting = False
                 except MoothallError as error:
                     logger.error("firings that stopped cannot be looked up: %s", error)
-                await asyncio.sleep(_STOPPED_S)
+                await asyncio.sleep(_FIRING_POLL_S)
 
     async def _fire_at_times(self, scheduler: Scheduler, call: ScheduledCall) -> None:
         """Fire one schedule; times at which the journal could not be used count as missed."""
         while True:
             try:
-                await scheduler.keep(call)
+                await scheduler.fire_at_times(call)
                 return
             except MoothallError as error:
                 logger.error("schedule %r waits for the journal: %s", call.name, error)
-            await asyncio.sleep(_STOPPED_S)
+            await asyncio.sleep(_FIRING_POLL_S)

@@ -40,10 +40,10 @@ logger: logging.Logger = logging.getLogger("moothall.company")
 _STANDBY_S: Final = 0.1
 """Seconds between two tries to claim an id that another process has; the broker does not notify."""
 
-_LOOK_S: Final = 3.0
+_NOTICE_POLL_S: Final = 3.0
 """Seconds between two searches for waits to notify somebody about."""
 
-_FAILED_S: Final = 60.0
+_HOOK_RETRY_S: Final = 60.0
 """Seconds until a hook is called again that has raised."""
 
 _FIRST_ENTRIES: Final = 5
@@ -66,7 +66,7 @@ class CompanySpace:
         space: the space
         budgets: the budgets by the name of the company or agent
         journal: the journal; None before `open`, or without one
-        connected: whether the broker is connected; None without a broker
+        is_connected: whether the broker is connected; None without a broker
         new_wait: set when a run begins to wait, for `notify_of_waits`
     """
 
@@ -76,23 +76,23 @@ class CompanySpace:
         self._settings = settings
         self._folder = folder
         self._on_broker_lost = on_broker_lost
-        self._timer: threading.Timer | None = None
+        self._lost_timer: threading.Timer | None = None
         self._standby_space: Any = None
         self._senders: dict[str, Agent] = {}
-        self._adding = asyncio.Lock()
+        self._sender_lock = asyncio.Lock()
         self.budgets: dict[str, Budget] = {}
         self._company_budget: Budget | None = None
         self.journal: Journal | None = None
-        self.connected: bool | None = None
+        self.is_connected: bool | None = None
         self.new_wait: asyncio.Event = asyncio.Event()
         broker, approver = settings.broker, self._approver()
         self.space: Any
         if broker is None:
             self.space = NativeSpace(approver=approver, mailbox=settings.mailbox)
         else:
-            self.connected = False
+            self.is_connected = False
             self.space = self._broker_space(
-                broker, inbox=self._path(broker.inbox), approver=approver
+                broker, inbox=self._resolve_path(broker.inbox), approver=approver
             )
 
     def _approver(self) -> Approver | None:
@@ -108,7 +108,7 @@ class CompanySpace:
 
         return CallerApprover(waiting)
 
-    def _path(self, name: str | None) -> Path | None:
+    def _resolve_path(self, name: str | None) -> Path | None:
         """Return a path relative to the file's folder."""
         return None if name is None else self._folder / name
 
@@ -176,10 +176,14 @@ class CompanySpace:
             agent.on_mismatch = agent_settings.on_mismatch
         return agent
 
-    async def enter(self, agent: Agent, old: Agent | None, supervised: Supervised) -> None:
+    async def enter(self, agent: Agent, old_agent: Agent | None, supervised: Supervised) -> None:
         """Add an agent to the space: in place of one that died, or once its id is free."""
-        if old is not None and old.space_mailbox is not None and str(old.id) in self.space.ids():
-            await asyncio.to_thread(self.space.replace, old, agent)
+        if (
+            old_agent is not None
+            and old_agent.space_mailbox is not None
+            and str(old_agent.id) in self.space.ids()
+        ):
+            await asyncio.to_thread(self.space.replace, old_agent, agent)
             return
         while True:
             try:
@@ -211,11 +215,11 @@ class CompanySpace:
             # A second space: the agents' space cannot open its inbox while the other process runs.
             self._standby_space = self._broker_space(broker, on_connection=None)
         try:
-            waits: bool = await self._standby_space._stand_by(id)
+            is_waiting: bool = await self._standby_space._stand_by(id)
         except MoothallError as error:
             logger.warning("requests to %r do not wait for this process: %s", id, error)
             return False
-        return waits
+        return is_waiting
 
     def suspend(self, agent: Agent) -> None:
         """Stop a dead agent from handling messages; they wait for the agent that replaces it."""
@@ -230,7 +234,7 @@ class CompanySpace:
     async def sender(self, id: str) -> Agent:
         """Return the agent that sends a schedule's requests."""
         # `add` runs in a thread: two firings at once would both add the sender.
-        async with self._adding:
+        async with self._sender_lock:
             agent = self._senders.get(id)
             if agent is None or agent.space_mailbox is None:
                 agent = Agent(id, receive_own_broadcasts=False)
@@ -240,7 +244,7 @@ class CompanySpace:
 
     async def report_given_up(self, name: str, reason: str) -> None:
         """Publish a dead letter that says why an agent was given up, if there is a broker."""
-        if self._settings.broker is None or not self.connected:
+        if self._settings.broker is None or not self.is_connected:
             return
         message = {
             "from": name,
@@ -268,8 +272,8 @@ class CompanySpace:
             entries = self.journal.entries(run.id, most=_FIRST_ENTRIES)
         except RunDamaged:
             return True  # the agent reports it
-        beginning = next((each.data for each in entries if each.kind == "begun"), {})
-        return beginning.get("asked_by") is None
+        begun_data = next((each.data for each in entries if each.kind == "begun"), {})
+        return begun_data.get("asked_by") is None
 
     def resumes_waiting(self, run: Outline) -> bool:
         """Return whether its agent goes on with a run that has waited: A2A's door has its tasks."""
@@ -303,7 +307,7 @@ class CompanySpace:
             except MoothallError as error:  # a journal that is away, or a run that was deleted
                 logger.error("nobody can be told what waits: %s", error)
             with suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_S):
+                async with asyncio.timeout(_NOTICE_POLL_S):
                     await self.new_wait.wait()
 
     async def _call_hook(self, hook: Callable[[Any], Any], wait: Wait) -> float | None:
@@ -312,13 +316,13 @@ class CompanySpace:
             await call_user(hook, wait)
         except Exception as error:  # the user's own function
             log_failure(logger, f"on_waiting failed with {wait.key!r} of run {wait.run!r}", error)
-            return _FAILED_S
+            return _HOOK_RETRY_S
         return self._settings.remind if wait.kind == "doubt" else wait.remind
 
     def close(self) -> None:
         """Close the space, whose actions have its grace time, and then the journal."""
-        if self._timer is not None:
-            self._timer.cancel()
+        if self._lost_timer is not None:
+            self._lost_timer.cancel()
         if self._standby_space is not None:
             self._standby_space.close()
         self.space.close()
@@ -332,21 +336,21 @@ class CompanySpace:
         broker = self._settings.broker
         assert broker is not None
         if state == "connected":
-            self.connected = True
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
+            self.is_connected = True
+            if self._lost_timer is not None:
+                self._lost_timer.cancel()
+                self._lost_timer = None
         elif state in ("lost", "retrying"):
-            self.connected = False
+            self.is_connected = False
             # From the loss on: each try to connect again calls this, too.
-            if broker.lost_after is not None and self._timer is None:
-                self._timer = threading.Timer(
+            if broker.lost_after is not None and self._lost_timer is None:
+                self._lost_timer = threading.Timer(
                     broker.lost_after,
                     self._on_broker_lost,
                     (f"the broker was away for {broker.lost_after:g} s: {text}",),
                 )
-                self._timer.daemon = True
-                self._timer.start()
+                self._lost_timer.daemon = True
+                self._lost_timer.start()
 
 
 async def _log_doubts(waits: Waits) -> None:
@@ -358,7 +362,7 @@ async def _log_doubts(waits: Waits) -> None:
                 text = "agent %r: run %r waits for %s; `moothall approvals` shows it"
                 logger.warning(text, each.agent, each.run, each)
             logged_doubts = doubts
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(_NOTICE_POLL_S)
 
 
 def _is_taken(error: MoothallError) -> bool:

@@ -14,10 +14,10 @@ from moothall.build import recorded
 from moothall.journal import Journal, Outline
 from moothall.serving.company.schedule import MAX_TIMES, Schedule, stamp
 from moothall.serving.company.scheduler import (
-    KIND,
-    LOOKED_AT,
-    WANTED_BY,
-    Fired,
+    MOST_RUNS_READ,
+    SCHEDULE_KIND,
+    WANTED_PREFIX,
+    FiringState,
     firing_time,
     pause_of,
     paused_id,
@@ -47,25 +47,27 @@ class ScheduleControl:
     def newest(self) -> Outline | None:
         """Return the run of the firing with the latest time; None if there was none."""
         # Not the last begun or changed: an old one may be made up for, or decided.
-        runs = self.journal.runs(kind=KIND, agent=self.name, sort="-began", limit=LOOKED_AT)
+        runs = self.journal.runs(
+            kind=SCHEDULE_KIND, agent=self.name, sort="-began", limit=MOST_RUNS_READ
+        )
         times = [(at, run) for run in runs if (at := firing_time(run)) is not None]
         return max(times, key=itemgetter(0), default=(None, None))[1]
 
     def pause(self) -> None:
         """Have it not fire, until `resume`; times that pass meanwhile never fire."""
-        self._note(paused_id(self.name), f"paused by {self.by}", "waiting")
+        self._record_note(paused_id(self.name), f"paused by {self.by}", "waiting")
 
     def resume(self) -> None:
         """Have it fire again, from its next time on."""
         if self.paused() is not None:
-            since = f"{self.name}@since {stamp(datetime.now(UTC))}"
-            self._note(since, f"goes on, by {self.by}", "done")
+            note_id = f"{self.name}@since {stamp(datetime.now(UTC))}"
+            self._record_note(note_id, f"goes on, by {self.by}", "done")
             self.journal.delete(paused_id(self.name))
 
     def fire(self) -> str:
         """Have it fire now, even if it is paused; return the id of the firing's run."""
         run_id = f"{self.name}@{stamp(datetime.now(UTC))}"
-        asyncio.run(self._begin(run_id))
+        asyncio.run(self._begin_firing(run_id))
         return run_id
 
     def make_up(self, schedule: Schedule, since: datetime, until: datetime) -> list[str]:
@@ -90,16 +92,20 @@ class ScheduleControl:
                     f"there are more than {MAX_TIMES:,} such times: name a shorter span"
                 )
         for run_id in run_ids:
-            asyncio.run(self._begin(run_id))
+            asyncio.run(self._begin_firing(run_id))
         return run_ids
 
-    async def _begin(self, run_id: str) -> None:
+    async def _begin_firing(self, run_id: str) -> None:
         """Make the run of a firing, in which nothing has happened: as if its process had died."""
-        (await self.journal.begin(run_id, KIND, self.name, f"{WANTED_BY}{self.by}")).close()
+        (
+            await self.journal.begin(run_id, SCHEDULE_KIND, self.name, f"{WANTED_PREFIX}{self.by}")
+        ).close()
 
-    def _note(self, run_id: str, task: str, state: str) -> None:
+    def _record_note(self, run_id: str, task: str, state: str) -> None:
         async def record_note() -> None:
-            async with recorded(self.journal, run_id, KIND, self.name, Fired, task=task) as record:
+            async with recorded(
+                self.journal, run_id, SCHEDULE_KIND, self.name, FiringState, task=task
+            ) as record:
                 if record.over is None:
                     await record.end(state, text="")
 

@@ -27,4 +27,4 @@ def seconds(value: object) -> float:
 
 
 Seconds: TypeAlias = Annotated[float, BeforeValidator(seconds), Field(ge=0, le=1e8)]
-Wait: TypeAlias = Annotated[float, BeforeValidator(seconds), Field(gt=0, le=1e8)]
+PositiveSeconds: TypeAlias = Annotated[float, BeforeValidator(seconds), Field(gt=0, le=1e8)]

@@ -23,7 +23,7 @@ HEALTH: Final = "/health"
 LIVE: Final = "/health/live"
 METRICS: Final = "/metrics"
 WAITING: Final = "/waiting"
-_SHORT: Final = ("live", "ready")
+_OPEN_FIELDS: Final = ("live", "ready")
 
 
 class _WaitAnswer(BaseModel):
@@ -36,14 +36,14 @@ class _WaitAnswer(BaseModel):
     value: Any = None
 
 
-def _code_of(error: Exception) -> int:
+def _status_of(error: Exception) -> int:
     codes = ((NoSuchRun, 404), (NotPermitted, 403), (ConfigError, 400))
     return next((code for kind, code in codes if isinstance(error, kind)), 409)
 
 
 def routes(
-    said_of: Callable[[], dict[str, Any]],
-    measured: Callable[[], str],
+    health_report: Callable[[], dict[str, Any]],
+    metrics_text: Callable[[], str],
     space: CompanySpace,
     probe: Probe,
     permits: Callable[[str], bool],
@@ -58,24 +58,24 @@ def routes(
     from starlette.responses import JSONResponse, PlainTextResponse
     from starlette.routing import Route
 
-    def answered(request: Request, key: str) -> Response:
-        report = said_of()
+    def respond(request: Request, key: str) -> Response:
+        report = health_report()
         code = 200 if report[key] else 503
         if caller_of(request.scope) == NO_CALLER:
-            report = {each: report[each] for each in _SHORT}
+            report = {each: report[each] for each in _OPEN_FIELDS}
         return JSONResponse(report, code)
 
     async def health(request: Request) -> Response:
         await probe.ask()
-        return answered(request, "ready")
+        return respond(request, "ready")
 
     async def live(request: Request) -> Response:
         await probe.ask()
-        return answered(request, "live")
+        return respond(request, "live")
 
     async def metrics(request: Request) -> Response:
         await probe.ask()
-        return PlainTextResponse(await asyncio.to_thread(measured), media_type=CONTENT_TYPE)
+        return PlainTextResponse(await asyncio.to_thread(metrics_text), media_type=CONTENT_TYPE)
 
     async def waiting(request: Request) -> Response:
         journal = space.journal
@@ -95,7 +95,7 @@ def routes(
             field = ".".join(map(str, first["loc"])) or "the body"
             return JSONResponse({"error": f"{field}: {first['msg']}"}, 400)
         except (ConfigError, NoSuchRun, NotPermitted, RunHeld, StateError) as error:
-            return JSONResponse({"error": str(error)}, _code_of(error))
+            return JSONResponse({"error": str(error)}, _status_of(error))
         return JSONResponse({"answered": payload.key})
 
     built_routes = [

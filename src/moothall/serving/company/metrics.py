@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 CONTENT_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
-_SECONDS: Final = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0)
+_BUCKETS: Final = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0)
 """The upper ends of the histograms' buckets."""
 
 
@@ -52,11 +52,11 @@ class Metrics:
             ("agent", "outcome"),
             **options,
         )
-        self._seconds = Histogram(
+        self._request_seconds = Histogram(
             "moothall_request_seconds",
             "From a request's arrival in the mailbox to its outcome.",
             ("agent",),
-            buckets=_SECONDS,
+            buckets=_BUCKETS,
             **options,
         )
         self._replies = Counter(
@@ -79,7 +79,9 @@ class Metrics:
         error = delivery.error
         self._requests.labels(mailbox.id, "ok" if error is None else type(error).__name__).inc()
         if delivery.since:
-            self._seconds.labels(mailbox.id).observe(mailbox.router.loop.time() - delivery.since)
+            self._request_seconds.labels(mailbox.id).observe(
+                mailbox.router.loop.time() - delivery.since
+            )
 
     def count_reply(self, agent: str, event: Event) -> None:
         """Count a reply that has ended."""
@@ -90,7 +92,7 @@ class Metrics:
         """Count a firing that has its outcome."""
         self._firings.labels(schedule, outcome).inc()
 
-    def gave_up(self) -> None:
+    def count_given_up(self) -> None:
         """Count an agent that is not started again."""
         self._given_up.inc()
 
@@ -127,9 +129,9 @@ class Metrics:
             restarts.add_metric((part.name,), part.restarts)
         yield from (states, deaths, restarts)
         names = {part.name for part in parts}
-        answers, questions = self._probe.loops_answer, _asked_in_replies()
+        loops_answer, questions = self._probe.loops_answer, _questions_by_agent()
         # The space's loop counts them: one that is held would hold this thread.
-        agents = self._space.space.statistics()["agents"] if answers else {}
+        agents = self._space.space.statistics()["agents"] if loops_answer else {}
         for metric, description, key in (
             ("moothall_queue_depth", "Messages that wait for an agent here.", "waiting"),
             ("moothall_handling", "Messages that an agent handles.", "handling"),
@@ -143,15 +145,15 @@ class Metrics:
                     gauge.add_metric((id,), value + (questions[id] if key == "asking" else 0))
             yield gauge
         with suppress(JournalError):  # it was lost since it was asked
-            yield from self._of_budgets()
-            yield from self._of_runs()
+            yield from self._budget_metrics()
+            yield from self._run_metrics()
         for name, answer in (
             ("loops", self._probe.loops_answer),
             ("journal", self._probe.journal_answers),
         ):
             text = f"Whether the {name} answered within two seconds."
             yield GaugeMetricFamily(f"moothall_{name}_up", text, value=float(answer))
-        connected = self._space.connected
+        connected = self._space.is_connected
         if connected is not None:
             yield GaugeMetricFamily(
                 "moothall_broker_connected",
@@ -159,7 +161,7 @@ class Metrics:
                 value=float(connected),
             )
 
-    def _of_runs(self) -> Iterator[Metric]:
+    def _run_metrics(self) -> Iterator[Metric]:
         from prometheus_client.core import GaugeMetricFamily
 
         journal = self._space.journal
@@ -178,7 +180,7 @@ class Metrics:
         ):
             yield GaugeMetricFamily(f"moothall_{name}", text, value=count)
 
-    def _of_budgets(self) -> Iterator[Metric]:
+    def _budget_metrics(self) -> Iterator[Metric]:
         from prometheus_client.core import GaugeMetricFamily
 
         label = ("budget", "unit")
@@ -188,8 +190,8 @@ class Metrics:
         budgets = self._space.budgets if self._probe.journal_answers else {}
         for name, budget in budgets.items():
             used, unspent = budget.spent, budget.left
-            for unit, part in budget.shares().items():
-                share.add_metric((name, unit), part)
+            for unit, fraction in budget.shares().items():
+                share.add_metric((name, unit), fraction)
             for limit in (each for each in LIMITS if each.is_reserved):
                 unit = limit.name
                 spent.add_metric((name, unit), float(getattr(used, unit)))
@@ -198,7 +200,7 @@ class Metrics:
         yield from (spent, remaining, share)
 
 
-def _asked_in_replies() -> Counter[str]:
+def _questions_by_agent() -> Counter[str]:
     """Return for how many calls within replies a person is asked now, by the agent that replies.
 
     Its space counts the messages for which a person is asked.

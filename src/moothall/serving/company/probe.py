@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("moothall.company")
 
-ANSWERS_S: Final = 2.0
+READY_LIMIT_S: Final = 2.0
 """Seconds within which loops and journal answer, if the company is ready."""
-LIVES_S: Final = 10.0
+LIVE_LIMIT_S: Final = 10.0
 """Seconds that a loop may be held until the company is not live."""
 _POLL_S: Final = 0.02
 
@@ -37,10 +37,10 @@ class Probe:
     def __init__(self, space: CompanySpace) -> None:
         self._space = space
         self._pending_since: dict[Any, float] = {}  # since when each one owes an answer
-        self._fault = ""
+        self._journal_fault = ""
 
     @property
-    def held_s(self) -> float:
+    def silent_s(self) -> float:
         """For how many seconds a loop has not answered."""
         now = time.monotonic()
         # A copy: each loop removes its entry in its own thread.
@@ -52,13 +52,15 @@ class Probe:
     @property
     def loops_answer(self) -> bool:
         """Whether the loops have answered when they were asked last."""
-        return self.held_s < ANSWERS_S
+        return self.silent_s < READY_LIMIT_S
 
     @property
     def journal_answers(self) -> bool:
         """Whether the journal has answered when it was asked last; true without a journal."""
         since = self._pending_since.get("journal")
-        return not self._fault and (since is None or time.monotonic() - since < ANSWERS_S)
+        return not self._journal_fault and (
+            since is None or time.monotonic() - since < READY_LIMIT_S
+        )
 
     async def ask(self) -> None:
         """Ask all; return once they have answered, after two seconds at the latest."""
@@ -71,7 +73,7 @@ class Probe:
             self._pending_since["journal"] = time.monotonic()
             asyncio.get_running_loop().run_in_executor(None, self._try_journal)
         while any(  # noqa: ASYNC110 - other threads answer
-            time.monotonic() - since < ANSWERS_S for since in list(self._pending_since.values())
+            time.monotonic() - since < READY_LIMIT_S for since in list(self._pending_since.values())
         ):
             await asyncio.sleep(_POLL_S)
 
@@ -83,15 +85,15 @@ class Probe:
                 journal.held_runs.check_writable()
         except MoothallError as error:
             fault = str(error)
-            if fault != self._fault:
+            if fault != self._journal_fault:
                 log_failure(logger, "the company is not ready: its journal does not answer", error)
         finally:
             # In this order: without the entry, `journal_answers` goes by the fault.
-            self._fault = fault
+            self._journal_fault = fault
             self._pending_since.pop("journal", None)
 
 
-def notify(state: str) -> None:
+def notify_systemd(state: str) -> None:
     """Tell systemd a state, such as `READY=1`, if it has started this process to hear it."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if address[:1] in ("/", "@"):
@@ -112,5 +114,5 @@ async def keep_watchdog(probe: Probe) -> None:
     while True:
         await probe.ask()
         if probe.loops_answer:
-            notify("WATCHDOG=1")
+            notify_systemd("WATCHDOG=1")
         await asyncio.sleep(int(interval_us) / 1e6 / 3)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from moothall import Agent, ConfigError, DefinitionError, MoothallError
 from moothall.agents import AgentSource
 from moothall.build import call_user, log_failure
-from moothall.serving.company.agent_kinds import agent_of, fault_of
+from moothall.serving.company.agent_kinds import fault_of, make_agent
 from moothall.serving.company.settings import Settings
 
 logger: logging.Logger = logging.getLogger("moothall.company")
@@ -37,10 +37,12 @@ class CompanyProgram:
             name: None if agent.ref is None else AgentSource(agent.ref, f"agent {name!r}:", folder)
             for name, agent in settings.agents.items()
         }
-        self.hooks: dict[str, Callable[..., Any] | None] = {key: self._hook(key) for key in _HOOKS}
+        self.hooks: dict[str, Callable[..., Any] | None] = {
+            key: self._load_hook(key) for key in _HOOKS
+        }
         self.faults: dict[str, str] = {}
 
-    def _hook(self, key: str) -> Callable[..., Any] | None:
+    def _load_hook(self, key: str) -> Callable[..., Any] | None:
         if (reference := getattr(self._settings, key)) is None:
             return None
         hook = AgentSource(reference, f"{key}:", self._folder).load()
@@ -54,7 +56,7 @@ class CompanyProgram:
         for name, source in self._sources.items():
             try:
                 if source is not None:
-                    source.prepared(name, self._options(name))
+                    source.prepared(name, self._agent_options(name))
             except MoothallError as error:
                 faults.append(fault_of(name, error))
         return faults
@@ -63,13 +65,13 @@ class CompanyProgram:
         """Make an agent; note in `faults` why it can never be made."""
         source, kind = self._sources[name], self._settings.agents[name].kind
         try:
-            return agent_of(name, kind, self._options(name), source, self._folder)
+            return make_agent(name, kind, self._agent_options(name), source, self._folder)
         except MoothallError as error:
             if source is None or isinstance(error.__cause__, ConfigError | DefinitionError | None):
                 self.faults[name] = fault_of(name, error)
             raise
 
-    def _options(self, name: str) -> dict[str, Any]:
+    def _agent_options(self, name: str) -> dict[str, Any]:
         agent = self._settings.agents[name]
         return {**agent.options, **agent.secrets}
 
@@ -78,5 +80,5 @@ class CompanyProgram:
         if (hook := self.hooks[key]) is not None:
             try:
                 await call_user(hook, *arguments)
-            except Exception as wrong:
-                log_failure(logger, f"{key} failed", wrong)
+            except Exception as error:
+                log_failure(logger, f"{key} failed", error)

@@ -18,7 +18,7 @@ Missed: TypeAlias = Literal["skip", "once", "all"]
 """Which of the missed times fire later; a time is missed if it passes while no process runs."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_LONGEST_CHANGE: Final = timedelta(hours=3)
+_LONGEST_CLOCK_CHANGE: Final = timedelta(hours=3)
 """So much a clock goes back at most."""
 
 MAX_TIMES: Final = 1000
@@ -66,7 +66,7 @@ class Schedule:
                 f"got {self.timezone!r:.80}"
             ) from None
         if self.cron is not None:
-            self._checked_cron()
+            self._check_cron()
 
     @property
     def times(self) -> str:
@@ -77,9 +77,9 @@ class Schedule:
         """Yield the times of the firings after a moment, in UTC, in order."""
         _check_moment(moment)
         if self.every is not None:
-            number = self._number(moment) + 1
+            number = self._interval_number(moment) + 1
             while True:
-                yield self._time(number)
+                yield self._time_of_interval(number)
                 number += 1
         yield from (
             at for each in self._cron_times(moment) if (at := each.astimezone(UTC)) > moment
@@ -107,7 +107,7 @@ class Schedule:
         _check_moment(last)
         _check_moment(now)
         if self.every is not None:
-            at = self._time(self._number(now))
+            at = self._time_of_interval(self._interval_number(now))
             return at if last < at <= now else None
         since, hours, latest = now, 1, None
         while latest is None and since > last:  # the nearest first: a cron may fire each minute
@@ -116,16 +116,16 @@ class Schedule:
             hours *= 24
         return latest
 
-    def _time(self, number: int) -> datetime:
+    def _time_of_interval(self, number: int) -> datetime:
         """Return the time of a firing, which the number of intervals since 1970 names."""
         return _EPOCH + timedelta(microseconds=round(number * self._microseconds()))
 
-    def _number(self, moment: datetime) -> int:
+    def _interval_number(self, moment: datetime) -> int:
         """Return the number of the last firing up to a moment, in exact arithmetic."""
         since = (moment - _EPOCH) // timedelta(microseconds=1)
         number = math.floor(since / self._microseconds())
         # A time is a whole number of microseconds, which may lie before the multiple itself.
-        return number + 1 if self._time(number + 1) <= moment else number
+        return number + 1 if self._time_of_interval(number + 1) <= moment else number
 
     def _microseconds(self) -> Fraction:
         return Fraction(repr(self.every)) * 1_000_000
@@ -135,16 +135,18 @@ class Schedule:
         from cronsim import CronSim
 
         assert self.cron is not None
-        local = moment.astimezone(self._zone)
-        simulation = CronSim(self.cron, local)
-        if simulation.fixup_tz is not None:  # at set times of the day, each once a day
-            yield from simulation
+        local_time = moment.astimezone(self._zone)
+        cron_times = CronSim(self.cron, local_time)
+        if cron_times.fixup_tz is not None:  # at set times of the day, each once a day
+            yield from cron_times
             return
         # CronSim leaves times out where a clock changes by half an hour, so it gets none here.
         second_times: deque[datetime] = deque()
-        for wall in CronSim(self.cron, local.replace(tzinfo=None) - _LONGEST_CHANGE):
+        for wall_time in CronSim(
+            self.cron, local_time.replace(tzinfo=None) - _LONGEST_CLOCK_CHANGE
+        ):
             first, second = (
-                wall.replace(tzinfo=self._zone, fold=fold).astimezone(UTC) for fold in (0, 1)
+                wall_time.replace(tzinfo=self._zone, fold=fold).astimezone(UTC) for fold in (0, 1)
             )
             while second_times and second_times[0] < first:
                 yield second_times.popleft()
@@ -153,7 +155,7 @@ class Schedule:
             if first < second:
                 second_times.append(second)
 
-    def _checked_cron(self) -> None:
+    def _check_cron(self) -> None:
         MissingExtra.unless("a schedule with cron", "company", "cronsim")
         from cronsim import CronSimError
 

@@ -35,7 +35,7 @@ logger: logging.Logger = logging.getLogger("moothall.company")
 
 REPLY_SUFFIX: Final = "/reply"
 """What the id of a firing's run has behind it in the id of its reply's run."""
-_LOOK_S: Final = 0.5
+_ASKED_POLL_S: Final = 0.5
 """Seconds between two looks whether a person is asked."""
 
 
@@ -74,14 +74,14 @@ def warn_of_invalid_calls(calls: Iterable[ScheduledCall], agents: Mapping[str, A
             continue
         action_name = f"{call.to}.{call.action}"
         if (offer := agent.offers.get(call.action)) is None:
-            wrong = f"{call.to!r} has no action {call.action!r}{nearest(call.action, agent.offers)}"
+            fault = f"{call.to!r} has no action {call.action!r}{nearest(call.action, agent.offers)}"
         else:
             try:
                 offer.check(call.args_at(datetime.now(UTC)), action_name)
                 continue
             except MoothallError as error:
-                wrong = error_text(error)
-        logger.warning("schedule %r: its firings will fail: %s", call.name, wrong)
+                fault = error_text(error)
+        logger.warning("schedule %r: its firings will fail: %s", call.name, fault)
 
 
 class FiringLeftOpen(MoothallError):
@@ -119,7 +119,7 @@ class ScheduleCaller:
         """Make the call of a firing."""
         agent = self._agents.get(call.to)
         if isinstance(agent, ConversationalAgent) and agent.resumes(call.action):
-            return await self._reply(agent, call, args, run_id)
+            return await self._make_reply(agent, call, args, run_id)
         timeout = self._schedules[call.name].timeout
         sender = await self._space.sender(f"schedule.{call.name}")
         action = {"name": call.action, "args": args}
@@ -131,7 +131,7 @@ class ScheduleCaller:
             return work.result()
         raise RequestTimeout(f'no answer from "{call.to}.{call.action}" in {timeout:g} s')
 
-    async def _reply(
+    async def _make_reply(
         self, agent: ConversationalAgent, call: ScheduledCall, args: dict[str, Any], run_id: str
     ) -> Any:
         """Have an agent reply in a run of the firing's id: it goes on if the process dies."""
@@ -181,16 +181,16 @@ async def _ends_within(
     person_is_asked: Callable[[], bool],
     on_late: Callable[[], None] | None = None,
 ) -> bool:
-    """Wait for work, without the time for which a person is asked; else call `late`, cancel it."""
-    now = asyncio.get_running_loop().time
+    """Wait for work, without the time for which a person is asked; else call `on_late`; cancel."""
+    clock = asyncio.get_running_loop().time
     try:
         while seconds > 0:
-            since = now()
-            await asyncio.wait((work,), timeout=min(seconds, _LOOK_S))
+            start = clock()
+            await asyncio.wait((work,), timeout=min(seconds, _ASKED_POLL_S))
             if work.done():
                 return True
             if not person_is_asked():
-                seconds -= now() - since
+                seconds -= clock() - start
         # Before the cancellation: the run gets no end, and goes on at the next start.
         if on_late is not None:
             on_late()

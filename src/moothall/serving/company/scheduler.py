@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("moothall.company")
 
-KIND: Final = "Schedule"
+SCHEDULE_KIND: Final = "Schedule"
 """The kind of the runs of firings."""
 _LONGEST_WAIT_S: Final = 30.0
 """Seconds after which the clock is read again, since it may be set and the machine may sleep."""
 
-_HELD_S: Final = 0.2
-_ELSEWHERE_S: Final = 1.0
+_HELD_RETRY_S: Final = 0.2
+_ELSEWHERE_POLL_S: Final = 1.0
 """Seconds between two looks whether another process still makes a schedule's call."""
 _LOOK_AHEAD: Final = timedelta(minutes=1)
 """How far a firing's time may lie ahead of the clock, which was not wrong then."""
-LOOKED_AT: Final = MAX_TIMES + 20
+MOST_RUNS_READ: Final = MAX_TIMES + 20
 """So many runs of a schedule are looked at for its last time: a thousand may be wanted ones."""
-WANTED_BY: Final = "wanted by "
+WANTED_PREFIX: Final = "wanted by "
 """What the task of a firing begins with that an operator wants: it stands for no other time."""
 
 
@@ -61,7 +61,7 @@ def pause_of(journal: Journal, name: str) -> Outline | None:
 
 
 @dataclass
-class Fired:
+class FiringState:
     """The state of a firing's run."""
 
     outcome: str = ""
@@ -84,7 +84,7 @@ class Scheduler:
         journal: the journal that all processes share
         perform: makes a call: gets the call, its arguments and the id of its run
         repeats: says whether a call may be made again, since two have the effect of one
-        fired: told of each firing's outcome
+        on_fired: told of each firing's outcome
         now: the clock
     """
 
@@ -93,99 +93,103 @@ class Scheduler:
     repeats: Callable[[ScheduledCall], bool]
     on_fired: Callable[[str, str], None]
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    firing: dict[str, asyncio.Task[None]] = field(default_factory=dict)  # by the run's id
+    firing_tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)  # by the run's id
     _late_firings: set[str] = field(default_factory=set)  # firings that the next start resumes
 
-    async def keep(self, call: ScheduledCall) -> None:
+    async def fire_at_times(self, call: ScheduledCall) -> None:
         """Fire at the times of a schedule, until this is cancelled."""
-        last = await self._known_since(call)
-        await self._is_made_elsewhere(call)
+        last_time = await self._last_or_noted_time(call)
+        await self._wait_for_other_process(call)
         now = self.now()
-        last = await self._make_up(call, last, call.schedule.due(last, now), now)
+        last_time = await self._make_up(call, last_time, call.schedule.due(last_time, now), now)
         while True:
             if call.schedule.missed == "skip":
-                last = max(last, self.now())
-            following = next(call.schedule.after(last), None)
-            if following is None:
+                last_time = max(last_time, self.now())
+            next_time = next(call.schedule.after(last_time), None)
+            if next_time is None:
                 return
-            while (now := self.now()) < following and last <= now + _LOOK_AHEAD:
-                wait_s = (following - now).total_seconds()
+            while (now := self.now()) < next_time and last_time <= now + _LOOK_AHEAD:
+                wait_s = (next_time - now).total_seconds()
                 await asyncio.sleep(min(wait_s, _LONGEST_WAIT_S))
             # The clock was set back over the last firing: nothing fires until it is back there.
-            if last > now + _LOOK_AHEAD:
-                _log_ahead(call, last, now)
-                last = now
+            if last_time > now + _LOOK_AHEAD:
+                _warn_of_time_ahead(call, last_time, now)
+                last_time = now
                 continue
             try:
-                if await self._is_made_elsewhere(call):
+                if await self._wait_for_other_process(call):
                     continue  # times have passed meanwhile
             except JournalError as error:
                 self.on_fired(call.name, type(error).__name__)  # as if it had been fired
                 raise
             if call.schedule.missed == "all":
-                times = call.schedule.due(last, now)
+                times = call.schedule.due(last_time, now)
             else:
-                times = [call.schedule.latest(last, now) or following]
-            last = await self._make_up(call, last, times, now)
+                times = [call.schedule.latest(last_time, now) or next_time]
+            last_time = await self._make_up(call, last_time, times, now)
 
-    async def _is_made_elsewhere(self, call: ScheduledCall) -> bool:
+    async def _wait_for_other_process(self, call: ScheduledCall) -> bool:
         """Wait while another process makes the call; return whether one did."""
 
-        def look() -> bool:
-            running = self.journal.runs(kind=KIND, agent=call.name, state="running")
-            return any(each.id not in self.firing for each in running)
+        def is_running_elsewhere() -> bool:
+            running = self.journal.runs(kind=SCHEDULE_KIND, agent=call.name, state="running")
+            return any(each.id not in self.firing_tasks for each in running)
 
         has_waited = False
-        while await asyncio.to_thread(look):
+        while await asyncio.to_thread(is_running_elsewhere):
             has_waited = True
-            await asyncio.sleep(_ELSEWHERE_S)  # it tells nobody when its lease ends
+            await asyncio.sleep(_ELSEWHERE_POLL_S)  # it tells nobody when its lease ends
         return has_waited
 
     async def _make_up(
-        self, call: ScheduledCall, last: datetime, times: Sequence[datetime], now: datetime
+        self, call: ScheduledCall, last_time: datetime, times: Sequence[datetime], now: datetime
     ) -> datetime:
         """Fire at some times up to now; return up to when a schedule has fired, or let times go."""
         for at in times:
             # Before each: it may be paused while the times before are made up for.
             if await asyncio.to_thread(self._is_paused, call):
-                return max(last, now)
+                return max(last_time, now)
             await self.fire(call, at)
-            last = at
+            last_time = at
         if len(times) == MAX_TIMES:
             text = "schedule %r: the times after the first %s that were missed do not fire"
             logger.warning(text, call.name, f"{MAX_TIMES:,}")
-            return max(last, now)
-        return last
+            return max(last_time, now)
+        return last_time
 
     async def fire(self, call: ScheduledCall, at: datetime) -> None:
         """Make the call of one firing, unless it was made before or another process makes it.
 
-        If this is cancelled, the firing goes on, as one of `firing`.
+        If this is cancelled, the firing goes on, as one of `firing_tasks`.
         """
         await asyncio.shield(self._start_firing(call, at))
 
     def _start_firing(self, call: ScheduledCall, at: datetime) -> asyncio.Task[None]:
         """Begin a firing, unless it is under way."""
         run_id = f"{call.name}@{stamp(at)}"
-        task = self.firing.get(run_id)
+        task = self.firing_tasks.get(run_id)
         if task is None:
-            of_it = [t for id, t in self.firing.items() if id.rpartition("@")[0] == call.name]
+            earlier_tasks = [
+                t for id, t in self.firing_tasks.items() if id.rpartition("@")[0] == call.name
+            ]
             # After the last one alone, which itself comes after those before it.
-            task = self.firing[run_id] = asyncio.create_task(self._fire(call, at, of_it[-1:]))
+            task = self.firing_tasks[run_id] = asyncio.create_task(
+                self._fire(call, at, earlier_tasks[-1:])
+            )
             task.add_done_callback(lambda done: self._on_firing_end(run_id, done))
         return task
 
     def _on_firing_end(self, run_id: str, task: asyncio.Task[None]) -> None:
-        del self.firing[run_id]
+        del self.firing_tasks[run_id]
         if not task.cancelled():
             task.exception()  # it is logged
 
     async def _fire(
-        self, call: ScheduledCall, at: datetime, before: Sequence[asyncio.Task[None]]
+        self, call: ScheduledCall, at: datetime, earlier_tasks: Sequence[asyncio.Task[None]]
     ) -> None:
         run_id = f"{call.name}@{stamp(at)}"
-        if before:  # those of one schedule do not overlap
-            await asyncio.wait(before)
+        if earlier_tasks:  # those of one schedule do not overlap
+            await asyncio.wait(earlier_tasks)
         try:
             outcome = await self._run_firing(call, run_id, call.args_at(at))
         except RunHeld:
@@ -215,30 +219,32 @@ class Scheduler:
         if outcome is not None:
             self.on_fired(call.name, outcome)
 
-    async def resume(self, calls: Mapping[str, ScheduledCall], waiting: bool = False) -> None:
+    async def resume(self, calls: Mapping[str, ScheduledCall], with_waiting: bool = False) -> None:
         """Begin firings whose process died, that a person has decided about, or wants.
 
-        With `waiting` also those whose reply waited and does so no longer.
+        With `with_waiting` also those whose reply waited and does so no longer.
         """
-        for call, at in await asyncio.to_thread(self._to_resume, calls, waiting):
+        for call, at in await asyncio.to_thread(self._firings_to_resume, calls, with_waiting):
             self._start_firing(call, at)
 
-    def _to_resume(
-        self, calls: Mapping[str, ScheduledCall], waiting: bool
+    def _firings_to_resume(
+        self, calls: Mapping[str, ScheduledCall], with_waiting: bool
     ) -> list[tuple[ScheduledCall, datetime]]:
         firings = []
-        states = (*Outline.cut_off, *(("waiting",) if waiting else ()))
-        for run in self.journal.runs(state=states, kind=KIND, needs_person=True):
+        states = (*Outline.cut_off, *(("waiting",) if with_waiting else ()))
+        for run in self.journal.runs(state=states, kind=SCHEDULE_KIND, needs_person=True):
             call = calls.get(run.agent)
-            if call is None or run.id in self._late_firings or run.id in self.firing:
+            if call is None or run.id in self._late_firings or run.id in self.firing_tasks:
                 continue
             entries: list[Entry] = []
             with self.journal.file.skipping_damaged(run.id):
                 entries = self.journal.entries(run.id)
             if len(entries) < run.entries or (Doubt.among(entries) and not self.repeats(call)):
                 continue  # it is damaged, or nobody has decided
-            ends = [entry.data["reason"] for entry in entries if entry.kind == "over"]
-            if ends[-1:] not in ([], ["waiting"]) or (ends and self._waits(run.id)):
+            end_reasons = [entry.data["reason"] for entry in entries if entry.kind == "over"]
+            if end_reasons[-1:] not in ([], ["waiting"]) or (
+                end_reasons and self._reply_waits(run.id)
+            ):
                 continue
             if (at := firing_time(run)) is not None:
                 firings.append((call, at))
@@ -247,10 +253,10 @@ class Scheduler:
     async def finish(self, calls: Mapping[str, ScheduledCall], run_id: str) -> None:
         """Make the call of a firing again whose reply has waited: its run has gone on."""
         name, _, time = run_id.rpartition("@")
-        if name in calls and not self._waits(run_id):
+        if name in calls and not self._reply_waits(run_id):
             await self.fire(calls[name], datetime.fromisoformat(time))
 
-    def _waits(self, run_id: str) -> bool:
+    def _reply_waits(self, run_id: str) -> bool:
         """Return whether the reply of a firing waits for somebody in the journal."""
         try:
             return self.journal.run(f"{run_id}{REPLY_SUFFIX}").state in ("waiting", "in_doubt")
@@ -264,7 +270,13 @@ class Scheduler:
         action_name = f"{call.to}.{call.action}"
         program = {"to": call.to, "action": call.action}
         async with recorded(
-            self.journal, run_id, KIND, call.name, Fired, task=action_name, program=program
+            self.journal,
+            run_id,
+            SCHEDULE_KIND,
+            call.name,
+            FiringState,
+            task=action_name,
+            program=program,
         ) as record:
             if record.over is not None and record.over["reason"] != "waiting":
                 return None
@@ -285,10 +297,14 @@ class Scheduler:
                 except RequestError as error:
                     return {"outcome": type(error).__name__, "error": error_text(error, 1000)}
 
-            way: Any = "repeat" if self.repeats(call) else "ask"
+            on_unknown: Any = "repeat" if self.repeats(call) else "ask"
             try:
                 result = await record.step(
-                    "call", make, outcome=way, action=action_name, decided=_result_of_decision
+                    "call",
+                    make,
+                    outcome=on_unknown,
+                    action=action_name,
+                    decided=_result_of_decision,
                 )
             except RunWaiting as error:
                 await record.end("waiting", detail=str(error), text="")
@@ -306,7 +322,7 @@ class Scheduler:
                 return await self.perform(call, args, run_id)
             except RunHeld:
                 # Another process tells nobody when its lease ends.
-                await asyncio.sleep(_HELD_S)
+                await asyncio.sleep(_HELD_RETRY_S)
 
     def _is_paused(self, call: ScheduledCall) -> bool:
         try:
@@ -314,33 +330,33 @@ class Scheduler:
         except JournalError:  # without a journal nothing fires
             return False
 
-    async def _known_since(self, call: ScheduledCall) -> datetime:
+    async def _last_or_noted_time(self, call: ScheduledCall) -> datetime:
         """Return the last time that the journal has of a schedule; note it, if it has none."""
         now = self.now()
-        if (last := await asyncio.to_thread(self._last, call, now)) is not None:
-            return last
+        if (last_time := await asyncio.to_thread(self._last_time, call, now)) is not None:
+            return last_time
         run_id = f"{call.name}@since {stamp(now)}"
         async with recorded(
-            self.journal, run_id, KIND, call.name, Fired, task="the schedule begins"
+            self.journal, run_id, SCHEDULE_KIND, call.name, FiringState, task="the schedule begins"
         ) as record:
             record.hear({"times": call.schedule.times})
             await record.end("done", text="")
         return now
 
-    def _last(self, call: ScheduledCall, now: datetime) -> datetime | None:
+    def _last_time(self, call: ScheduledCall, now: datetime) -> datetime | None:
         """Return the last time up to now; None if there is none, or it had other times."""
-        newest = self.journal.runs(kind=KIND, agent=call.name, sort="-began", limit=1)
+        newest = self.journal.runs(kind=SCHEDULE_KIND, agent=call.name, sort="-began", limit=1)
         if newest and (at := _time_of(newest[0].id)) is not None and at > now + _LOOK_AHEAD:
-            _log_ahead(call, at, now)
+            _warn_of_time_ahead(call, at, now)
         runs = self.journal.runs(
-            kind=KIND, agent=call.name, sort="-began", limit=LOOKED_AT, until=now
+            kind=SCHEDULE_KIND, agent=call.name, sort="-began", limit=MOST_RUNS_READ, until=now
         )
         times = [
             (at, run)
             for run in runs
             if (at := _time_of(run.id)) is not None
             and at <= now
-            and not run.task.startswith(WANTED_BY)
+            and not run.task.startswith(WANTED_PREFIX)
         ]
         if not times:
             return None
@@ -378,6 +394,6 @@ def _time_of(run_id: str) -> datetime | None:
         return None
 
 
-def _log_ahead(call: ScheduledCall, at: datetime, now: datetime) -> None:
+def _warn_of_time_ahead(call: ScheduledCall, at: datetime, now: datetime) -> None:
     text = "schedule %r fired for %s, which lies ahead of the clock (%s): the clock was wrong then"
     logger.warning(text, call.name, stamp(at), stamp(now.replace(microsecond=0)))

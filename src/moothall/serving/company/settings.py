@@ -36,7 +36,7 @@ from moothall import AMQPOptions, ConfigError, MoothallError
 from moothall.budget import LIMITS, Per
 from moothall.build import FieldFault, Space, address, check_text, nearest, read_yaml
 from moothall.serving.company.agent_kinds import KINDS
-from moothall.serving.company.durations import Seconds, Wait
+from moothall.serving.company.durations import PositiveSeconds, Seconds
 from moothall.serving.company.schedule import Missed, Schedule
 from moothall.serving.company.supervisor import Restart
 from moothall.serving.doors.callers import RIGHTS
@@ -45,8 +45,8 @@ from moothall.serving.doors.front import FRONT_OPTIONS
 KeyPath: TypeAlias = tuple[str | int, ...]
 """The path of a part of the file: keys and places."""
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_ALMOST: Final = re.compile(r"\$\{([A-Za-z_]\w*)|^\$([A-Za-z_]\w*)$")
-_NO_VARIABLE: Final = (
+_NEAR_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_]\w*)|^\$([A-Za-z_]\w*)$")
+_NEAR_VARIABLE_FAULT: Final = (
     "would be sent as it stands: a variable must be the whole value, written as ${{{}}}"
 )
 _SECRETS: Final = (("http", "token"), ("broker", "username"), ("broker", "password"), ("journal",))
@@ -106,7 +106,7 @@ class RestartSettings(_SettingsPart):
 _FIELD_NAMES: Final = {"hostname": "host", "use_ssl": "tls"}
 """What the file calls options of a broker, where that differs."""
 
-_OPTIONS: Final = get_type_hints(AMQPOptions)
+_BROKER_TYPES: Final = get_type_hints(AMQPOptions)
 
 if TYPE_CHECKING:
     _BrokerOptions = _SettingsPart  # its fields are read by `options` alone
@@ -122,7 +122,7 @@ else:
         __base__=_SettingsPart,
         **{
             _FIELD_NAMES.get(each.name, each.name): (
-                _strict(_OPTIONS[each.name]),
+                _strict(_BROKER_TYPES[each.name]),
                 Field(default=None, repr=each.repr),
             )
             for each in fields(AMQPOptions)
@@ -200,7 +200,7 @@ class HTTPSettings(_SettingsPart):
         return {right: [name for name, each in callers if getattr(each, right)] for right in RIGHTS}
 
 
-def _known_kind(kind: str) -> str:
+def _check_kind(kind: str) -> str:
     check_text("", kind, KINDS)
     return kind
 
@@ -209,7 +209,7 @@ class CompanyAgentSettings(_SettingsPart):
     """One agent: a program's, or one of a built-in kind."""
 
     ref: StrictStr | None = None
-    kind: Annotated[StrictStr, AfterValidator(_known_kind)] | None = None
+    kind: Annotated[StrictStr, AfterValidator(_check_kind)] | None = None
     options: dict[str, Any] = Field(default_factory=dict)
     secrets: dict[str, StrictStr] = Field(default_factory=dict, repr=False)
     budget: BudgetSettings | None = None
@@ -217,7 +217,7 @@ class CompanyAgentSettings(_SettingsPart):
     on_mismatch: Literal["stop", "fork"] = "stop"
 
     @model_validator(mode="after")
-    def _one_source(self) -> CompanyAgentSettings:
+    def _check_source(self) -> CompanyAgentSettings:
         if (self.ref is None) is (self.kind is None):
             raise ValueError("needs either ref, such as agents.py:Clerk, or kind")
         for name in self.secrets:
@@ -241,7 +241,7 @@ class ScheduleSettings(_SettingsPart):
     thread: Literal["own", "shared"] = "own"
 
     @model_validator(mode="after")
-    def _has_times(self) -> ScheduleSettings:
+    def _check_times(self) -> ScheduleSettings:
         try:
             self.schedule()
         except MoothallError as error:
@@ -268,8 +268,8 @@ class Settings(_SettingsPart):
     approver: StrictStr | None = None
     on_waiting: StrictStr | None = None
     on_budget_low: StrictStr | None = None
-    remind: Wait | None = None
-    expire: Wait | None = None
+    remind: PositiveSeconds | None = None
+    expire: PositiveSeconds | None = None
     drain: Seconds = 30.0
     mailbox: Annotated[StrictInt, Field(ge=1)] = 10_000
 
@@ -296,49 +296,49 @@ def read_settings(path: Path, environment: Mapping[str, str] | None = None) -> S
 
 def _fill_secrets(data: dict[str, Any], variables: Mapping[str, str]) -> list[tuple[KeyPath, str]]:
     """Put the values of variables into the fields for secrets, and into no others."""
-    places: list[KeyPath] = [*_SECRETS]
+    key_paths: list[KeyPath] = [*_SECRETS]
     http = data.get("http")
     callers = http.get("callers") if isinstance(http, dict) else None
     if isinstance(callers, dict):
-        places += [
+        key_paths += [
             ("http", "callers", each, name) for each in callers for name in ("token", "old_token")
         ]
     agents = data.get("agents")
     for name, agent in agents.items() if isinstance(agents, dict) else ():
         secrets = agent.get("secrets") if isinstance(agent, dict) else None
         if isinstance(secrets, dict):
-            places += [("agents", name, "secrets", each) for each in secrets]
+            key_paths += [("agents", name, "secrets", each) for each in secrets]
     faults: list[tuple[KeyPath, str]] = []
-    for place in places:
+    for key_path in key_paths:
         part: Any = data
-        for key in place[:-1]:
+        for key in key_path[:-1]:
             part = part.get(key) if isinstance(part, dict) else None
-        value = part.get(place[-1]) if isinstance(part, dict) else None
+        value = part.get(key_path[-1]) if isinstance(part, dict) else None
         match = _VARIABLE.fullmatch(value) if isinstance(value, str) else None
         if match is None:
-            text = value if isinstance(value, str) and place != ("journal",) else ""
-            if near_miss := _ALMOST.search(text):
-                faults.append((place, _NO_VARIABLE.format(near_miss[1] or near_miss[2])))
+            text = value if isinstance(value, str) and key_path != ("journal",) else ""
+            if near_miss := _NEAR_VARIABLE.search(text):
+                faults.append((key_path, _NEAR_VARIABLE_FAULT.format(near_miss[1] or near_miss[2])))
             continue
         if not variables.get(match[1]):
-            faults.append((place, f"the variable {match[1]} is not set"))
-        part[place[-1]] = variables.get(match[1], "")
+            faults.append((key_path, f"the variable {match[1]} is not set"))
+        part[key_path[-1]] = variables.get(match[1], "")
     return faults
 
 
 def _fault(error: Any) -> tuple[KeyPath, str]:
     """Return the place of a fault in the file, and its text."""
-    where: KeyPath = tuple(error["loc"])
+    key_path: KeyPath = tuple(error["loc"])
     fault = FieldFault(error, Settings)
     if fault.kind == "extra_forbidden":
-        keys = fault.names_at(where[:-1])
-        near = nearest(str(where[-1]), keys)
-        return where, f"there is no such key{near}; there are {', '.join(sorted(keys))}"
+        keys = fault.names_at(key_path[:-1])
+        hint = nearest(str(key_path[-1]), keys)
+        return key_path, f"there is no such key{hint}; there are {', '.join(sorted(keys))}"
     if fault.kind == "missing":
-        return where[:-1], f"{where[-1]!r} is missing"
+        return key_path[:-1], f"{key_path[-1]!r} is missing"
     if fault.kind == "too_short":
-        return where, "there must be at least one"
-    return where, fault.in_words
+        return key_path, "there must be at least one"
+    return key_path, fault.in_words
 
 
 def _unknown_receivers(data: dict[str, Any]) -> list[tuple[KeyPath, str]]:
@@ -365,19 +365,21 @@ def _faults_across(settings: Settings) -> list[tuple[KeyPath, str]]:
         except MoothallError as error:
             faults.append((("agents", name), str(error)))
         budgets["agents", name, "budget"] = agent.budget
-    for at, budget in budgets.items():
+    for path, budget in budgets.items():
         if budget is None or not budget.release_dead:
             continue
         if settings.journal is None:
-            faults.append(((*at, "release_dead"), "needs a journal, which has the budgets"))
+            faults.append(((*path, "release_dead"), "needs a journal, which has the budgets"))
         elif settings.budget is not None and budget is not settings.budget:
-            faults.append(((*at, "release_dead"), "belongs to the budget of all agents"))
+            faults.append(((*path, "release_dead"), "belongs to the budget of all agents"))
     for name, each in settings.schedules.items():
-        place = ("schedules", name)
+        key_path = ("schedules", name)
         if not name.isprintable() or not 0 < len(name) <= 100 or "@" in name:
-            faults.append((place, "a schedule's name has 1 to 100 printable characters, and no @"))
+            faults.append(
+                (key_path, "a schedule's name has 1 to 100 printable characters, and no @")
+            )
         if each.time_as is not None and each.time_as in each.args:
-            faults.append(((*place, "time_as"), f"{each.time_as!r} stands under args too"))
+            faults.append(((*key_path, "time_as"), f"{each.time_as!r} stands under args too"))
     for key in ("on_waiting", "remind", "expire"):
         if getattr(settings, key) is not None and settings.journal is None:
             faults.append(((key,), "needs a journal, in which approvals wait"))

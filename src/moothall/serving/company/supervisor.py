@@ -85,15 +85,15 @@ class Supervised:
     deaths: int = 0
     restarts: int = 0
     error: str = ""
-    _dead: bool = False  # whether it has not run since its last death
+    _is_dead: bool = False  # whether it has not run since its last death
     running_since: float | None = None  # since when it runs, on the monotonic clock
 
     def running(self) -> None:
         """Note that the part runs; its work calls this once it has started."""
         # A restart counts once the part runs: an attempt that fails is another death.
-        if self._dead:
+        if self._is_dead:
             self.restarts += 1
-            self._dead = False
+            self._is_dead = False
         self.running_since = time.monotonic()
         self.set("running")
 
@@ -106,7 +106,7 @@ class Supervised:
         """Count a death, and note its error."""
         self.deaths += 1
         self.error = error_text(error, 1000)
-        self._dead = True
+        self._is_dead = True
 
 
 @names_checked
@@ -188,9 +188,9 @@ class Supervisor:
                         not death_times or now - death_times[0] <= rule.within
                     ):
                         part.set("given up")
-                        often = counted(part.deaths, "time")
+                        times_text = counted(part.deaths, "time")
                         raise GivenUp(
-                            f"{name!r} died {often} and is not started again: {part.error}"
+                            f"{name!r} died {times_text} and is not started again: {part.error}"
                         ) from error
                     death_times.append(now)
                 part.set("waiting")

@@ -14,8 +14,8 @@ from moothall import ACCESS_DENIED, JournalError, NoSuchRun
 from moothall.build import UnreadableText, one_line
 from moothall.journal import Outline
 from moothall.serving.a2a.wire import (
+    ACCEPTED_MEDIA,
     CARD_PATH,
-    MEDIA,
     PAUSED,
     SUBMITTED,
     TERMINAL,
@@ -147,7 +147,7 @@ class A2ADoor:
                 "pushNotifications": False,
                 "extendedAgentCard": False,
             },
-            "defaultInputModes": [*MEDIA],
+            "defaultInputModes": [*ACCEPTED_MEDIA],
             "defaultOutputModes": ["text/plain", "application/json"],
             "skills": [skill],
         }

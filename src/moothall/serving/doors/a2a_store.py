@@ -19,7 +19,7 @@ from moothall.serving.a2a.wire import (
     TERMINAL,
     A2AFault,
     content_of,
-    seconds,
+    seconds_of,
 )
 from moothall.serving.doors.a2a_records import (
     SHARED_CONTEXT,
@@ -355,7 +355,9 @@ class TaskStore:
     async def list_page(self, agent: str, sender: str, params: dict[str, Any]) -> dict[str, Any]:
         """Return a page of a caller's tasks; the tasks that changed last come first."""
         position = page_position(params.get("pageToken") or "")
-        since = seconds(params["statusTimestampAfter"]) if "statusTimestampAfter" in params else 0.0
+        since = (
+            seconds_of(params["statusTimestampAfter"]) if "statusTimestampAfter" in params else 0.0
+        )
         status = params.get("status", ANY_STATE[0])
         own_tasks = [each for each in self._tasks.values() if is_task_of(each.id, agent, sender)]
         live_rows = [

@@ -22,14 +22,14 @@ from moothall.serving.a2a.wire import (
     TERMINAL,
     WORKING,
     A2AFault,
+    answer_text,
     as_part,
     data_part,
     message_of,
-    moment,
     part_for_others,
     text_in,
-    text_of,
     text_part,
+    timestamp_of,
 )
 from moothall.serving.doors.asks import (
     RESTING,
@@ -294,7 +294,7 @@ def read_answer(parts: list[dict[str, Any]], asks: Mapping[str, Ask]) -> tuple[s
     elif len(asks) == 1:
         (ask,) = asks.values()
         if not ask.is_approval:
-            return ask.key, text_of(parts)
+            return ask.key, answer_text(parts)
     raise _no_answer_fault()
 
 
@@ -374,7 +374,7 @@ def status_json(
     id: str, context: str, state: str, changed_at: float, parts: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """Return the status of a task in the protocol's form."""
-    status: dict[str, Any] = {"state": state, "timestamp": moment(changed_at)}
+    status: dict[str, Any] = {"state": state, "timestamp": timestamp_of(changed_at)}
     if parts:
         message_id = hashlib.sha256(f"{id}\n{state}\n{changed_at}".encode()).hexdigest()[:32]
         status["message"] = message_of("AGENT", message_id, id, context, parts)

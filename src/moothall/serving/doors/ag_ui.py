@@ -113,7 +113,9 @@ class AGUIDoor:
             request.conversation, request.offered = earlier_messages, chat_request.tools
             earlier_messages = []
         names = frozenset(each.name for each in chat_request.tools)
-        job = wire.AGUIRun(id, caller, body["threadId"], run_id, names, chat_request.caller_names)
+        job = wire.AGUIRun(
+            id, caller, body["threadId"], run_id, names, chat_request.client_tool_names
+        )
         on_end = self._served.count_reply()
         job.task = asyncio.create_task(self._run_reply(job, agent, request, earlier_messages))
         job.task.add_done_callback(on_end)
@@ -307,7 +309,7 @@ class AGUIDoor:
         tool_request = wire.openai_request(id, body, [{"role": "user", "content": ""}])
         names = frozenset(e.name for e in tool_request.tools)
         job = wire.AGUIRun(
-            id, caller, thread, run_id, names, tool_request.caller_names, calls_shown
+            id, caller, thread, run_id, names, tool_request.client_tool_names, calls_shown
         )
         request = ReplyRequest(question["text"], question["schema"], own_thread, run_id)
 

@@ -192,7 +192,7 @@ def result_of(value: Any, action: Action, label: str, meta: Any) -> types.CallTo
     if output_schema is None:
         structured = value if isinstance(value, dict) else None
     else:
-        structured = output_schema.content(value, label)
+        structured = output_schema.checked_content(value, label)
     return types.CallToolResult(
         content=content_of(value) or [types.TextContent(text=json_text(value))],
         structured_content=structured,

@@ -22,13 +22,13 @@ from moothall import ActionError, Later, MCPServerError, MoothallError, SpaceClo
 from moothall.build import LoopThread, Tracing, one_line
 from moothall.serving.mcp.elicitation import address_in_words, addresses_in
 from moothall.serving.mcp.listing import ServerOffer, read_offer
-from moothall.serving.mcp.live import (
+from moothall.serving.mcp.live_connection import (
     UNANSWERED,
     LiveConnection,
     as_moothall_error,
-    first_set,
+    end_reason_of,
     open_session,
-    why_ended,
+    wait_for_first,
 )
 from moothall.serving.mcp.process import ServerProcess, over_process
 from moothall.serving.mcp.server_request import Ask, Send, ServerRequest
@@ -62,7 +62,7 @@ class ServerConnection:
         env: variables for its process
         headers: headers for its address, or a function that returns those of a request
         timeout_s: seconds until a request ends
-        listed: told, on the connection's loop, what the server offers, each time that it is read
+        on_offer: told, on the connection's loop, what the server offers, each time that it is read
         auth: who logs in at its address
     """
 
@@ -74,17 +74,17 @@ class ServerConnection:
     on_offer: Callable[[ServerOffer], None]
     auth: Any = None
     _closed: bool = False
-    _live: LiveConnection | None = None
-    _latest: LiveConnection | None = None  # also while it is opened
+    _open_connection: LiveConnection | None = None
+    _latest_connection: LiveConnection | None = None  # also while it is opened
     _failures: int = 0
     _requests: dict[ServerRequest, None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._thread = LoopThread("moothall-mcp", self._close, lambda: None)
         self._thread.start()
-        self._thread.call(self._begin)
+        self._thread.call(self._set_up)
 
-    def _begin(self) -> None:
+    def _set_up(self) -> None:
         self._opening: asyncio.Future[LiveConnection] | None = None
         self._wake = asyncio.Event()
         self._list_changed = asyncio.Event()  # the server's list is not the one that was read
@@ -135,7 +135,7 @@ class ServerConnection:
     @property
     def is_live(self) -> bool:
         """Whether the server answers."""
-        return self._live is not None and not self.is_closed
+        return self._open_connection is not None and not self.is_closed
 
     @property
     def is_closed(self) -> bool:
@@ -149,7 +149,7 @@ class ServerConnection:
 
     def _accept_request(self, request: ServerRequest) -> None:
         if self.is_closed:
-            request.settle(raised=self._closed_error())
+            request.settle(error=self._closed_error())
             return
         import mcp  # noqa: F401  # the first time takes seconds on a busy machine: not the server's
 
@@ -161,17 +161,23 @@ class ServerConnection:
         request.timer = self._thread.loop.call_later(seconds, self._on_timeout, request)
 
     def _on_timeout(self, request: ServerRequest) -> None:
-        words = "" if self._latest is None else self._latest.output_hint()
-        sent = self._live is not None
+        output_hint = (
+            "" if self._latest_connection is None else self._latest_connection.output_hint()
+        )
+        is_connected = self._open_connection is not None
         # The error is the same for each caller of a server that does not connect.
-        reason = f"{request.label} took longer than {self.timeout_s:g} s" if sent else UNANSWERED
-        text = f"{self.name}: {reason}{words}"
-        request.settle(raised=ActionError("TimeoutError", text) if sent else MCPServerError(text))
+        reason = (
+            f"{request.label} took longer than {self.timeout_s:g} s" if is_connected else UNANSWERED
+        )
+        text = f"{self.name}: {reason}{output_hint}"
+        request.settle(
+            error=ActionError("TimeoutError", text) if is_connected else MCPServerError(text)
+        )
         self._cancel_request(request)
 
     def _cancel_request(self, request: ServerRequest) -> None:
         """Cancel a request whose caller does not wait any more."""
-        for each in (request.timer, request.task, request.asking):
+        for each in (request.timer, request.task, request.person_answer):
             if each is not None:
                 each.cancel()
 
@@ -180,24 +186,26 @@ class ServerConnection:
         if request.trace is not None:
             request.trace()  # the SDK states the span in `_meta`
         value: Any = None
-        raised: BaseException | None = None
+        failure: BaseException | None = None
         try:
             value = await self._send_until_answered(request)
         except asyncio.CancelledError:
-            raised = self._closed_error()  # or nobody waits
+            failure = self._closed_error()  # or nobody waits
         except MoothallError as error:
-            raised = error
-            if request.unopened and isinstance(error, ActionError):
-                wants = f"it wants a person to open {' and '.join(request.unopened)}"
-                raised = ActionError(error.type, f"{error.text}; {wants}", error.where)
+            failure = error
+            if request.unopened_addresses and isinstance(error, ActionError):
+                unopened_text = (
+                    f"it wants a person to open {' and '.join(request.unopened_addresses)}"
+                )
+                failure = ActionError(error.type, f"{error.text}; {unopened_text}", error.where)
         except BaseException as error:
-            raised = as_moothall_error(self.name, request.label, error)
+            failure = as_moothall_error(self.name, request.label, error)
         finally:
             self._requests.pop(request, None)
-            for each in (request.timer, request.asking):
+            for each in (request.timer, request.person_answer):
                 if each is not None:
                     each.cancel()
-        request.settle(value, raised)
+        request.settle(value, failure)
 
     async def _send_until_answered(self, request: ServerRequest) -> Any:
         """Return the answer of the server that runs now, or else is started now."""
@@ -205,56 +213,56 @@ class ServerConnection:
 
         may_retry, question_count = True, 0
         while True:
-            live = await self._live_connection()
+            connection = await self._live_connection()
             if not self._list_is_current.is_set():
                 await self._list_is_current.wait()
                 continue  # it may have ended meanwhile
             try:
-                value = await live.answer(request.send)
+                value = await connection.answer(request.send)
             except MCPError as error:
-                if may_retry and await live.has_forgotten(error):
+                if may_retry and await connection.has_forgotten(error):
                     may_retry = False
-                    live.forget()
+                    connection.forget()
                 elif question_count < _MOST_OPENING_QUESTIONS and await self._has_opened_addresses(
                     request, error
                 ):
                     question_count += 1
                 else:
-                    raise await self._error_for_caller(request, live, error) from None
+                    raise await self._error_for_caller(request, connection, error) from None
             else:
                 self._failures = 0
                 await self._wait_for_list(request)
                 return value
 
     async def _error_for_caller(
-        self, request: ServerRequest, live: LiveConnection, error: MCPError
+        self, request: ServerRequest, connection: LiveConnection, error: MCPError
     ) -> MoothallError:
         """Return what a caller is told of an error of the SDK."""
         from mcp_types import CONNECTION_CLOSED
 
         reason = error.message
         is_lost = error.code == CONNECTION_CLOSED and reason.startswith("SSE stream ")
-        if live.at_end.is_set() or live.closed:
+        if connection.end_event.is_set() or connection.is_closed:
             is_lost = True
-            live.at_end.set()
-            reason = await asyncio.shield(live.end_reason)
+            connection.end_event.set()
+            reason = await asyncio.shield(connection.end_reason)
         if is_lost:
             return MCPServerError(
                 f"{self.name}: {request.label} got no answer, and whether it took effect is not "
                 f"known: {one_line(reason, 2000)}"
             )
-        request.unopened = [
+        request.unopened_addresses = [
             address_in_words(each) for each in addresses_in(error)
-        ] or request.unopened
+        ] or request.unopened_addresses
         return ActionError("MCPError", one_line(f"{reason} (code {error.code})", 2000))
 
     async def _live_connection(self) -> LiveConnection:
-        live = self._live
-        if live is not None:
-            if live.closed:
-                live.at_end.set()
-            if not (live.forgotten or live.at_end.is_set()):
-                return live
+        connection = self._open_connection
+        if connection is not None:
+            if connection.is_closed:
+                connection.end_event.set()
+            if not (connection.is_forgotten or connection.end_event.is_set()):
+                return connection
         if self._opening is None:
             self._opening = self._thread.loop.create_future()
             self._wake.set()
@@ -267,19 +275,19 @@ class ServerConnection:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            live = self._latest = LiveConnection()
+            connection = self._latest_connection = LiveConnection()
             reason = "the connection was closed"
             if not self._closed:
-                reason = await self._run_connection(live)
-            self._live = None
-            live.end(reason)
+                reason = await self._run_connection(connection)
+            self._open_connection = None
+            connection.end(reason)
             self._fail_opening(reason)
             self._list_changed.clear()
             self._list_is_current.set()
             if self._closed:
                 return
 
-    async def _run_connection(self, live: LiveConnection) -> str:
+    async def _run_connection(self, connection: LiveConnection) -> str:
         """Open a connection, and keep it until its end; return why it has ended."""
         import anyio
 
@@ -292,20 +300,24 @@ class ServerConnection:
                 # Before those that wait for it end without a reason.
                 self._scope.deadline = anyio.current_time() + self.timeout_s * 0.9
                 async with open_session(
-                    live, self._transport(live), self.name, self._elicit, self._note_change
+                    connection,
+                    self._transport(connection),
+                    self.name,
+                    self._elicit,
+                    self._note_change,
                 ):
-                    self.on_offer(await read_offer(live.client, self.name))
+                    self.on_offer(await read_offer(connection.client, self.name))
                     self._scope.deadline = math.inf
-                    self._live = live
-                    self._resolve_opening(live)
-                    await self._follow_list(live)
+                    self._open_connection = connection
+                    self._resolve_opening(connection)
+                    await self._follow_list(connection)
             except Exception as error:
                 failure = error
         if self._closed:
             return "the connection was closed"
         if self._scope.cancelled_caught:
             failure = TimeoutError()
-        return why_ended(self.name, live, failure)
+        return end_reason_of(self.name, connection, failure)
 
     async def _back_off(self) -> None:
         """Wait before another start of a server that has failed, longer each time."""
@@ -313,10 +325,10 @@ class ServerConnection:
             longest = min(_FIRST_DELAY_S * 2**self._failures, _LONGEST_DELAY_S)
             await asyncio.sleep(longest * random.uniform(0.5, 1.0))
 
-    def _resolve_opening(self, live: LiveConnection) -> None:
+    def _resolve_opening(self, connection: LiveConnection) -> None:
         opening, self._opening = self._opening, None
         if opening is not None:
-            opening.set_result(live)
+            opening.set_result(connection)
 
     def _fail_opening(self, reason: str) -> None:
         """End what waits for a connection that could not be opened."""
@@ -327,26 +339,29 @@ class ServerConnection:
             opening.set_exception(MCPServerError(f"{self.name}: {reason}"))
             opening.exception()  # all that waited may have been cancelled
 
-    def _transport(self, live: LiveConnection) -> Any:
+    def _transport(self, connection: LiveConnection) -> Any:
         """Return what carries the messages of a connection."""
         if isinstance(self.target, str):
-            live.address = shown_address(self.target)
+            connection.address = shown_address(self.target)
             return over_http(self.target, self.headers, self.name, self.auth)
-        live.process = ServerProcess(self.target, self.env)
-        live.at_end = live.process.at_end
-        return over_process(live.process)
+        connection.process = ServerProcess(self.target, self.env)
+        connection.end_event = connection.process.end_event
+        return over_process(connection.process)
 
-    async def _follow_list(self, live: LiveConnection) -> None:
+    async def _follow_list(self, connection: LiveConnection) -> None:
         """Read the list again when it changes, until the connection is over."""
         import anyio
 
-        listener = self._thread.spawn(self._listen_for_changes(live))
+        listener = self._thread.spawn(self._listen_for_changes(connection))
         try:
-            while await first_set(live.at_end, self._list_changed) is not live.at_end:
+            while (
+                await wait_for_first(connection.end_event, self._list_changed)
+                is not connection.end_event
+            ):
                 self._list_changed.clear()
                 try:
                     with anyio.fail_after(self.timeout_s):
-                        self.on_offer(await read_offer(live.client, self.name))
+                        self.on_offer(await read_offer(connection.client, self.name))
                 except Exception as error:
                     logger.warning(
                         "%s", as_moothall_error(self.name, "reading its list again", error)
@@ -356,29 +371,31 @@ class ServerConnection:
                     self._list_is_current.set()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_RELIST_S):
-                        await live.at_end.wait()
+                        await connection.end_event.wait()
         finally:
             listener.cancel()
 
-    async def _listen_for_changes(self, live: LiveConnection) -> None:
+    async def _listen_for_changes(self, connection: LiveConnection) -> None:
         """Hear of changes of the list, where the protocol has a stream for that."""
         from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-        client = live.client
-        has = client.server_capabilities
-        changing: Any = {
+        client = connection.client
+        capabilities = client.server_capabilities
+        list_changes: Any = {
             f"{name}_list_changed": each is not None and bool(each.list_changed)
             for name, each in (
-                ("tools", has.tools),
-                ("resources", has.resources),
-                ("prompts", has.prompts),
+                ("tools", capabilities.tools),
+                ("resources", capabilities.resources),
+                ("prompts", capabilities.prompts),
             )
         }
-        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or not any(changing.values()):
+        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or not any(
+            list_changes.values()
+        ):
             return
-        while not live.at_end.is_set():
+        while not connection.end_event.is_set():
             try:
-                async with client.listen(**changing) as changes:
+                async with client.listen(**list_changes) as changes:
                     async for _ in changes:
                         self._note_change()
             except Exception as error:
@@ -386,8 +403,8 @@ class ServerConnection:
             await asyncio.sleep(_LONGEST_DELAY_S)
             self._note_change()  # what was missed
 
-    def _note_change(self, of_tools: bool = True) -> None:
-        if of_tools:
+    def _note_change(self, is_tool_list: bool = True) -> None:
+        if is_tool_list:
             self._list_is_current.clear()  # calls wait
         self._list_changed.set()
 
@@ -416,8 +433,10 @@ class ServerConnection:
                     self.name,
                 )
                 return ElicitResult(action="decline")
-            not_asking = (each for each in reversed(self._requests) if each.asking is None)
-            request = next(not_asking, next(reversed(self._requests), None))
+            idle_requests = (
+                each for each in reversed(self._requests) if each.person_answer is None
+            )
+            request = next(idle_requests, next(reversed(self._requests), None))
         return await self._ask_person(request, params)
 
     async def _has_opened_addresses(self, request: ServerRequest, error: MCPError) -> bool:
@@ -433,8 +452,8 @@ class ServerConnection:
         from mcp_types import ElicitResult
 
         answer = ElicitResult(action="decline")
-        while request is not None and request.asking is not None:  # one question at a time
-            await asyncio.wait((request.asking,))
+        while request is not None and request.person_answer is not None:  # one question at a time
+            await asyncio.wait((request.person_answer,))
         if (
             request is not None
             and request.ask is not None
@@ -446,25 +465,25 @@ class ServerConnection:
             request.timer.cancel()
             question = request.ask(params)
             try:
-                run, loop = asyncio.run_coroutine_threadsafe, request.answer.get_loop()
-                asking = request.context.run(run, question, loop)
-                request.asking = asyncio.wrap_future(asking)
-                answer = await request.asking
+                run_on_loop, loop = asyncio.run_coroutine_threadsafe, request.answer.get_loop()
+                person_answer = request.context.run(run_on_loop, question, loop)
+                request.person_answer = asyncio.wrap_future(person_answer)
+                answer = await request.person_answer
             except RuntimeError:  # the caller's loop has ended
                 question.close()
                 return ElicitResult(action="cancel")
-            except Later as later:  # the call is made again once the answer has come
-                request.settle(raised=later)
+            except Later as error:  # the call is made again once the answer has come
+                request.settle(error=error)
                 self._cancel_request(request)
                 return ElicitResult(action="cancel")
             except MoothallError as error:
                 logger.warning("%s asked a question, which is declined: %s", self.name, error)
             finally:
-                request.asking = None
+                request.person_answer = None
                 if request in self._requests:
                     self._start_timer(request, seconds_left)
         if request is not None and params.mode == "url" and answer.action != "accept":
-            request.unopened.append(address_in_words(params))
+            request.unopened_addresses.append(address_in_words(params))
         return answer
 
     # -- the end -----------------------------------------------------------------------------------

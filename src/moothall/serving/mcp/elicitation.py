@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     import mcp_types
     from mcp import MCPError
 
-_TRIES: Final = 3
+_MOST_TRIES: Final = 3
 _MOST_ADDRESSES: Final = 5
 _ADDRESS: Final = re.compile(r"[!-\[\]-~]{1,8192}")
 """What an address is made of: ASCII, of which browsers read `\\` as they like."""
-_DECLINE: Final = "/decline"
-_YES: Final = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
+_DECLINE_COMMAND: Final = "/decline"
+_YES_OR_NO: Final = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
 
 
 async def answer_of_person(
@@ -39,13 +39,13 @@ async def answer_of_person(
 
     question = f"the MCP server {server!r} asks: {one_line(params.message, 1000)}"
     if params.mode == "url":
-        host, fault = _host(params.url)
+        host, fault = _checked_host(params.url)
         line = ""
         if not fault:
             hint = "answer yes once you are done there, anything else refuses"
             line = await ask(f"{question} (open this address of {host}; {hint}): {params.url}")
-        agreed = _YES.get(line.strip().lower()) is True
-        return ElicitResult(action="accept" if agreed else "decline")
+        is_agreed = _YES_OR_NO.get(line.strip().lower()) is True
+        return ElicitResult(action="accept" if is_agreed else "decline")
     schema = getattr(params, "requested_schema", None)
     if params.mode != "form" or schema is None:
         return ElicitResult(action="decline")
@@ -62,9 +62,11 @@ async def answer_of_person(
         return ElicitResult(action="decline")
     if not fields:
         line = await ask(f"{question} (yes or no)")
-        agreed = _YES.get(line.strip().lower()) is True
+        is_agreed = _YES_OR_NO.get(line.strip().lower()) is True
         return (
-            ElicitResult(action="accept", content={}) if agreed else ElicitResult(action="decline")
+            ElicitResult(action="accept", content={})
+            if is_agreed
+            else ElicitResult(action="decline")
         )
     content: dict[str, Any] = {}
     for name, field_validator in validators.items():
@@ -94,11 +96,11 @@ def addresses_in(error: MCPError) -> list[mcp_types.ElicitRequestURLParams]:
 def address_in_words(params: mcp_types.ElicitRequestURLParams) -> str:
     """Return what a server wants opened, in words; of a wrong address, why it is refused."""
     note = f" ({message})" if (message := one_line(params.message, 300)) else ""
-    _, fault = _host(params.url)
+    _, fault = _checked_host(params.url)
     return f"{params.url[:200]!a}, which is refused: {fault}" if fault else params.url + note
 
 
-def _host(url: str) -> tuple[str, str]:
+def _checked_host(url: str) -> tuple[str, str]:
     """Return the host of an address that a person may open, or why no person is asked to."""
     try:
         parts = urlsplit(url)
@@ -131,12 +133,12 @@ async def _ask_field(
     empty_hint = "" if is_required else "; empty to leave it out"
     if has_default:
         empty_hint = f"; empty for {one_line(str(schema['default']), 100)!r}"
-    hints = f"{empty_hint}; {_DECLINE} to refuse"
+    hints = f"{empty_hint}; {_DECLINE_COMMAND} to refuse"
     question = f"{message} {label_text}{hints}"
     fault = ""
-    for _ in range(_TRIES):
+    for _ in range(_MOST_TRIES):
         line = (await ask(f"{fault}{question}")).strip()
-        if line == _DECLINE:
+        if line == _DECLINE_COMMAND:
             return None
         if not line and has_default:
             return {name: schema["default"]}
@@ -159,7 +161,7 @@ def _value_of_line(line: str, kind: Any) -> Any:
     except ValueError:
         return line
     if kind == "boolean":
-        return _YES.get(line.lower(), line)
+        return _YES_OR_NO.get(line.lower(), line)
     if kind == "array":
         return [each.strip() for each in line.split(",") if each.strip()]
     return line

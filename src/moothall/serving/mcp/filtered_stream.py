@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("moothall.mcp")
 
-MAX_UNASKED: Final = 100_000
+MAX_UNREQUESTED: Final = 100_000
 """So many messages may a server send between two answers."""
-MAX_PARTS: Final = 10_000
+MAX_RESULT_PARTS: Final = 10_000
 """So many parts may a result have."""
 _EXCERPT_CHARS: Final = 10_000
 """How many characters of a part that is not known are shown."""
-_UNUSED: Final = "notifications/message"
+_LOG_METHOD: Final = "notifications/message"
 """What nobody here hears."""
-_CHANGED: Final = {
+_LIST_CHANGES: Final = {
     f"notifications/{each}/list_changed": each == "tools"
     for each in ("tools", "resources", "prompts")
 }
 """How a server says that a list has changed, and whether that is the list of its tools."""
-_PROGRESS: Final = "notifications/progress"
+_PROGRESS_METHOD: Final = "notifications/progress"
 _MANY_UNREQUESTED: Final = 1000
 """From so many messages without an answer on, each hundredth of progress is told."""
 _MOST_LOGGED: Final = 5
@@ -45,33 +45,34 @@ class OpenSession(Protocol):
     """What is known of an open connection."""
 
     client: Any
-    at_end: asyncio.Event  # nothing comes any more
-    closed: bool  # nothing is read any more
+    end_event: asyncio.Event  # nothing comes any more
+    is_closed: bool  # nothing is read any more
     fault: str  # why nothing more is read
 
 
 @asynccontextmanager
 async def filtered_streams(
-    transport: Any, live: OpenSession, name: str, changed: Callable[[bool], None]
+    transport: Any, session: OpenSession, name: str, on_list_change: Callable[[bool], None]
 ) -> AsyncIterator[tuple[Any, Any]]:
     """Yield the streams of a transport of the SDK, where what is received is sifted.
 
-    `changed` is called when the server says that a list has changed, with whether it is the tools'.
+    `on_list_change` is called when the server says that a list has changed, with whether it is the
+    tools'.
     """
-    async with transport as (received, sent):
-        yield FilteredStream(received, live, name, changed), sent
+    async with transport as (incoming, outgoing):
+        yield FilteredStream(incoming, session, name, on_list_change), outgoing
 
 
 class FilteredStream:
     """The stream of a server's messages, as the session reads it."""
 
     def __init__(
-        self, stream: Any, live: OpenSession, name: str, changed: Callable[[bool], None]
+        self, stream: Any, session: OpenSession, name: str, on_list_change: Callable[[bool], None]
     ) -> None:
         self._stream = stream
-        self._live = live
+        self._session = session
         self._name = name
-        self._on_list_change = changed
+        self._on_list_change = on_list_change
         self._unrequested_count = 0
 
     @property
@@ -82,7 +83,7 @@ class FilteredStream:
     async def receive(self) -> Any:
         """Return the next message that the session needs."""
         while True:
-            message = self._for_session(await self._stream.receive())
+            message = self._filter_item(await self._stream.receive())
             if message is not None:
                 return message
 
@@ -92,13 +93,13 @@ class FilteredStream:
     async def __anext__(self) -> Any:
         while True:
             try:
-                message = self._for_session(await self._stream.__anext__())
+                message = self._filter_item(await self._stream.__anext__())
             except BaseException:  # it ends, breaks or is closed
-                self._live.closed = True
+                self._session.is_closed = True
                 raise
             if message is not None:
                 return message
-            if self._live.fault:
+            if self._session.fault:
                 raise StopAsyncIteration
 
     async def aclose(self) -> None:
@@ -112,53 +113,53 @@ class FilteredStream:
     async def __aexit__(self, *error: Any) -> Any:
         return await self._stream.__aexit__(*error)
 
-    def _for_session(self, item: Any) -> Any:
+    def _filter_item(self, item: Any) -> Any:
         """Return a message as the session gets it; None for one that it does not get."""
         message = getattr(item, "message", None)
         method = getattr(message, "method", None)
         if method is not None:
             self._unrequested_count += 1
-            if self._unrequested_count >= MAX_UNASKED:
-                problem = f"it sent {MAX_UNASKED:,} messages, and answered nothing meanwhile"
-                self._live.fault = problem
-                self._live.at_end.set()
-            if method in _CHANGED:
-                self._on_list_change(_CHANGED[method])
-            is_ignored = method in (_UNUSED, *_CHANGED) or (
-                method == _PROGRESS
+            if self._unrequested_count >= MAX_UNREQUESTED:
+                problem = f"it sent {MAX_UNREQUESTED:,} messages, and answered nothing meanwhile"
+                self._session.fault = problem
+                self._session.end_event.set()
+            if method in _LIST_CHANGES:
+                self._on_list_change(_LIST_CHANGES[method])
+            is_ignored = method in (_LOG_METHOD, *_LIST_CHANGES) or (
+                method == _PROGRESS_METHOD
                 and self._unrequested_count > _MANY_UNREQUESTED
                 and self._unrequested_count % 100
             )
-            return None if self._live.fault or is_ignored else item
+            return None if self._session.fault or is_ignored else item
         self._unrequested_count = 0
         result = getattr(message, "result", None)
         if not isinstance(result, dict):
             return item
         if not isinstance(result.get("tools"), list):
-            parts = [each for each in result.values() if isinstance(each, list)]
-            if any(len(each) > MAX_PARTS for each in parts):
+            lists = [each for each in result.values() if isinstance(each, list)]
+            if any(len(each) > MAX_RESULT_PARTS for each in lists):
                 return _size_error(item)
-            for name, convert in _PARTS.items():
+            for name, convert in _PART_CONVERTERS.items():
                 if isinstance(result.get(name), list):
                     result[name] = [convert(each) for each in result[name]]
             return item
         if len(result["tools"]) > MAX_TOOLS:  # which is refused, and would take long to be read
             result["tools"] = result["tools"][: MAX_TOOLS + 1]
         else:
-            self._sift(result)
+            self._drop_invalid_tools(result)
         return item
 
-    def _sift(self, result: dict[str, Any]) -> None:
+    def _drop_invalid_tools(self, result: dict[str, Any]) -> None:
         """Leave out the tools of a list that the protocol does not allow, unless none is left."""
         from mcp_types.methods import validate_server_result
         from pydantic import ValidationError
 
-        def fault(tools: list[Any]) -> str:
+        def fault_of(tools: list[Any]) -> str:
             try:
                 validate_server_result("tools/list", revision, {**result, "tools": tools})
             except ValidationError as error:
-                first = error.errors(include_url=False, include_input=False)[0]
-                return f"{'.'.join(map(str, first['loc'][2:]))}: {first['msg']}"
+                first_error = error.errors(include_url=False, include_input=False)[0]
+                return f"{'.'.join(map(str, first_error['loc'][2:]))}: {first_error['msg']}"
             return ""
 
         for tool in result["tools"]:
@@ -171,65 +172,72 @@ class FilteredStream:
             if output_schema is not None and isinstance(meta, dict | None):
                 tool["_meta"] = {**(meta or {}), OUTPUT_SCHEMA: output_schema}
         try:
-            revision = self._live.client.protocol_version
-            if fault([]) or not fault(result["tools"]):
+            revision = self._session.client.protocol_version
+            if fault_of([]) or not fault_of(result["tools"]):
                 return
         except (RuntimeError, KeyError, ValueError):  # it is no answer to the question for a list
             return
-        faults = [(tool, fault([tool])) for tool in result["tools"]]
-        allowed = [tool for tool, reason in faults if not reason]
-        if not allowed:
+        faults = [(tool, fault_of([tool])) for tool in result["tools"]]
+        allowed_tools = [tool for tool, reason in faults if not reason]
+        if not allowed_tools:
             return
-        result["tools"] = allowed
-        left_out = [
+        result["tools"] = allowed_tools
+        left_out_texts = [
             f"{str(tool.get('name') if isinstance(tool, dict) else tool)[:80]!r} ({reason})"
             for tool, reason in faults
             if reason
         ]
         names = ", ".join(
-            [*left_out[:_MOST_LOGGED], *(["others"] if len(left_out) > _MOST_LOGGED else [])]
+            [
+                *left_out_texts[:_MOST_LOGGED],
+                *(["others"] if len(left_out_texts) > _MOST_LOGGED else []),
+            ]
         )
         logger.warning(
             "%s: %s left out, since the protocol does not allow the definition: %s",
             self._name,
-            f"{counted(len(left_out), 'tool')} {'is' if len(left_out) == 1 else 'are'}",
+            f"{counted(len(left_out_texts), 'tool')} {'is' if len(left_out_texts) == 1 else 'are'}",
             one_line(names, 1000),
         )
 
 
-def _contents(contents: Any) -> Any:
+def _known_contents(contents: Any) -> Any:
     """Return contents of a resource, or a text that shows what the protocol does not know."""
-    block = isinstance(contents, dict) and _block({"type": "resource", "resource": contents})
+    block = isinstance(contents, dict) and _known_block({"type": "resource", "resource": contents})
     if not block or block["type"] == "resource":
         return contents
     return {"uri": str(contents.get("uri", "")), "text": block["text"]}
 
 
-def _block(block: Any) -> Any:
+def _known_block(block: Any) -> Any:
     """Return a block of content, or one that shows as text what the protocol does not know."""
     if not isinstance(block, dict):
         return block
     try:
-        _blocks().validate_python(block)
+        _block_adapter().validate_python(block)
         return block
     except ValueError:
         excerpt = shorten(json_text(block), _EXCERPT_CHARS)
         return {"type": "text", "text": f"(a part of a kind that is not known here: {excerpt})"}
 
 
-def _message(message: Any) -> Any:
+def _known_message(message: Any) -> Any:
     """Return a message of a prompt, of which the content may be shown as text."""
     if not isinstance(message, dict) or not isinstance(message.get("content"), dict):
         return message
-    return {**message, "content": _block(message["content"])}
+    return {**message, "content": _known_block(message["content"])}
 
 
-_PARTS: Final = {"content": _block, "contents": _contents, "messages": _message}
+_PART_CONVERTERS: Final = {
+    "content": _known_block,
+    "contents": _known_contents,
+    "messages": _known_message,
+}
 """What the lists of results may have that the protocol does not know."""
 
 
 @cache
-def _blocks() -> Any:
+def _block_adapter() -> Any:
     """Return what checks a block of content."""
     from mcp_types import ContentBlock
     from pydantic import TypeAdapter
@@ -241,5 +249,7 @@ def _size_error(item: Any) -> Any:
     """Return an error in place of an answer, whose parts would take long to be read."""
     from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError
 
-    error = ErrorData(code=INTERNAL_ERROR, message=f"its answer has more than {MAX_PARTS:,} parts")
+    error = ErrorData(
+        code=INTERNAL_ERROR, message=f"its answer has more than {MAX_RESULT_PARTS:,} parts"
+    )
     return replace(item, message=JSONRPCError(jsonrpc="2.0", id=item.message.id, error=error))

@@ -16,8 +16,8 @@ from moothall.build import SchemaValidator, one_line
 if TYPE_CHECKING:
     import mcp
 
-RESOURCES: Final = "resources/list"
-PROMPTS: Final = "prompts/list"
+RESOURCE_LIST: Final = "resources/list"
+PROMPT_LIST: Final = "prompts/list"
 """The names by which a lock file has the lists of resources and prompts."""
 logger: logging.Logger = logging.getLogger("moothall.mcp")
 
@@ -26,7 +26,7 @@ MAX_TOOLS: Final = 1000
 OUTPUT_SCHEMA: Final = "moothall/outputSchema"
 """Where in a tool's `_meta` its output schema is kept from the SDK, which would check by it."""
 _MAX_PAGES: Final = 100
-_MOST_S: Final = 2.0
+_MOST_SCHEMA_S: Final = 2.0
 """How many seconds of the processor the schemas of a server's tools may take."""
 _HASHED_KEYS: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 
@@ -53,7 +53,9 @@ class Definition:
         hashed = {key: data[key] for key in _HASHED_KEYS if data.get(key) is not None}
         text = json.dumps(hashed, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
         sha256 = hashlib.sha256(text.encode()).hexdigest()
-        return cls(hashed, sha256, _fault(hashed, len(text)), _is_for_models(data.get("_meta")))
+        return cls(
+            hashed, sha256, _definition_fault(hashed, len(text)), _is_for_models(data.get("_meta"))
+        )
 
     @property
     def name(self) -> str:
@@ -98,8 +100,8 @@ class ServerOffer:
     def lock_entries(self) -> dict[str, Definition]:
         """What a lock file keeps: the definitions, and the lists of resources and prompts."""
         lists: dict[str, Any] = {
-            RESOURCES: None if self.resources is None else sorted(self.resources),
-            PROMPTS: self.prompts,
+            RESOURCE_LIST: None if self.resources is None else sorted(self.resources),
+            PROMPT_LIST: self.prompts,
         }
         definitions = {
             name: Definition.of({"name": name, "description": json.dumps(each, sort_keys=True)})
@@ -111,16 +113,16 @@ class ServerOffer:
     @property
     def lock_hash(self) -> str:
         """A hash of what a lock file keeps, to which what a person accepts is bound."""
-        listed = sorted(each.sha256 for each in self.lock_entries.values())
-        return hashlib.sha256(" ".join(listed).encode()).hexdigest()
+        hashes = sorted(each.sha256 for each in self.lock_entries.values())
+        return hashlib.sha256(" ".join(hashes).encode()).hexdigest()
 
 
 def _is_for_models(meta: Any) -> bool:
     ui_fields = meta.get("ui") if isinstance(meta, dict) else None
-    seen_by = ui_fields.get("visibility") if isinstance(ui_fields, dict) else None
+    audiences = ui_fields.get("visibility") if isinstance(ui_fields, dict) else None
     if isinstance(meta, dict) and meta.get("openai/visibility") == "private":
         return False
-    return not isinstance(seen_by, list | str) or "model" in seen_by
+    return not isinstance(audiences, list | str) or "model" in audiences
 
 
 async def read_offer(client: mcp.Client, name: str) -> ServerOffer:
@@ -129,33 +131,33 @@ async def read_offer(client: mcp.Client, name: str) -> ServerOffer:
     Raises:
         MCPServerError: its lists do not end
     """
-    has = client.server_capabilities
+    capabilities = client.server_capabilities
     tools: dict[str, Definition] = {}
-    if has.tools is not None:
-        listed, start = await _all_items(client.list_tools, "tools"), time.thread_time()
-        for tool in listed:
-            is_odd = not 0 < len(tool.name) <= 255 or not tool.name.isprintable()
-            if is_odd or tool.name in (RESOURCES, PROMPTS):
+    if capabilities.tools is not None:
+        listed_tools, start = await _all_items(client.list_tools, "tools"), time.thread_time()
+        for tool in listed_tools:
+            has_odd_name = not 0 < len(tool.name) <= 255 or not tool.name.isprintable()
+            if has_odd_name or tool.name in (RESOURCE_LIST, PROMPT_LIST):
                 logger.warning("%s has a tool with an odd name, which is left out", name)
                 continue
             data = tool.model_dump(mode="json", by_alias=True, exclude_none=True)
-            if (gives := (data.get("_meta") or {}).get(OUTPUT_SCHEMA)) is not None:
-                data["outputSchema"] = gives
+            if (output_schema := (data.get("_meta") or {}).get(OUTPUT_SCHEMA)) is not None:
+                data["outputSchema"] = output_schema
             definition = Definition.of(data)
-            if time.thread_time() - start > _MOST_S:
+            if time.thread_time() - start > _MOST_SCHEMA_S:
                 raise MCPServerError("the schemas of its tools take too long to be measured")
             if tools.setdefault(definition.name, definition) is not definition:
                 logger.warning("%s has two tools %.80r; the first is used", name, definition.name)
             elif definition.fault:
                 logger.warning(
-                    "%s: its tool %.80r cannot be called: %s", name, *_fault_of(definition)
+                    "%s: its tool %.80r cannot be called: %s", name, *_name_and_fault(definition)
                 )
     resources = prompts = None
-    if has.resources is not None:
+    if capabilities.resources is not None:
         uris = [str(each.uri) for each in await _all_items(client.list_resources, "resources")]
         templates = await _all_items(client.list_resource_templates, "resource_templates")
         resources = (*uris, *(each.uri_template for each in templates))
-    if has.prompts is not None:
+    if capabilities.prompts is not None:
         prompts = {
             each.name: tuple(argument.name for argument in each.arguments or ())
             for each in await _all_items(client.list_prompts, "prompts")
@@ -171,11 +173,11 @@ async def read_offer(client: mcp.Client, name: str) -> ServerOffer:
     )
 
 
-def _fault_of(definition: Definition) -> tuple[str, str]:
+def _name_and_fault(definition: Definition) -> tuple[str, str]:
     return definition.name, definition.fault
 
 
-async def _all_items(pages: Any, kind: str) -> list[Any]:
+async def _all_items(list_page: Any, field_name: str) -> list[Any]:
     """Return the items of all pages of a list."""
     from mcp import MCPError
     from mcp_types import METHOD_NOT_FOUND
@@ -184,26 +186,30 @@ async def _all_items(pages: Any, kind: str) -> list[Any]:
     cursor: str | None = None
     for _ in range(_MAX_PAGES):
         try:
-            page = await pages(cursor=cursor)
+            page = await list_page(cursor=cursor)
         except MCPError as error:
-            if kind == "resource_templates":  # some servers of resources have none
+            if field_name == "resource_templates":  # some servers of resources have none
                 return items
-            if kind != "tools" and error.code == METHOD_NOT_FOUND:  # some only say that they have
+            if (
+                field_name != "tools" and error.code == METHOD_NOT_FOUND
+            ):  # some only say that they have
                 return items
             raise
-        items += getattr(page, kind)
+        items += getattr(page, field_name)
         if len(items) > MAX_TOOLS:
-            raise MCPServerError(f"it lists more than {MAX_TOOLS:,} {kind.replace('_', ' ')}")
+            raise MCPServerError(f"it lists more than {MAX_TOOLS:,} {field_name.replace('_', ' ')}")
         cursor = page.next_cursor
         if cursor is None:
             return items
-    raise MCPServerError(f"its list of {kind.replace('_', ' ')} has more than {_MAX_PAGES} pages")
+    raise MCPServerError(
+        f"its list of {field_name.replace('_', ' ')} has more than {_MAX_PAGES} pages"
+    )
 
 
 # -- schemas that a server sends -------------------------------------------------------------------
 
 
-def _fault(data: dict[str, Any], size: int) -> str:
+def _definition_fault(data: dict[str, Any], size: int) -> str:
     """Return why a definition cannot be used; empty if it can."""
     if size > SchemaValidator.max_chars:
         return f"its definition has more than {SchemaValidator.max_chars:,} characters"
@@ -217,7 +223,7 @@ def _fault(data: dict[str, Any], size: int) -> str:
             SchemaValidator(checked_schema(schema))
         except ValueError as error:
             return f"its {key} is no JSON schema that can be used: {one_line(str(error), 200)}"
-        if key == "inputSchema" and _has_hidden(schema):
+        if key == "inputSchema" and _has_hidden_chars(schema):
             return "a name or a value in its inputSchema has characters that nobody sees"
         if key == "inputSchema" and schema.get("type", "object") != "object":
             return f'its {key} must be of type "object"'
@@ -238,38 +244,38 @@ def visible_schema(schema: Any) -> Any:
     if isinstance(schema, list):
         return [visible_schema(each) for each in schema]
     if isinstance(schema, dict):
-        return {visible(key): visible_schema(each) for key, each in schema.items()}
-    return visible(schema) if isinstance(schema, str) else schema
+        return {visible_text(key): visible_schema(each) for key, each in schema.items()}
+    return visible_text(schema) if isinstance(schema, str) else schema
 
 
-def _has_hidden(schema: Any, exact: bool = False) -> bool:
+def _has_hidden_chars(schema: Any, is_exact: bool = False) -> bool:
     """Whether a name or a value that a call must state has characters that nobody sees."""
     if isinstance(schema, list):
-        return any(_has_hidden(each, exact) for each in schema)
+        return any(_has_hidden_chars(each, is_exact) for each in schema)
     if isinstance(schema, dict):
         return any(
-            visible(key) != key or _has_hidden(each, exact or key in _EXACT_KEYWORDS)
+            visible_text(key) != key or _has_hidden_chars(each, is_exact or key in _EXACT_KEYWORDS)
             for key, each in schema.items()
         )
-    return exact and isinstance(schema, str) and visible(schema) != schema
+    return is_exact and isinstance(schema, str) and visible_text(schema) != schema
 
 
-def visible(text: str) -> str:
+def visible_text(text: str) -> str:
     """Return a text without characters that nobody sees, which could tell a model something."""
     if text.isascii():
         return "".join(each for each in text if each >= " " or each in "\n\t")
-    characters, before = [], ""
+    characters, last_char = [], ""
     for each in text:
         # One that shapes the letter or the picture before it is seen.
-        if not _is_hidden(each) or (each in _SHAPING_CHARS and not before.isascii()):
+        if not _is_hidden_char(each) or (each in _SHAPING_CHARS and not last_char.isascii()):
             characters.append(each)
-            before = "" if each in _SHAPING_CHARS else each
+            last_char = "" if each in _SHAPING_CHARS else each
         else:
-            before = ""
+            last_char = ""
     return "".join(characters)
 
 
-def _is_hidden(char: str) -> bool:
+def _is_hidden_char(char: str) -> bool:
     if char in "\n\t":
         return False
     return unicodedata.category(char) in _HIDDEN_CATEGORIES or any(

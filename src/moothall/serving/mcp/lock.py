@@ -34,62 +34,71 @@ class DefinitionLock:
         except FileNotFoundError:
             return
         except (OSError, UnicodeDecodeError) as error:
-            raise self._wrong(f"it cannot be read: {error}") from error
+            raise self._config_error(f"it cannot be read: {error}") from error
         try:
-            read = read_json(text)
-            if read["version"] != _VERSION:
-                raise self._wrong(f"its version must be {_VERSION}, got {read['version']!r:.20}")
-            for server, tools in read["servers"].items():
+            data = read_json(text)
+            if data["version"] != _VERSION:
+                raise self._config_error(
+                    f"its version must be {_VERSION}, got {data['version']!r:.20}"
+                )
+            for server, tools in data["servers"].items():
                 for name, each in tools.items():
                     if Definition.of(each["definition"]).sha256 != each["sha256"]:
-                        raise self._wrong(f"{server}.{name}: the sha256 is not the definition's")
+                        raise self._config_error(
+                            f"{server}.{name}: the sha256 is not the definition's"
+                        )
                 self._servers[server] = dict(tools)
         except (UnreadableText, TypeError, KeyError, AttributeError) as error:
-            raise self._wrong("it is no lock file: `moothall mcp lock` writes one") from error
+            raise self._config_error(
+                "it is no lock file: `moothall mcp lock` writes one"
+            ) from error
 
-    def _wrong(self, reason: str) -> ConfigError:
+    def _config_error(self, reason: str) -> ConfigError:
         return ConfigError(f"lock file {str(self.path)!r}: {reason}")
 
     def accepted_definition(self, server: str, name: str) -> dict[str, Any] | None:
         """Return the accepted definition of a server's tool, or None."""
-        locked = self._servers.get(server, {}).get(name)
-        return None if locked is None else locked["definition"]
+        entry = self._servers.get(server, {}).get(name)
+        return None if entry is None else entry["definition"]
 
-    def difference(self, server: str, now: Definition) -> str:
+    def difference(self, server: str, definition: Definition) -> str:
         """Return how a definition differs from the accepted one; empty if it is that one."""
-        locked = self._servers.get(server, {}).get(now.name)
-        if locked is None:
-            return f"its definition is new, and nobody has accepted it: {_value_text(now.data)}"
-        if locked["sha256"] == now.sha256:
+        entry = self._servers.get(server, {}).get(definition.name)
+        if entry is None:
+            return (
+                f"its definition is new, and nobody has accepted it: {_value_text(definition.data)}"
+            )
+        if entry["sha256"] == definition.sha256:
             return ""
         parts = [
-            f"{key} was {_value_text(locked['definition'].get(key, _ABSENT))} and is now "
-            f"{_value_text(now.data.get(key, _ABSENT))}"
-            for key in sorted({*locked["definition"], *now.data})
-            if locked["definition"].get(key, _ABSENT) != now.data.get(key, _ABSENT)
+            f"{key} was {_value_text(entry['definition'].get(key, _ABSENT))} and is now "
+            f"{_value_text(definition.data.get(key, _ABSENT))}"
+            for key in sorted({*entry["definition"], *definition.data})
+            if entry["definition"].get(key, _ABSENT) != definition.data.get(key, _ABSENT)
         ]
         return f"its definition has changed since it was accepted: {'; '.join(parts)}"
 
-    def removed_tools(self, server: str, now: Mapping[str, Definition]) -> list[str]:
+    def removed_tools(self, server: str, definitions: Mapping[str, Definition]) -> list[str]:
         """Return the accepted tools that a server does not have any more."""
-        return [name for name in self._servers.get(server, {}) if name not in now]
+        return [name for name in self._servers.get(server, {}) if name not in definitions]
 
-    def accept(self, server: str, now: Mapping[str, Definition]) -> None:
+    def accept(self, server: str, definitions: Mapping[str, Definition]) -> None:
         """Write the file: all that a server has now is accepted, and nothing else of it.
 
         Raises:
             ConfigError: the file cannot be written
         """
         self._servers[server] = {
-            name: {"sha256": each.sha256, "definition": each.data} for name, each in now.items()
+            name: {"sha256": each.sha256, "definition": each.data}
+            for name, each in definitions.items()
         }
         content = {"version": _VERSION, "servers": self._servers}
         text = json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
         try:
-            with written_whole(self.path) as part:
-                part.write_text(text, encoding="utf-8")
+            with written_whole(self.path) as file:
+                file.write_text(text, encoding="utf-8")
         except OSError as error:
-            raise self._wrong(f"it cannot be written: {error.strerror or error}") from error
+            raise self._config_error(f"it cannot be written: {error.strerror or error}") from error
 
 
 def _value_text(value: Any) -> str:

@@ -98,7 +98,7 @@ class MCPAgent(Agent):
     _connection: ServerConnection | None = None
     _actions: ServerActions | None = None
     offer: ServerOffer | None = None
-    _closed = False
+    _is_closed = False
 
     def __init__(
         self,
@@ -150,12 +150,12 @@ class MCPAgent(Agent):
         self._deferred = deferred
         if lock is not None and not isinstance(lock, str | os.PathLike):
             raise ConfigError(f"{label}: lock= must be a path, got {lock!r:.80}")
-        self._lock = None if lock is None else os.fspath(lock)
-        if self._lock is not None:
-            DefinitionLock(self._lock)
+        self._lock_path = None if lock is None else os.fspath(lock)
+        if self._lock_path is not None:
+            DefinitionLock(self._lock_path)
         self._state_lock = guard()
         self._call_counts = [0, 0]  # calls, and how many of them failed
-        self._fault: tuple[float, str] | None = None  # when and why the last one failed
+        self._last_fault: tuple[float, str] | None = None  # when and why the last one failed
         in_child(self._forget)
 
     # -- its connection ----------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class MCPAgent(Agent):
         nothing. `connect`, or adding the agent to a space, opens a new connection.
         """
         with self._state_lock:
-            self._closed = True
+            self._is_closed = True
             connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
@@ -204,19 +204,19 @@ class MCPAgent(Agent):
             MCPServerError: the server cannot be started or reached
         """
         lock, offer = self._lock_and_offer()
-        id, now = str(self.id), offer.lock_entries
-        changes = {name: lock.difference(id, each) for name, each in now.items()}
-        changes |= dict.fromkeys(lock.removed_tools(id, now), "the server has it no longer")
+        id, entries = str(self.id), offer.lock_entries
+        changes = {name: lock.difference(id, each) for name, each in entries.items()}
+        changes |= dict.fromkeys(lock.removed_tools(id, entries), "the server has it no longer")
         return {name: difference for name, difference in changes.items() if difference}
 
     def _lock_and_offer(self) -> tuple[DefinitionLock, ServerOffer]:
         """Return the lock file and what the server offers."""
-        if self._lock is None:
+        if self._lock_path is None:
             raise DefinitionError(f"agent {self.id!r} has no lock=, so nothing is asked for")
         _ = self.offers
         if self.offer is None:
             raise MCPServerError(f"{self._name} is not connected: await connect() first")
-        return DefinitionLock(self._lock), self.offer
+        return DefinitionLock(self._lock_path), self.offer
 
     def __enter__(self) -> Self:
         return self
@@ -243,15 +243,15 @@ class MCPAgent(Agent):
     def _open_connection(self, is_retry: bool = False) -> ServerConnection:
         """Return the connection; make one, unless the agent is closed."""
         with self._state_lock:
-            if self._closed and not is_retry:
+            if self._is_closed and not is_retry:
                 raise MCPServerError(f"{self._name}: the connection is closed; `connect` opens it")
             if self._connection is None or self._connection.is_closed:
-                self._closed = False
+                self._is_closed = False
                 # Weak, so that an agent that nobody uses any more ends its server.
-                take_offer = WeakMethod(self._take_offer)
+                weak_take_offer = WeakMethod(self._take_offer)
 
                 def on_offer(offer: ServerOffer) -> None:
-                    if (take := take_offer()) is not None:
+                    if (take := weak_take_offer()) is not None:
                         take(offer)
 
                 connection = self._connection = ServerConnection(
@@ -278,41 +278,46 @@ class MCPAgent(Agent):
 
     def door_row(self) -> dict[str, Any]:
         """Return what it is connected to, what is locked and what has changed, for a page."""
-        server, connection = self.offer, self._connection
+        offer, connection = self.offer, self._connection
         target = self._target
         address = shown_address(target) if isinstance(target, str) else os.path.basename(target[0])
-        live = connection is not None and connection.is_live
-        facts = {"kind": "MCP server", "where": address, "connected": live, "lock": self._lock}
-        tools = {} if server is None else server.tools
-        changed, removed = dict[str, dict[str, Any]](), list[str]()
-        if self._lock is not None and server is not None:
-            lock = DefinitionLock(self._lock)
+        is_live = connection is not None and connection.is_live
+        facts = {
+            "kind": "MCP server",
+            "where": address,
+            "connected": is_live,
+            "lock": self._lock_path,
+        }
+        tools = {} if offer is None else offer.tools
+        changes, removed = dict[str, dict[str, Any]](), list[str]()
+        if self._lock_path is not None and offer is not None:
+            lock = DefinitionLock(self._lock_path)
             id = str(self.id)
-            changed = {
+            changes = {
                 name: {"was": lock.accepted_definition(id, name), "now": each.data}
-                for name, each in server.lock_entries.items()
+                for name, each in offer.lock_entries.items()
                 if lock.difference(id, each)
             }
-            removed = lock.removed_tools(id, server.lock_entries)
+            removed = lock.removed_tools(id, offer.lock_entries)
         return {
             **facts,
-            "calls_itself": None if server is None else server.server,
+            "calls_itself": None if offer is None else offer.server,
             "tools": [[name, each.data.get("description")] for name, each in sorted(tools.items())],
-            "changed": changed,
+            "changed": changes,
             "gone": removed,
-            "shown_hash": (server or ServerOffer()).lock_hash,
+            "shown_hash": (offer or ServerOffer()).lock_hash,
             "calls": self._call_counts[0],
             "failed": self._call_counts[1],
-            "last_fault": self._fault,
+            "last_fault": self._last_fault,
         }
 
     def accept_offer(self, shown_hash: str) -> None:
         """Accept the definitions that a person has seen; ConfigError if they have changed since."""
-        server = self.offer
-        if self._lock is None or server is None or server.lock_hash != shown_hash:
+        offer = self.offer
+        if self._lock_path is None or offer is None or offer.lock_hash != shown_hash:
             raise ConfigError(f"{self._name}: its definitions have changed: look at them again")
-        DefinitionLock(self._lock).accept(str(self.id), server.lock_entries)
-        self._take_offer(server)
+        DefinitionLock(self._lock_path).accept(str(self.id), offer.lock_entries)
+        self._take_offer(offer)
 
     # -- its actions -------------------------------------------------------------------------------
 
@@ -344,19 +349,19 @@ class MCPAgent(Agent):
 
     async def get_ready(self) -> None:
         """Connect before a reply, unless it is known what the server offers."""
-        if self._actions is None or self._closed:
+        if self._actions is None or self._is_closed:
             await self._open_connection().open()
 
-    def _take_offer(self, offered: ServerOffer) -> None:
+    def _take_offer(self, offer: ServerOffer) -> None:
         """Take what the server offers; called on the connection's loop."""
-        lock = None if self._lock is None else DefinitionLock(self._lock)
-        settings = (self._perform, self._policy_of, self._idempotent, lock, self._deferral_of)
-        actions = ServerActions(str(self.id), offered, *settings)
-        self.offer, self._actions = offered, actions
-        self._tell_unknown(actions.names)
+        lock = None if self._lock_path is None else DefinitionLock(self._lock_path)
+        settings = (self._send_request, self._policy_of, self._idempotent, lock, self._deferral_of)
+        actions = ServerActions(str(self.id), offer, *settings)
+        self.offer, self._actions = offer, actions
+        self._log_unknown_names(actions.names)
         self._renew()
 
-    def _tell_unknown(self, names: Iterable[str]) -> None:
+    def _log_unknown_names(self, names: Iterable[str]) -> None:
         """Log, once each, the names in arguments that no tool has: what they say holds nowhere."""
         for argument, by_tool in (("access", self._access), ("deferred", self._deferred)):
             stated_names = by_tool if isinstance(by_tool, Mapping) else ()
@@ -384,7 +389,7 @@ class MCPAgent(Agent):
     def _deferral_of(self, tool: str) -> bool | None:
         return self._deferred.get(tool) if isinstance(self._deferred, Mapping) else self._deferred
 
-    async def _perform(
+    async def _send_request(
         self,
         label: str,
         send: Callable[[mcp.Client], Awaitable[Any]],
@@ -395,9 +400,9 @@ class MCPAgent(Agent):
 
         async def send_checked(client: mcp.Client) -> Any:
             tools = None if self.offer is None else self.offer.tools
-            if definition is not None and self._lock is not None and tools is not None:
-                now = tools.get(definition.name)
-                if now is None or now.sha256 != definition.sha256:
+            if definition is not None and self._lock_path is not None and tools is not None:
+                current = tools.get(definition.name)
+                if current is None or current.sha256 != definition.sha256:
                     raise ActionError(
                         "DefinitionChanged",
                         f"{self._name} has changed {label} since this call was permitted, so it "
@@ -421,5 +426,5 @@ class MCPAgent(Agent):
         except Exception as error:
             with self._state_lock:
                 self._call_counts[1] += 1
-                self._fault = time.time(), shorten(str(error), _FAULT_CHARS)
+                self._last_fault = time.time(), shorten(str(error), _FAULT_CHARS)
             raise

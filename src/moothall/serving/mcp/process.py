@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 MAX_LINE: Final = 16 * 1024 * 1024
 """How many bytes one message of a server may have."""
-MAX_NOISE: Final = 1000
+MAX_NOISE_LINES: Final = 1000
 """So many lines of a server's output may be no messages, one after the other."""
-KEPT_STDERR: Final = 4096
+KEPT_STDERR_BYTES: Final = 4096
 """How many of the last bytes that a server wrote to its standard error are kept."""
 
 _GRACE_S: Final = 1.0
-_ENDS_S: Final = 1.0
+_EXIT_S: Final = 1.0
 """How long a process that ends may take, after its output has closed."""
 _INHERITED: Final = (
     *("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ"),
@@ -52,8 +52,8 @@ class ServerProcess:
         )
         self._loop = asyncio.get_running_loop()
         self._lock = guard()
-        self._reaped = False
-        self._watch: subprocess.Popen[bytes] | None = None
+        self._is_reaped = False
+        self._group_watch: subprocess.Popen[bytes] | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._pipes: list[asyncio.BaseTransport] = []
         self._stderr = _OutputTail()
@@ -61,7 +61,7 @@ class ServerProcess:
         self._first_noise = ""  # the first of them
         self._closed_stream = ""  # the end of its that it closed first: its output or its input
         self.fault: str = ""  # why reading has ended, unless the process has
-        self.at_end: asyncio.Event = asyncio.Event()  # it sends nothing any more
+        self.end_event: asyncio.Event = asyncio.Event()  # it sends nothing any more
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -83,12 +83,12 @@ class ServerProcess:
             command_text = one_line(" ".join(self._command), 200)
             raise MCPServerError(f"cannot start {command_text!r}: {reason.lower()}") from error
         self._process = process
-        self._exit_future = WORKERS.run(self._loop, self._wait)
+        self._exit_future = WORKERS.run(self._loop, self._wait_for_exit)
         try:
-            self._watch = watch_group(process.pid)
+            self._group_watch = watch_group(process.pid)
             self._reader = asyncio.StreamReader(MAX_LINE)
-            await self._connect(asyncio.StreamReaderProtocol(self._reader), process.stdout)
-            await self._connect(self._stderr, process.stderr)
+            await self._connect_pipe(asyncio.StreamReaderProtocol(self._reader), process.stdout)
+            await self._connect_pipe(self._stderr, process.stderr)
             flow = asyncio.streams.FlowControlMixin()
             pipe, _ = await self._loop.connect_write_pipe(lambda: flow, process.stdin)
             self._writer = asyncio.StreamWriter(pipe, flow, None, self._loop)
@@ -98,11 +98,11 @@ class ServerProcess:
                 stream.close()  # type: ignore[union-attr]
             raise
 
-    async def _connect(self, protocol: asyncio.BaseProtocol, pipe: IO[bytes] | None) -> None:
+    async def _connect_pipe(self, protocol: asyncio.BaseProtocol, pipe: IO[bytes] | None) -> None:
         transport, _ = await self._loop.connect_read_pipe(lambda: protocol, pipe)
         self._pipes.append(transport)
 
-    def _wait(self) -> int:
+    def _wait_for_exit(self) -> int:
         """Wait for the process's end, in a thread; end the rest of its group; return its code."""
         process = self._process
         if hasattr(os, "waitid"):
@@ -113,20 +113,20 @@ class ServerProcess:
         with self._lock:
             self._signal(signal.SIGKILL)
             code = process.wait()
-            self._reaped = True
+            self._is_reaped = True
         return code
 
-    def _signal(self, number: int) -> None:
+    def _signal(self, signal_number: int) -> None:
         with self._lock:
-            if not self._reaped:
+            if not self._is_reaped:
                 with suppress(OSError):
-                    os.killpg(self._process.pid, number)
+                    os.killpg(self._process.pid, signal_number)
 
     # -- messages ----------------------------------------------------------------------------------
 
     async def receive(
         self,
-        read: Callable[[bytes], SessionMessage],
+        parse: Callable[[bytes], SessionMessage],
         sink: MemoryObjectSendStream[SessionMessage | Exception],
     ) -> None:
         """Pass on the messages of the process until its output ends, or is too much."""
@@ -134,18 +134,18 @@ class ServerProcess:
 
         try:
             async with sink:
-                while line := await self._line():
-                    message = self._parse_line(line, read)
+                while line := await self._next_line():
+                    message = self._parse_line(line, parse)
                     if message is not None:
                         await sink.send(message)
                     elif self.fault:
                         break
                 self._closed_stream = self._closed_stream or "output"
-                self.at_end.set()
+                self.end_event.set()
         except (BrokenResourceError, ClosedResourceError):
             return  # the session has ended
 
-    async def _line(self) -> bytes:
+    async def _next_line(self) -> bytes:
         """Return the next line that is not empty; nothing at the end."""
         while True:
             try:
@@ -162,21 +162,21 @@ class ServerProcess:
                 return line
 
     def _parse_line(
-        self, line: bytes, read: Callable[[bytes], SessionMessage]
+        self, line: bytes, parse: Callable[[bytes], SessionMessage]
     ) -> SessionMessage | None:
         """Return the message of a line; None for what the server should not have printed."""
         try:
-            message = read(line)
+            message = parse(line)
         except (ValueError, RecursionError):
             if not self._first_noise:
                 self._first_noise = one_line(line[:400].decode(errors="replace"), 100)
             self._noise_count += 1
             if line.startswith(b"{") and b'"jsonrpc"' in line[:100]:
                 self.fault = f"it sent a message that cannot be read: {self._first_noise!r}"
-            if self._noise_count >= MAX_NOISE:
+            if self._noise_count >= MAX_NOISE_LINES:
                 self.fault = (
-                    f"it printed {MAX_NOISE:,} lines on its standard output that are no messages "
-                    f"of the protocol, such as {self._first_noise!r}"
+                    f"it printed {MAX_NOISE_LINES:,} lines on its standard output that are no "
+                    f"messages of the protocol, such as {self._first_noise!r}"
                 )
             return None
         self._noise_count = 0
@@ -193,7 +193,7 @@ class ServerProcess:
                     await self._writer.drain()
                 except OSError:
                     self._closed_stream = self._closed_stream or "input"
-                    self.at_end.set()  # or it has ended
+                    self.end_event.set()  # or it has ended
                     return
 
     # -- its end -----------------------------------------------------------------------------------
@@ -208,23 +208,23 @@ class ServerProcess:
     async def _end(self) -> None:
         """Ask the process to end, make it, and close what belongs to it."""
         if self._closed_stream and not await self._has_ended_within(
-            _ENDS_S
+            _EXIT_S
         ):  # one that ends does that, too
             self.fault = self.fault or f"it has closed its {self._closed_stream}"
         if self._writer is not None:
             self._writer.close()
-        for number in (0, signal.SIGTERM, signal.SIGKILL):
-            if number:
-                self._signal(number)
+        for signal_number in (0, signal.SIGTERM, signal.SIGKILL):
+            if signal_number:
+                self._signal(signal_number)
             if await self._has_ended_within(_GRACE_S):
                 break
         for pipe in self._pipes:
             pipe.close()
         if self._writer is not None and self._writer.transport.get_write_buffer_size():
             self._writer.transport.abort()  # the process has not read all of it
-        if self._watch is not None:
-            self._watch.kill()
-            self._watch.communicate()
+        if self._group_watch is not None:
+            self._group_watch.kill()
+            self._group_watch.communicate()
         await asyncio.sleep(0)  # the pipes close in the loop's next turn
 
     async def _has_ended_within(self, seconds: float) -> bool:
@@ -233,7 +233,7 @@ class ServerProcess:
         await asyncio.wait((self._exit_future,), timeout=seconds)
         return self._exit_future.done()
 
-    def reason(self) -> str:
+    def end_reason(self) -> str:
         """Return why it sends nothing any more, with its last words; call it after `stop`."""
         cause = self.fault
         if not cause and self._exit_future.done():
@@ -244,12 +244,12 @@ class ServerProcess:
 
     def output_hint(self) -> str:
         """Return what it printed that was no message, as the end of an error's text."""
-        parts = ""
+        hint = ""
         if self._first_noise and not self.fault:
-            parts += f"; on its standard output it printed {self._first_noise!r}"
-        if words := self._stderr.text():
-            parts += f"; on its standard error: {words}"
-        return parts
+            hint += f"; on its standard output it printed {self._first_noise!r}"
+        if stderr_text := self._stderr.text():
+            hint += f"; on its standard error: {stderr_text}"
+        return hint
 
 
 class _OutputTail(asyncio.Protocol):
@@ -259,8 +259,8 @@ class _OutputTail(asyncio.Protocol):
         self._last_bytes = bytearray()
 
     def data_received(self, data: bytes) -> None:
-        self._last_bytes += data[-KEPT_STDERR:]
-        del self._last_bytes[: max(len(self._last_bytes) - KEPT_STDERR, 0)]
+        self._last_bytes += data[-KEPT_STDERR_BYTES:]
+        del self._last_bytes[: max(len(self._last_bytes) - KEPT_STDERR_BYTES, 0)]
 
     def text(self) -> str:
         """Return the last lines, on one."""
@@ -275,19 +275,19 @@ async def over_process(process: ServerProcess) -> AsyncIterator[tuple[Any, Any]]
     from mcp.shared.message import SessionMessage
     from mcp_types import jsonrpc_message_adapter
 
-    def read(line: bytes) -> SessionMessage:
+    def parse(line: bytes) -> SessionMessage:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
 
     await process.start()
-    sink, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    sent, source = anyio.create_memory_object_stream[SessionMessage](0)
+    sink, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    outgoing, source = anyio.create_memory_object_stream[SessionMessage](0)
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(process.receive, read, sink)
+            group.start_soon(process.receive, parse, sink)
             group.start_soon(process.transmit, source)
-            yield received, sent
+            yield incoming, outgoing
             group.cancel_scope.cancel()
     finally:
         await process.stop()
-        for stream in (sink, received, sent, source):
+        for stream in (sink, incoming, outgoing, source):
             stream.close()

@@ -28,9 +28,11 @@ class ServerRequest:
     caller: object = None  # equal for requests behind which is the same person
     task: asyncio.Task[None] | None = None
     timer: asyncio.TimerHandle | None = None
-    asking: asyncio.Future[Any] | None = None
+    person_answer: asyncio.Future[Any] | None = None
     context: Context = field(default_factory=copy_context)  # the caller's, who is asked
-    unopened: list[str] = field(default_factory=list)  # addresses that nobody has opened, in words
+    unopened_addresses: list[str] = field(
+        default_factory=list
+    )  # addresses that nobody has opened, in words
     trace: Callable[[], None] | None = None  # continues the caller's trace, if there is one
 
     @property
@@ -38,16 +40,16 @@ class ServerRequest:
         """Whether its caller waits no more."""
         return self.task is not None and self.task.cancelling() > 0
 
-    def settle(self, value: Any = None, raised: BaseException | None = None) -> None:
+    def settle(self, value: Any = None, error: BaseException | None = None) -> None:
         """Give the caller a value or an error, unless it has one or is gone; from any thread."""
 
         def give() -> None:
             if self.answer.done():
                 return
-            if raised is None:
+            if error is None:
                 self.answer.set_result(value)
             else:
-                self.answer.set_exception(raised)
+                self.answer.set_exception(error)
 
         with suppress(RuntimeError):  # the caller's loop is closed
             self.answer.get_loop().call_soon_threadsafe(give)

@@ -13,7 +13,7 @@ from moothall.serving.mcp.listing import checked_schema
 
 logger: logging.Logger = logging.getLogger("moothall.mcp")
 
-WRAPS: Final = "x-fastmcp-wrap-result"
+WRAP_MARK: Final = "x-fastmcp-wrap-result"
 """FastMCP's mark of an output schema whose objects only hold the value, as their `result`."""
 
 
@@ -34,39 +34,39 @@ def value_of(result: Any, label: str, schema: Any = None) -> Any:
     structured = result.structured_content
     if structured is not None:
         if schema is not None:
-            _check(structured, schema, label)
-        wraps = isinstance(schema, dict) and schema.get(WRAPS) is True
+            _check_schema(structured, schema, label)
+        wraps = isinstance(schema, dict) and schema.get(WRAP_MARK) is True
         return structured["result"] if wraps and structured.keys() == {"result"} else structured
-    return _text_or_blocks([_block(each) for each in result.content])
+    return _text_or_blocks([_chat_block(each) for each in result.content])
 
 
-def _check(structured: Any, schema: Any, label: str) -> None:
+def _check_schema(structured: Any, schema: Any, label: str) -> None:
     """Refuse structured content that its schema does not allow; what is too much is not checked."""
-    checks = _checks(structured, checked_schema(schema), label)
-    if checks is not None and (wrong := checks.wrong(structured)) is not None:
-        at = wrong.place()
-        text = f"it ended, with a result that its output schema does not allow{at and f' at {at}'}"
-        raise ActionError("ToolError", shorten(f"{text}: {wrong.reason}", 500), label)
+    validator = _validator_for(structured, checked_schema(schema), label)
+    if validator is not None and (fault := validator.wrong(structured)) is not None:
+        place = fault.place() and f" at {fault.place()}"
+        text = f"it ended, with a result that its output schema does not allow{place}"
+        raise ActionError("ToolError", shorten(f"{text}: {fault.reason}", 500), label)
 
 
-def _checks(structured: Any, schema: Any, label: str) -> SchemaValidator | None:
+def _validator_for(structured: Any, schema: Any, label: str) -> SchemaValidator | None:
     """Return the checks of a result by a schema; None, logged, if they are too much."""
-    checks = SchemaValidator.of_json(json.dumps(schema))
-    if checks.measures(structured):
-        return checks
+    validator = SchemaValidator.of_json(json.dumps(schema))
+    if validator.measures(structured):
+        return validator
     logger.warning("%s: its result is too large to be checked by its output schema", label)
     return None
 
 
 def contents_of(result: Any) -> Any:
     """Return the value of a resource that was read."""
-    return _text_or_blocks([_contents(each) for each in result.contents])
+    return _text_or_blocks([_resource_block(each) for each in result.contents])
 
 
 def messages_of(result: Any) -> list[dict[str, Any]]:
     """Return the messages of a prompt, as chat messages."""
     return [
-        {"role": each.role, "content": _text_or_blocks([_block(each.content)])}
+        {"role": each.role, "content": _text_or_blocks([_chat_block(each.content)])}
         for each in result.messages
     ]
 
@@ -75,7 +75,7 @@ def content_of(value: Any) -> list[Any] | None:
     """Return content blocks, as `value_of` gives them, as content of a result; None for no such."""
     if not isinstance(value, list) or not value:
         return None
-    blocks = [_content(each) for each in value]
+    blocks = [_sdk_content(each) for each in value]
     return None if None in blocks else blocks
 
 
@@ -92,43 +92,41 @@ class ResultSchema:
     wraps: bool
 
     @classmethod
-    def of(cls, returned: dict[str, Any] | None) -> ResultSchema | None:
+    def of(cls, value_schema: dict[str, Any] | None) -> ResultSchema | None:
         """Return that of the schema of an action's values; None if that is None, or is wrong."""
-        if returned is None:
+        if value_schema is None:
             return None
-        wraps = returned.get("type") != "object"
+        wraps = value_schema.get("type") != "object"
         if wraps:
-            definitions = returned.pop("$defs", None)
-            properties = {"type": "object", "properties": {"result": returned}}
-            returned = {**properties, "required": ["result"], WRAPS: True}
+            definitions = value_schema.pop("$defs", None)
+            properties = {"type": "object", "properties": {"result": value_schema}}
+            value_schema = {**properties, "required": ["result"], WRAP_MARK: True}
             if definitions is not None:
-                returned["$defs"] = definitions
+                value_schema["$defs"] = definitions
         try:
-            SchemaValidator.of_json(json.dumps(returned))
+            SchemaValidator.of_json(json.dumps(value_schema))
         except ValueError:  # a type of the user's own says so
             return None
-        return cls(returned, wraps)
+        return cls(value_schema, wraps)
 
-    def content(self, value: Any, label: str) -> dict[str, Any]:
+    def checked_content(self, value: Any, label: str) -> dict[str, Any]:
         """Return a value as the structured content of a result; what is too much is not checked.
 
         Raises:
             ActionError: the schema does not allow it; `label` names the tool
         """
         structured: dict[str, Any] = {"result": value} if self.wraps else value
-        checks = _checks(structured, self.schema, label)
-        wrong = None if checks is None else checks.wrong(structured)
-        if wrong is None:
+        validator = _validator_for(structured, self.schema, label)
+        fault = None if validator is None else validator.wrong(structured)
+        if fault is None:
             return structured
-        path = ".".join(map(str, wrong.path))
-        at = f" at {path}" if path else ""
-        text = (
-            f"it ended, with a value that its return annotation does not allow{at}: {wrong.reason}"
-        )
-        raise ActionError("TypeError", shorten(text, 500), label)
+        path = ".".join(map(str, fault.path))
+        place = f" at {path}" if path else ""
+        text = f"it ended, with a value that its return annotation does not allow{place}"
+        raise ActionError("TypeError", shorten(f"{text}: {fault.reason}", 500), label)
 
 
-def _content(block: Any) -> Any:
+def _sdk_content(block: Any) -> Any:
     import mcp_types as types
 
     kind = block.get("type") if isinstance(block, dict) else None
@@ -144,11 +142,11 @@ def _content(block: Any) -> Any:
             description = block.get("description")
             return types.ResourceLink(uri=block["uri"], name=block["name"], description=description)
         if kind in ("blob", "resource"):
-            at: Any = {"uri": block["uri"], "mime_type": block.get("mime_type")}
+            fields: Any = {"uri": block["uri"], "mime_type": block.get("mime_type")}
             resource = (
-                types.TextResourceContents(text=block["text"], **at)
+                types.TextResourceContents(text=block["text"], **fields)
                 if "text" in block
-                else types.BlobResourceContents(blob=block["data"], **at)
+                else types.BlobResourceContents(blob=block["data"], **fields)
             )
             return types.EmbeddedResource(resource=resource)
     except (KeyError, TypeError, AttributeError, ValueError):
@@ -163,7 +161,7 @@ def _text_or_blocks(blocks: list[dict[str, Any]]) -> Any:
     return blocks
 
 
-def _block(block: Any) -> dict[str, Any]:
+def _chat_block(block: Any) -> dict[str, Any]:
     if block.type == "text":
         return {"type": "text", "text": block.text}
     if block.type == "image":
@@ -171,12 +169,12 @@ def _block(block: Any) -> dict[str, Any]:
     if block.type == "audio":
         return {"type": "audio", "mime_type": block.mime_type, "data": block.data}
     if block.type == "resource":
-        return _contents(block.resource)
+        return _resource_block(block.resource)
     link = {"type": "resource_link", "uri": str(block.uri), "name": block.name}
     return link if block.description is None else {**link, "description": block.description}
 
 
-def _contents(contents: Any) -> dict[str, Any]:
+def _resource_block(contents: Any) -> dict[str, Any]:
     if hasattr(contents, "text"):
         return {"type": "text", "text": contents.text}
     kind = contents.mime_type or "application/octet-stream"

@@ -20,13 +20,13 @@ from moothall import (
 )
 from moothall.build import SchemaValidator, object_schema, one_line
 from moothall.serving.mcp.listing import (
-    PROMPTS,
-    RESOURCES,
+    PROMPT_LIST,
+    RESOURCE_LIST,
     Definition,
     ServerOffer,
     checked_schema,
-    visible,
     visible_schema,
+    visible_text,
 )
 from moothall.serving.mcp.tool_results import contents_of, messages_of, value_of
 
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 
     from moothall.serving.mcp.lock import DefinitionLock
 
-CONTEXT: Final = "\0context"
+CONTEXT_KEY: Final = "\0context"
 """Under which the context of a call is passed; no schema has a property of that name."""
 
 _RESERVED: Final = frozenset(("help", "response", "error"))
-_OF_ORIGIN: Final = ("note", "described_by", "named_values")
-_NEW: Final = "A tool that is new, and that nobody has accepted yet."
-_EVERY_S: Final = 0.1
+_ORIGIN_FIELDS: Final = ("note", "described_by", "named_values")
+_NEW_DESCRIPTION: Final = "A tool that is new, and that nobody has accepted yet."
+_PROGRESS_S: Final = 0.1
 """At most so often is a call's progress told; what comes sooner is dropped."""
-_LISTED: Final = 50
+_MOST_LISTED: Final = 50
 """How many resources and prompts a model is told of."""
 
 Perform = Callable[
@@ -66,7 +66,7 @@ class ToolAction(Action):
     @property
     def signature(self) -> Any:
         """Return what a space needs of it: the check, and that it is told of its call."""
-        return SimpleNamespace(check=self.check, injected={CONTEXT: Context})
+        return SimpleNamespace(check=self.check, injected={CONTEXT_KEY: Context})
 
     @property
     def help(self) -> Any:
@@ -92,13 +92,13 @@ class ServerActions:
     Attributes:
         offered: the actions that other agents may call, by name
         tools: the same as actions of an agent with a loop, by names that begin with the id
-        named: the server's names for them, which a policy is stated for
+        names: the server's names for them, which a policy is stated for
     """
 
     def __init__(
         self,
         id: str,
-        offered: ServerOffer,
+        offer: ServerOffer,
         perform: Perform,
         policy: Callable[[str], AccessPolicy],
         idempotent: Iterable[str],
@@ -111,19 +111,21 @@ class ServerActions:
         self._perform = perform
         self._policy = policy
         self._idempotent = frozenset(idempotent)
-        self.names: set[str] = {*offered.tools}
+        self.names: set[str] = {*offer.tools}
         self._lock = lock
         self._deferral = deferral
-        self._lock_entries = offered.lock_entries
-        for each in offered.tools.values():
+        self._lock_entries = offer.lock_entries
+        for each in offer.tools.values():
             is_accepted = lock is None or lock.accepted_definition(id, each.name) is not None
-            self._add(each.name, *self._of_tool(each), for_models=each.for_models and is_accepted)
-        if offered.resources is not None:
+            self._add(
+                each.name, *self._describe_tool(each), for_models=each.for_models and is_accepted
+            )
+        if offer.resources is not None:
             self.names.add("read_resource")
-            self._add("read_resource", *self._of_resources(offered.resources))
-        if offered.prompts is not None:
+            self._add("read_resource", *self._describe_resources(offer.resources))
+        if offer.prompts is not None:
             self.names.add("get_prompt")
-            self._add("get_prompt", *self._of_prompts(offered.prompts))
+            self._add("get_prompt", *self._describe_prompts(offer.prompts))
 
     def _add(
         self,
@@ -150,50 +152,50 @@ class ServerActions:
             tool.origin = tool.origin._replace(server=self._id)
             tool.deferred = self._deferral(name)
 
-    def _of_tool(self, definition: Definition) -> tuple[Any, dict[str, Any], str]:
+    def _describe_tool(self, definition: Definition) -> tuple[Any, dict[str, Any], str]:
         policy = self._policy(definition.name)
         note, description, schema = (
-            self._note(definition.name),
+            self._lock_note(definition.name),
             definition.description,
             definition.schema,
         )
         if note:
             # What nobody has accepted is no text for a model, which might follow it.
             accepted = self._accepted_definition(definition.name) or {}
-            description = str(accepted.get("description", _NEW))
+            description = str(accepted.get("description", _NEW_DESCRIPTION))
             schema = accepted.get("inputSchema", {"type": "object"})
             policy = policy if policy == ACCESS_DENIED else ACCESS_REQUESTED
         perform, name = self._perform, definition.name
         label = f"{self._id}.{name}"
 
         async def call(**args: Any) -> Any:
-            context = args.pop(CONTEXT, None)
+            context = args.pop(CONTEXT_KEY, None)
 
             async def send(client: mcp.Client) -> Any:
-                on_progress = None if context is None else _progress(context)
+                on_progress = None if context is None else _progress_reporter(context)
                 result = await client.call_tool(name, args, progress_callback=on_progress)
                 return value_of(result, label, definition.data.get("outputSchema"))
 
             return await perform(f'"{name}"', send, context, definition)
 
         options = {
-            "description": visible(description),
+            "description": visible_text(description),
             "parameters": {"type": "object"} if definition.fault else visible_schema(schema),
             "access_policy": policy,
             "idempotent": name in self._idempotent,
             "note": note,
             "outside": True,
             # What a person has accepted, by a lock, is the program's text.
-            "described_by": "" if self._lock is not None else _source(self._id),
+            "described_by": "" if self._lock is not None else _source_text(self._id),
         }
         return call, options, definition.fault
 
     # -- what is accepted, where a lock says it ----------------------------------------------------
 
-    def _note(self, name: str) -> str:
+    def _lock_note(self, name: str) -> str:
         """Return how what is listed differs from what is accepted; empty without a lock."""
-        now = self._lock_entries.get(name)
-        return "" if self._lock is None or now is None else self._lock.difference(self._id, now)
+        entry = self._lock_entries.get(name)
+        return "" if self._lock is None or entry is None else self._lock.difference(self._id, entry)
 
     def _accepted_definition(self, name: str) -> dict[str, Any] | None:
         return None if self._lock is None else self._lock.accepted_definition(self._id, name)
@@ -208,20 +210,20 @@ class ServerActions:
 
     # -- resources and prompts ---------------------------------------------------------------------
 
-    def _of_resources(self, uris: tuple[str, ...]) -> tuple[Any, dict[str, Any], str]:
+    def _describe_resources(self, uris: tuple[str, ...]) -> tuple[Any, dict[str, Any], str]:
         perform = self._perform
 
         async def call(**args: Any) -> Any:
-            context = args.pop(CONTEXT, None)
+            context = args.pop(CONTEXT_KEY, None)
 
             async def send(client: mcp.Client) -> Any:
                 return contents_of(await client.read_resource(args["uri"]))
 
             return await perform("read_resource", send, context, None)
 
-        note = self._note(RESOURCES)
-        listed = uris if not note else json.loads(self._accepted_list_json(RESOURCES))
-        description = f"Read a resource of {self._id}. There are: {_list(listed)}"
+        note = self._lock_note(RESOURCE_LIST)
+        listed_uris = uris if not note else json.loads(self._accepted_list_json(RESOURCE_LIST))
+        description = f"Read a resource of {self._id}. There are: {_names_text(listed_uris)}"
         options = {
             "description": description,
             "parameters": object_schema(
@@ -232,15 +234,17 @@ class ServerActions:
             "idempotent": "read_resource" in self._idempotent,
             "outside": True,
             "named_values": True,
-            "described_by": _source(self._id) if uris else "",
+            "described_by": _source_text(self._id) if uris else "",
         }
         return call, options, ""
 
-    def _of_prompts(self, prompts: dict[str, tuple[str, ...]]) -> tuple[Any, dict[str, Any], str]:
+    def _describe_prompts(
+        self, prompts: dict[str, tuple[str, ...]]
+    ) -> tuple[Any, dict[str, Any], str]:
         perform = self._perform
 
         async def call(**args: Any) -> Any:
-            context = args.pop(CONTEXT, None)
+            context = args.pop(CONTEXT_KEY, None)
 
             async def send(client: mcp.Client) -> Any:
                 return messages_of(await client.get_prompt(args["name"], args.get("arguments")))
@@ -256,27 +260,30 @@ class ServerActions:
             },
         )
         schema["required"] = ["name"]
-        note = self._note(PROMPTS)
-        listed: dict[str, Any] = (
-            dict(prompts) if not note else json.loads(self._accepted_list_json(PROMPTS))
+        note = self._lock_note(PROMPT_LIST)
+        listed_prompts: dict[str, Any] = (
+            dict(prompts) if not note else json.loads(self._accepted_list_json(PROMPT_LIST))
         )
-        signatures = [f"{name}({', '.join(arguments)})" for name, arguments in listed.items()]
+        signatures = [
+            f"{name}({', '.join(arguments)})" for name, arguments in listed_prompts.items()
+        ]
+        names = _names_text(signatures)
         options = {
-            "description": f"Get a prompt of {self._id}, filled in. There are: {_list(signatures)}",
+            "description": f"Get a prompt of {self._id}, filled in. There are: {names}",
             "parameters": schema,
             "access_policy": self._policy_of_list("get_prompt", note),
             "note": note,
             "idempotent": "get_prompt" in self._idempotent,
             "outside": True,
             "named_values": True,
-            "described_by": _source(self._id) if prompts else "",
+            "described_by": _source_text(self._id) if prompts else "",
         }
         return call, options, ""
 
 
 def _action(name: str, call: Any, options: Mapping[str, Any], fault: str) -> Action:
     action_options = dict(options)
-    origin = {each: action_options.pop(each) for each in _OF_ORIGIN if each in action_options}
+    origin = {each: action_options.pop(each) for each in _ORIGIN_FIELDS if each in action_options}
     action = ToolAction.unchecked(
         name,
         call,
@@ -289,7 +296,7 @@ def _action(name: str, call: Any, options: Mapping[str, Any], fault: str) -> Act
     return action
 
 
-def _progress(context: Context[Any]) -> ProgressFnT | None:
+def _progress_reporter(context: Context[Any]) -> ProgressFnT | None:
     """Return what the server's progress is told to, or None if nobody watches the reply."""
     if not context.is_watched:
         return None
@@ -297,7 +304,7 @@ def _progress(context: Context[Any]) -> ProgressFnT | None:
 
     async def report(progress: float, total: float | None, message: str | None) -> None:
         nonlocal last_at
-        if (now := time.monotonic()) - last_at < _EVERY_S:
+        if (now := time.monotonic()) - last_at < _PROGRESS_S:
             return
         last_at = now
         amount = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
@@ -306,15 +313,19 @@ def _progress(context: Context[Any]) -> ProgressFnT | None:
     return report
 
 
-def _source(id: str) -> str:
+def _source_text(id: str) -> str:
     return f"what {id} says of its tools"
 
 
-def _list(names: Iterable[str]) -> str:
+def _names_text(names: Iterable[str]) -> str:
     all_names = list(names)
-    listed = ", ".join(one_line(visible(each), 200) for each in all_names[:_LISTED]) or "none"
+    text = (
+        ", ".join(one_line(visible_text(each), 200) for each in all_names[:_MOST_LISTED]) or "none"
+    )
     return (
-        listed if len(all_names) <= _LISTED else f"{listed} and {len(all_names) - _LISTED} others"
+        text
+        if len(all_names) <= _MOST_LISTED
+        else f"{text} and {len(all_names) - _MOST_LISTED} others"
     )
 
 

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 Headers: TypeAlias = Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 """Returns the headers of a request."""
-_REFUSAL: Final = secrets.token_hex(16)
+_REFUSAL_MARK: Final = secrets.token_hex(16)
 """By which an error of the transport's is known: no server can send it as its answer to a call."""
-_UNAVAILABLE: Final = {"POST": 503, "DELETE": 204}
+_UNREACHED_STATUSES: Final = {"POST": 503, "DELETE": 204}
 """By which a server that nobody reaches answers for us; a session of it has ended."""
-_FORGOTTEN: Final = f"{_REFUSAL} 404"
-_UNSURE: Final = (400, 401, 410)
+_FORGOTTEN_SESSION: Final = f"{_REFUSAL_MARK} 404"
+_UNSURE_STATUSES: Final = (400, 401, 410)
 """By which servers refuse a session that they do not know, or that is missing, beside a 404."""
-_NO_TOKEN: Final = ' (it may want a token: headers={"Authorization": "Bearer …"})'
+_NO_TOKEN_HINT: Final = ' (it may want a token: headers={"Authorization": "Bearer …"})'
 
 
 def shown_address(url: str) -> str:
@@ -47,7 +47,7 @@ async def over_http(
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
 
-    async def bound(response: httpx2.Response) -> None:
+    async def bound_answer(response: httpx2.Response) -> None:
         """Bound an answer that is no stream of events; the SDK bounds each event of one."""
         if response.headers.get("content-encoding", "identity") != "identity":
             raise MCPServerError("it compressed its answer, which nobody asked for")
@@ -56,25 +56,25 @@ async def over_http(
         elif response.request.method == "GET":
             response.stream = _classes()[3](response.stream)
         if response.status_code >= 400 and response.request.method == "POST":
-            await _say_status(response)
-        if response.status_code in (404, *_UNSURE) and response.request.method == "DELETE":
+            await _make_status_an_error(response)
+        if response.status_code in (404, *_UNSURE_STATUSES) and response.request.method == "DELETE":
             response.status_code = 204  # a session that is forgotten has ended
 
-    async def state(request: httpx2.Request) -> None:
+    async def add_headers(request: httpx2.Request) -> None:
         """Add the headers of this request, and the trace that its message states."""
         if request.method == "POST":
             request.headers.update(_trace_in(request.content))
         if callable(headers):
             result = headers()
-            extra = await result if inspect.isawaitable(result) else result
-            request.headers.update(checked_headers(extra, name))
+            extra_headers = await result if inspect.isawaitable(result) else result
+            request.headers.update(checked_headers(extra_headers, name))
 
-    fixed = {} if callable(headers) else headers
+    fixed_headers = {} if callable(headers) else headers
     client = _classes()[2](
-        headers={"accept-encoding": "identity", **fixed},
+        headers={"accept-encoding": "identity", **fixed_headers},
         auth=auth,
         timeout=httpx2.Timeout(30.0, connect=10.0, read=None),  # a request has a limit of its own
-        event_hooks={"request": [state], "response": [bound]},
+        event_hooks={"request": [add_headers], "response": [bound_answer]},
     )
     async with (
         client,
@@ -103,10 +103,10 @@ def refusal_in(error: MCPError) -> int:
 
     words = str(error.data).split()
     is_of_another_revision = error.code == UNSUPPORTED_PROTOCOL_VERSION
-    return 404 if is_of_another_revision else int(words[1]) if words[0] == _REFUSAL else 0
+    return 404 if is_of_another_revision else int(words[1]) if words[0] == _REFUSAL_MARK else 0
 
 
-async def _say_status(response: httpx2.Response) -> None:
+async def _make_status_an_error(response: httpx2.Response) -> None:
     """Make an answer that is only a status an error of the protocol, which the SDK passes on."""
     from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION
 
@@ -118,18 +118,24 @@ async def _say_status(response: httpx2.Response) -> None:
         code = METHOD_NOT_FOUND if status == 404 else INTERNAL_ERROR
         text = _status_text(response, body, "authorization" in request.headers)
         error = {"code": code, "message": text}
-    is_its = "id" in answer and answer["id"] == _message_in(request.content).get("id")
-    unsure = status in (404, *_UNSURE) and not is_its and "www-authenticate" not in response.headers
-    forgotten = status == 404 and "mcp-session-id" in request.headers
-    if (unsure or forgotten) and error["code"] != UNSUPPORTED_PROTOCOL_VERSION:
-        error["data"] = _FORGOTTEN if forgotten else f"{_REFUSAL} {_UNSURE[0]}"
+    answers_request = "id" in answer and answer["id"] == _message_in(request.content).get("id")
+    is_unsure = (
+        status in (404, *_UNSURE_STATUSES)
+        and not answers_request
+        and "www-authenticate" not in response.headers
+    )
+    is_forgotten = status == 404 and "mcp-session-id" in request.headers
+    if (is_unsure or is_forgotten) and error["code"] != UNSUPPORTED_PROTOCOL_VERSION:
+        error["data"] = (
+            _FORGOTTEN_SESSION if is_forgotten else f"{_REFUSAL_MARK} {_UNSURE_STATUSES[0]}"
+        )
     body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
     response.headers["content-type"] = "application/json"
     response.headers.pop("content-length", None)
     response.stream = _classes()[1](body, stream)
 
 
-def _status_text(response: httpx2.Response, body: bytes, authorized: bool) -> str:
+def _status_text(response: httpx2.Response, body: bytes, has_token: bool) -> str:
     """Return what an answer says that is only a status."""
     status = response.status_code
     text = f"it answered HTTP {status} {response.reason_phrase}".rstrip()
@@ -137,7 +143,7 @@ def _status_text(response: httpx2.Response, body: bytes, authorized: bool) -> st
     if body_text and not body_text.startswith("<"):
         text += f": {body_text}"
     if status in (401, 403):
-        text += " (the token in headers= may be wrong)" if authorized else _NO_TOKEN
+        text += " (the token in headers= may be wrong)" if has_token else _NO_TOKEN_HINT
     return text
 
 
@@ -156,7 +162,7 @@ def _classes() -> tuple[Any, ...]:
     import httpx2
     from mcp_types import INTERNAL_ERROR
 
-    class Bounded(httpx2.AsyncByteStream):
+    class BoundedBody(httpx2.AsyncByteStream):
         """The body of an answer, which ends with an error where it is too long."""
 
         def __init__(self, stream: Any) -> None:
@@ -186,7 +192,7 @@ def _classes() -> tuple[Any, ...]:
         async def aclose(self) -> None:
             await self._stream.aclose()
 
-    class ResumedStream(Bounded):
+    class ResumedStream(BoundedBody):
         """The events of a session: where they break off they end, and so are always resumed."""
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -203,8 +209,14 @@ def _classes() -> tuple[Any, ...]:
             except (httpx2.ConnectError, httpx2.ConnectTimeout):
                 if request.method == "GET" or "mcp-session-id" not in request.headers:
                     raise
-                message = {"code": INTERNAL_ERROR, "message": "nothing answers", "data": _FORGOTTEN}
+                message = {
+                    "code": INTERNAL_ERROR,
+                    "message": "nothing answers",
+                    "data": _FORGOTTEN_SESSION,
+                }
                 error = {"jsonrpc": "2.0", "id": None, "error": message}
-                return httpx2.Response(_UNAVAILABLE[request.method], json=error, request=request)
+                return httpx2.Response(
+                    _UNREACHED_STATUSES[request.method], json=error, request=request
+                )
 
-    return Bounded, ReplacedBody, SessionClient, ResumedStream
+    return BoundedBody, ReplacedBody, SessionClient, ResumedStream

@@ -9,15 +9,15 @@ from opentelemetry.trace import SpanKind
 
 from moothall.build import Envelope, Tracing
 from moothall.serving.telemetry import names
-from moothall.serving.telemetry.beginning import SpanStarter, context_of, trace_headers
 from moothall.serving.telemetry.ids import span_id_of
 from moothall.serving.telemetry.span_scope import OpenSpan
+from moothall.serving.telemetry.span_starter import SpanStarter, context_of, trace_headers
 
 
 class Meta(dict[str, Any]):
     """The `meta` of a message of this process, with a context of ours."""
 
-    derived = False
+    has_derived_ids = False
     """Whether the ids of what handles it follow from the sender's."""
 
 
@@ -40,18 +40,18 @@ class MessageSpans(SpanStarter):
         if envelope.id is not None:
             attributes[names.MESSAGING_ID] = envelope.id
         label = f"send {envelope.to}.{envelope.name}"
-        sent = self.begin(
+        span = self.begin(
             f"{names.SEND} {envelope.to}", attributes, kind=SpanKind.PRODUCER, label=label
         )
-        sent.end()
-        new_meta = Meta(meta or (), **trace_headers(sent))
-        new_meta.derived = sent.scope.base is not None
+        span.end()
+        new_meta = Meta(meta or (), **trace_headers(span))
+        new_meta.has_derived_ids = span.scope.base_id is not None
         return envelope._replace(meta=new_meta)
 
     def answering(self, delivery: Any) -> dict[str, Any] | None:
         """Return the `meta` of the answer to a message."""
-        handled = getattr(delivery, "span", None)
-        return None if handled is None else {**trace_headers(handled)}
+        span = getattr(delivery, "span", None)
+        return None if span is None else {**trace_headers(span)}
 
     def handling(self, delivery: Any) -> OpenSpan:
         """Begin the span of a message that is handled."""
@@ -75,7 +75,7 @@ class MessageSpans(SpanStarter):
         ids = None
         if context is not None and is_durable:  # a message that is delivered again has the same ids
             ids = (None, span_id_of("process", str(trace_parent), delivery.key, receiver))
-        elif context is not None and type(meta) is Meta and meta.derived:
+        elif context is not None and type(meta) is Meta and meta.has_derived_ids:
             ids = (None, span_id_of("process", str(trace_parent), receiver))
         span = self.begin(
             f"{names.PROCESS} {receiver}",

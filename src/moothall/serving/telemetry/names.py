@@ -77,11 +77,11 @@ MESSAGING_ID: Final = "messaging.message.id"
 
 # -- ours ------------------------------------------------------------------------------------------
 RUN_ID: Final = "moothall.run.id"
-OF_RUN: Final = "moothall.run"
+RUN_PREFIX: Final = "moothall.run"
 """Before the name of what the caller says of the run, such as `moothall.run.tags.customer`."""
 STOP_REASON: Final = "moothall.stop_reason"
 ACTION: Final = "moothall.action"
-OF_ACTION: Final = "moothall.action.facts"
+ACTION_FACTS_PREFIX: Final = "moothall.action.facts"
 """Before the name of a fact of the action, such as `moothall.action.facts.danger`."""
 TOTAL_INPUT_TOKENS: Final = "moothall.usage.input_tokens"
 TOTAL_OUTPUT_TOKENS: Final = "moothall.usage.output_tokens"
@@ -106,12 +106,14 @@ class _Instrument(NamedTuple):
     buckets: tuple[float, ...]
 
 
-_SHORT: Final = tuple(0.01 * 2**n for n in range(14))
-_LONG: Final = tuple(0.1 * 2**n for n in range(16))
+_SHORT_BUCKETS: Final = tuple(0.01 * 2**n for n in range(14))
+_LONG_BUCKETS: Final = tuple(0.1 * 2**n for n in range(16))
 METRICS: Final = {
-    DURATION: _Instrument("s", "How long an operation took.", _SHORT),
-    AGENT_DURATION: _Instrument("s", "How long a reply of an agent, or a workflow, took.", _LONG),
-    TOOL_DURATION: _Instrument("s", "How long a call of an action took.", _SHORT),
+    DURATION: _Instrument("s", "How long an operation took.", _SHORT_BUCKETS),
+    AGENT_DURATION: _Instrument(
+        "s", "How long a reply of an agent, or a workflow, took.", _LONG_BUCKETS
+    ),
+    TOOL_DURATION: _Instrument("s", "How long a call of an action took.", _SHORT_BUCKETS),
     TOKEN_USAGE: _Instrument(
         "{token}", "The tokens of a call of a model.", tuple(4**n for n in range(14))
     ),

@@ -11,9 +11,9 @@ from moothall.build import as_json
 from moothall.models import PROVIDERS
 from moothall.serving.telemetry import names
 
-_PROVIDERS = {each.class_name: name for name, each in reversed([*PROVIDERS.items()])}
+_PROVIDERS_BY_CLASS = {each.class_name: name for name, each in reversed([*PROVIDERS.items()])}
 """By the class of a model: the first that has its form."""
-_PROVIDER_NAMES = {
+_PROVIDERS_BY_PREFIX = {
     **{name: each.otel or name for name, each in PROVIDERS.items()},
     "http": "openai",
     "https": "openai",
@@ -35,7 +35,7 @@ def messages_in(messages: Iterable[Mapping[str, Any]]) -> dict[str, str]:
         if each.get("role") == "system":
             system += _part_attributes(each.get("content"))
         else:
-            conversation.append(_message(each))
+            conversation.append(_message_json(each))
     attributes = {names.INPUT_MESSAGES: as_text(conversation)}
     if system:
         attributes[names.SYSTEM_INSTRUCTIONS] = as_text(system)
@@ -60,12 +60,12 @@ def tools_of(actions: Iterable[Any]) -> str:
 def answer_of(reply: Any) -> str:
     """Return a model's answer."""
     parts = _part_attributes(reply.text) if reply.text else []
-    parts += [_call(each.id, each.name, each.args) for each in reply.calls]
+    parts += [_call_json(each.id, each.name, each.args) for each in reply.calls]
     reason = "tool_call" if reply.finish_reason == "calls" else reply.finish_reason
     return as_text([{"role": "assistant", "parts": parts, "finish_reason": reason}])
 
 
-def spent(usage: Any, finish_reason: Any) -> dict[str, Any]:
+def usage_attributes(usage: Any, finish_reason: Any) -> dict[str, Any]:
     """Return how many tokens a call of a model took, and why its answer ended."""
     parts = {each.span_attribute: getattr(usage, name) for name, each in usage.parts.items()}
     return {
@@ -76,7 +76,7 @@ def spent(usage: Any, finish_reason: Any) -> dict[str, Any]:
     }
 
 
-def _message(message: Mapping[str, Any]) -> dict[str, Any]:
+def _message_json(message: Mapping[str, Any]) -> dict[str, Any]:
     role, content = str(message.get("role")), message.get("content")
     if role == "tool":
         id = message.get("tool_call_id")
@@ -84,13 +84,13 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
         return {"role": role, "parts": [part]}
     parts = _part_attributes(content)
     parts += [
-        _call(each.get("id"), each.get("name"), each.get("args"))
+        _call_json(each.get("id"), each.get("name"), each.get("args"))
         for each in message.get("tool_calls") or ()
     ]
     return {"role": role, "parts": parts}
 
 
-def _call(id: Any, name: Any, args: Any) -> dict[str, Any]:
+def _call_json(id: Any, name: Any, args: Any) -> dict[str, Any]:
     return {"type": "tool_call", "id": id, "name": name, "arguments": args}
 
 
@@ -110,12 +110,12 @@ def provider_of(model: Any) -> str:
     """Return the provider of a model, by the conventions' names; `moothall` for our own process."""
     prefix = provider_in(str(getattr(model, "name", "")))
     module = f"{type(model).__module__}.".partition(".")[0]
-    return prefix or _PROVIDERS.get(type(model).__name__) or module
+    return prefix or _PROVIDERS_BY_CLASS.get(type(model).__name__) or module
 
 
 def provider_in(name: str) -> str | None:
     """Return the provider that a model's name states, as a journal has it; None if it says none."""
-    return _PROVIDER_NAMES.get(name.partition(":")[0])
+    return _PROVIDERS_BY_PREFIX.get(name.partition(":")[0])
 
 
 def model_in(name: str) -> str:
@@ -123,20 +123,20 @@ def model_in(name: str) -> str:
     head, _, rest = name.partition(":")
     if head in ("http", "https"):
         return name.partition("#")[2] or name
-    return rest if rest and head in _PROVIDER_NAMES else name
+    return rest if rest and head in _PROVIDERS_BY_PREFIX else name
 
 
-def about_model(model: Any) -> dict[str, Any]:
+def model_attributes(model: Any) -> dict[str, Any]:
     """Return the attributes of a model that are the same for each call."""
     attributes: dict[str, Any] = {
         names.PROVIDER: provider_of(model),
         names.REQUEST_MODEL: model_in(str(getattr(model, "name", type(model).__name__))),
     }
-    where = getattr(model, "base_url", None)
-    return attributes | (_server(where) if isinstance(where, str) else {})
+    address = getattr(model, "base_url", None)
+    return attributes | (_server_attributes(address) if isinstance(address, str) else {})
 
 
-def _server(address: str) -> dict[str, Any]:
+def _server_attributes(address: str) -> dict[str, Any]:
     try:
         parts = urlsplit(address)
         port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
@@ -147,12 +147,12 @@ def _server(address: str) -> dict[str, Any]:
     return {names.SERVER_ADDRESS: parts.hostname, names.SERVER_PORT: port}
 
 
-def runs_here(attributes: Mapping[str, Any]) -> bool:
+def is_local(attributes: Mapping[str, Any]) -> bool:
     """Whether the model of these attributes runs in this process."""
     return names.SERVER_ADDRESS not in attributes and attributes.get(names.PROVIDER) == names.SCOPE
 
 
-def fields_of(model: Any) -> dict[str, Any]:
+def request_attributes(model: Any) -> dict[str, Any]:
     """Return the settings with which a provider is asked."""
     fields = getattr(model, "request_fields", None)
     if not isinstance(fields, Mapping):
@@ -164,7 +164,7 @@ def fields_of(model: Any) -> dict[str, Any]:
     }
 
 
-def type_in(result: dict[str, Any]) -> str:
+def error_type_in(result: dict[str, Any]) -> str:
     """Return the type of the exception in a call's result; the conventions' `_OTHER` if unknown."""
     lines = str(result.get("traceback") or "").rstrip().splitlines()
     for line in reversed(lines):

@@ -21,32 +21,42 @@ from moothall.serving.telemetry.ids import span_id_of
 
 logger: logging.Logger = logging.getLogger("moothall.telemetry")
 
-SCOPE: ContextVar[SpanScope | None] = ContextVar("moothall_span", default=None)
+CURRENT_SCOPE: ContextVar[SpanScope | None] = ContextVar("moothall_span", default=None)
 """The scope of the innermost span of ours in this task or thread."""
-CUT_OFF: Final = (asyncio.CancelledError, GeneratorExit)
+CUT_OFF_ERRORS: Final = (asyncio.CancelledError, GeneratorExit)
 
 
 class SpanScope:
     """A span as the parent of others."""
 
-    __slots__ = ("_context", "_otel", "ambient", "base", "conversation", "counts", "span")
+    __slots__ = (
+        "_context",
+        "_otel",
+        "base_id",
+        "conversation",
+        "label_counts",
+        "outer_span",
+        "span",
+    )
 
     def __init__(
         self,
         span: Span,
         context: Context,
-        ambient: Span,
-        base: bytes | None,
+        outer_span: Span,
+        base_id: bytes | None,
         conversation: str | None,
     ) -> None:
         self.span: Span = span
         self._context = context  # OpenTelemetry's context in which it began
         self._otel: Context | None = None
-        self.ambient: Span = ambient  # the span that was current in OpenTelemetry as this one began
+        self.outer_span: Span = (
+            outer_span  # the span that was current in OpenTelemetry as this one began
+        )
         # What the ids of its children follow from; None if they are random.
-        self.base: bytes | None = base
+        self.base_id: bytes | None = base_id
         self.conversation: str | None = conversation
-        self.counts: dict[str, int] | None = None
+        self.label_counts: dict[str, int] | None = None
 
     @property
     def otel(self) -> Context:
@@ -57,28 +67,28 @@ class SpanScope:
 
     def parent(self) -> Context:
         """Return the context in which a child begins."""
-        if self.base is None:
+        if self.base_id is None:
             current = trace.get_current_span()
-            if current is not self.span and current is not self.ambient:
+            if current is not self.span and current is not self.outer_span:
                 return otel_context.get_current()  # within a span of the user's own
         return self.otel
 
     def id_of(self, label: str) -> bytes | None:
         """Return the id of a child; the next of several by the same label has another."""
-        if self.base is None:
+        if self.base_id is None:
             return None
-        counts = self.counts
+        counts = self.label_counts
         if counts is None:
-            counts = self.counts = {}
+            counts = self.label_counts = {}
         number = counts[label] = counts.get(label, -1) + 1
-        return span_id_of(self.base, label, str(number))
+        return span_id_of(self.base_id, label, str(number))
 
     @contextmanager
     def within_step(self, key: str) -> Iterator[None]:
         """Derive the ids of children from the key of a step too."""
-        base = None if self.base is None else span_id_of(self.base, "step", key)
-        scope = SpanScope(self.span, self._context, self.ambient, base, self.conversation)
-        with context_value(SCOPE, scope):
+        base_id = None if self.base_id is None else span_id_of(self.base_id, "step", key)
+        scope = SpanScope(self.span, self._context, self.outer_span, base_id, self.conversation)
+        with context_value(CURRENT_SCOPE, scope):
             yield
 
 
@@ -104,11 +114,11 @@ class OpenSpan:
 
     def enter(self) -> tuple[Token[Any], Token[Any]]:
         """Make it the parent of what begins in this context, ours and others' alike."""
-        return SCOPE.set(self.scope), otel_context.attach(self.scope.otel)
+        return CURRENT_SCOPE.set(self.scope), otel_context.attach(self.scope.otel)
 
-    def leave(self, entered: tuple[Token[Any], Token[Any]]) -> None:
+    def leave(self, tokens: tuple[Token[Any], Token[Any]]) -> None:
         """Make it the parent no more."""
-        for token in reversed(entered):
+        for token in reversed(tokens):
             try:
                 token.var.reset(token)
             except ValueError:  # a coroutine is closed in another context
@@ -126,17 +136,17 @@ class OpenSpan:
     def end(self, result: Any = None, error: BaseException | None = None) -> None:
         """End it with what was returned or raised."""
         span = self._span
-        kind: str | None = None
-        if isinstance(error, CUT_OFF):
+        error_type: str | None = None
+        if isinstance(error, CUT_OFF_ERRORS):
             # A stream may be closed once its whole answer has come: nothing is missing then.
-            kind = None if hasattr(result, "usage") else "cancelled"
+            error_type = None if hasattr(result, "usage") else "cancelled"
         elif error is not None:
-            kind = type(error).__qualname__
+            error_type = type(error).__qualname__
         try:
-            self._finish(self, result, kind)
-            if kind is not None:
-                span.set_attribute(names.ERROR_TYPE, kind)
-                if kind != "cancelled":
+            self._finish(self, result, error_type)
+            if error_type is not None:
+                span.set_attribute(names.ERROR_TYPE, error_type)
+                if error_type != "cancelled":
                     span.set_status(Status(StatusCode.ERROR))
             span.end()
         except Exception as failure:  # of a processor: what is traced goes on

@@ -13,10 +13,10 @@ from opentelemetry.trace import Link, SpanKind
 
 from moothall import Usage
 from moothall.serving.telemetry import names, span_content
-from moothall.serving.telemetry.beginning import context_of
 from moothall.serving.telemetry.ids import span_id_of, trace_id_of
 from moothall.serving.telemetry.message_spans import MessageSpans
-from moothall.serving.telemetry.span_scope import SCOPE, OpenSpan
+from moothall.serving.telemetry.span_scope import CURRENT_SCOPE, OpenSpan
+from moothall.serving.telemetry.span_starter import context_of
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -34,7 +34,7 @@ class Telemetry(MessageSpans):
     ) -> None:
         super().__init__(tracer_provider, meter_provider)
         self._content = content
-        self._models: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
+        self._attributes_by_model: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
 
     # -- replies -----------------------------------------------------------------------------------
 
@@ -52,7 +52,7 @@ class Telemetry(MessageSpans):
             if request.answer is not None:
                 attributes[names.OUTPUT_TYPE] = "json"
             for name, value in _flat_attributes(request.attributes):
-                attributes[f"{names.OF_RUN}.{name}"] = value
+                attributes[f"{names.RUN_PREFIX}.{name}"] = value
         if thread is not None:
             attributes[names.CONVERSATION_ID] = thread
         model = getattr(agent, "model_or_name", None)
@@ -62,53 +62,53 @@ class Telemetry(MessageSpans):
             operation = attributes[names.OPERATION] = names.INVOKE_AGENT
             attributes[names.PROVIDER] = names.SCOPE
             if model is not None and not isinstance(model, str):
-                model_about = self._model_attributes(model)
+                model_attributes = self._model_attributes(model)
                 for name in (names.PROVIDER, names.REQUEST_MODEL):
-                    attributes[name] = model_about[name]
+                    attributes[name] = model_attributes[name]
         if self._content and request is not None:
             message = {"role": "user", "content": request.content}
             attributes |= span_content.messages_in([message])
         span_kind = SpanKind.CLIENT if is_remote else SpanKind.INTERNAL
-        name, of_run = (
+        name, run_options = (
             f"{operation} {id}",
-            self._of_run(request, getattr(request, "recorded", None)),
+            self._run_options(request, getattr(request, "recorded", None)),
         )
-        options: Any = {"kind": span_kind, "conversation": thread, **of_run}
+        options: Any = {"kind": span_kind, "conversation": thread, **run_options}
         own_names = (names.OPERATION, names.AGENT_NAME, names.REQUEST_MODEL)
         metric_attributes = {each: attributes[each] for each in own_names if each in attributes}
 
         def end(span: OpenSpan, result: Any, error: str | None) -> None:
             error = self._end_reply(span, result, error)
-            self._took(span, names.AGENT_DURATION, metric_attributes, error)
+            self._record_duration(span, names.AGENT_DURATION, metric_attributes, error)
 
         return self.begin(name, attributes, end, **options)
 
-    def _took(
+    def _record_duration(
         self, span: OpenSpan, metric: str, attributes: dict[str, Any], error: str | None
     ) -> None:
         """Record how long an operation took."""
-        more = {} if error is None else {names.ERROR_TYPE: error}
-        self.measure(span, metric, span.seconds, {**attributes, **more})
+        error_attributes = {} if error is None else {names.ERROR_TYPE: error}
+        self.measure(span, metric, span.seconds, {**attributes, **error_attributes})
 
-    def _of_run(self, request: Any, record: Any) -> dict[str, Any]:
+    def _run_options(self, request: Any, record: Any) -> dict[str, Any]:
         """Return a recorded reply's ids, the context that it begins in, and its links."""
         if record is None:
             return {}
         path = record.path
         # One that was stopped is over, and goes on as another span of the same trace.
-        stopped = sum(entry.kind == "over" for entry in record.entries())
-        id = span_id_of("reply", record.run_id, path, str(stopped))
-        scope, current = SCOPE.get(), otel_context.get_current()
-        inner = request is not None and request.record is not None
-        if inner and scope is not None:  # a member, within its group's reply
+        stop_count = sum(entry.kind == "over" for entry in record.entries())
+        id = span_id_of("reply", record.run_id, path, str(stop_count))
+        scope, current = CURRENT_SCOPE.get(), otel_context.get_current()
+        is_member = request is not None and request.record is not None
+        if is_member and scope is not None:  # a member, within its group's reply
             return {"ids": (None, id), "context": scope.otel}
         parent_context = context_of(record.start or {}, current)
         if parent_context is not None:
             return {"ids": (None, id), "context": parent_context}
         span = trace.get_current_span() if scope is None else scope.span
         links = [Link(span.get_span_context())] if span.get_span_context().is_valid else []
-        clear = trace.set_span_in_context(trace.INVALID_SPAN, current)
-        return {"ids": (trace_id_of(record.run_id), id), "context": clear, "links": links}
+        root_context = trace.set_span_in_context(trace.INVALID_SPAN, current)
+        return {"ids": (trace_id_of(record.run_id), id), "context": root_context, "links": links}
 
     def workflow(self, name: str, record: Any) -> OpenSpan:
         """Begin the span of the run of an orchestrator, such as a society."""
@@ -116,12 +116,12 @@ class Telemetry(MessageSpans):
         attributes: dict[str, Any] = {**workflow_fields}
         if record is not None:
             attributes[names.RUN_ID] = record.run_id
-        title = f"{names.INVOKE_WORKFLOW} {name}"
+        span_name = f"{names.INVOKE_WORKFLOW} {name}"
 
         def end(span: OpenSpan, result: Any, error: str | None) -> None:
-            self._took(span, names.AGENT_DURATION, workflow_fields, error)
+            self._record_duration(span, names.AGENT_DURATION, workflow_fields, error)
 
-        return self.begin(title, attributes, end, **self._of_run(None, record))
+        return self.begin(span_name, attributes, end, **self._run_options(None, record))
 
     def _end_reply(self, span: OpenSpan, result: Any, error: str | None) -> str | None:
         """Say what came of a reply; return the type of its error, or None."""
@@ -151,8 +151,12 @@ class Telemetry(MessageSpans):
 
     def chat(self, model: Any, request: Any) -> OpenSpan:
         """Begin the span of a call of a model."""
-        model_about = self._model_attributes(model)
-        attributes = {names.OPERATION: names.CHAT, **model_about, **span_content.fields_of(model)}
+        model_attributes = self._model_attributes(model)
+        attributes = {
+            names.OPERATION: names.CHAT,
+            **model_attributes,
+            **span_content.request_attributes(model),
+        }
         if request.stream:
             attributes[names.REQUEST_STREAM] = True
         if request.schema is not None:
@@ -161,14 +165,16 @@ class Telemetry(MessageSpans):
             attributes |= span_content.messages_in(request.messages)
             if request.actions:
                 attributes[names.TOOL_DEFINITIONS] = span_content.tools_of(request.actions)
-        metric_attributes = {names.OPERATION: names.CHAT, **model_about}
+        metric_attributes = {names.OPERATION: names.CHAT, **model_attributes}
 
         def end(span: OpenSpan, result: Any, error: str | None) -> None:
             self._end_chat(span, result, error, metric_attributes)
 
-        name = f"{names.CHAT} {model_about[names.REQUEST_MODEL]}"
-        side = SpanKind.INTERNAL if span_content.runs_here(model_about) else SpanKind.CLIENT
-        return self.begin(name, attributes, end, kind=side, label=names.CHAT)
+        name = f"{names.CHAT} {model_attributes[names.REQUEST_MODEL]}"
+        span_kind = (
+            SpanKind.INTERNAL if span_content.is_local(model_attributes) else SpanKind.CLIENT
+        )
+        return self.begin(name, attributes, end, kind=span_kind, label=names.CHAT)
 
     def _end_chat(
         self, span: OpenSpan, result: Any, error: str | None, metric_attributes: dict[str, Any]
@@ -178,7 +184,7 @@ class Telemetry(MessageSpans):
         if error is not None:
             metric_attributes = {**metric_attributes, names.ERROR_TYPE: error}
         if hasattr(result, "finish_reason"):
-            attributes |= span_content.spent(usage, result.finish_reason)
+            attributes |= span_content.usage_attributes(usage, result.finish_reason)
             meta = getattr(result, "meta", None) or {}
             for key, name in (("model", names.RESPONSE_MODEL), ("id", names.RESPONSE_ID)):
                 if isinstance(value := meta.get(key), str):
@@ -193,20 +199,20 @@ class Telemetry(MessageSpans):
                         count,
                         {**metric_attributes, names.TOKEN_TYPE: kind},
                     )
-        if (first := span.first_seconds) is not None:
-            attributes[names.FIRST_CHUNK] = first
-            self.measure(span, names.TIME_TO_FIRST_CHUNK, first, metric_attributes)
+        if (first_seconds := span.first_seconds) is not None:
+            attributes[names.FIRST_CHUNK] = first_seconds
+            self.measure(span, names.TIME_TO_FIRST_CHUNK, first_seconds, metric_attributes)
         if attributes:
             span.scope.span.set_attributes(attributes)
         self.measure(span, names.DURATION, span.seconds, metric_attributes)
 
     def _model_attributes(self, model: Any) -> dict[str, Any]:
         try:
-            return self._models[model]
+            return self._attributes_by_model[model]
         except (KeyError, TypeError):
-            attributes = span_content.about_model(model)
+            attributes = span_content.model_attributes(model)
         try:
-            self._models[model] = attributes
+            self._attributes_by_model[model] = attributes
         except TypeError:
             pass  # a user's own class may have no weak references, or no hash
         return attributes
@@ -227,19 +233,20 @@ class Telemetry(MessageSpans):
         }
         if call.action is not None:
             attributes |= {
-                f"{names.OF_ACTION}.{name}": fact for name, fact in call.action.facts.items()
+                f"{names.ACTION_FACTS_PREFIX}.{name}": fact
+                for name, fact in call.action.facts.items()
             }
 
         def end(span: OpenSpan, result: Any, error: str | None) -> None:
             if self._content:
                 span.scope.span.set_attribute(names.TOOL_ARGUMENTS, span_content.as_text(call.args))
             result = call.result if result is None else result
-            failed = isinstance(result, dict) and result.get("error") is not None
-            error = span_content.type_in(result) if failed else error
-            self._took(span, names.TOOL_DURATION, metric_attributes, error)
+            has_failed = isinstance(result, dict) and result.get("error") is not None
+            error = span_content.error_type_in(result) if has_failed else error
+            self._record_duration(span, names.TOOL_DURATION, metric_attributes, error)
             if not isinstance(result, dict):
                 return
-            if failed:
+            if has_failed:
                 span.scope.span.set_attribute(names.ERROR_TYPE, error)
                 span.scope.span.set_status(trace.Status(trace.StatusCode.ERROR))
             elif self._content:
@@ -268,8 +275,8 @@ class Telemetry(MessageSpans):
 
     def step(self, key: str) -> AbstractContextManager[None]:
         """Derive ids in a `with` block from the key of a recorded step too."""
-        scope = SCOPE.get()
-        return nullcontext() if scope is None or scope.base is None else scope.within_step(key)
+        scope = CURRENT_SCOPE.get()
+        return nullcontext() if scope is None or scope.base_id is None else scope.within_step(key)
 
 
 def _flat_attributes(attributes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

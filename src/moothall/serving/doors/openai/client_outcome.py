@@ -19,9 +19,9 @@ from moothall.serving.doors.openai.message_content import BadRequest
 from moothall.serving.doors.protocols import refusal_of
 
 logger: logging.Logger = logging.getLogger("moothall.doors")
-_REFUSED: Final = FINISH_REASONS["refusal"].detail
+_REFUSAL_DETAIL: Final = FINISH_REASONS["refusal"].detail
 # A refusal is whole, so the interface has no reason for its end.
-_REASONS: Final = {each.detail: reason for reason, each in FINISH_REASONS.items() if each.cuts}
+_CUT_REASONS: Final = {each.detail: reason for reason, each in FINISH_REASONS.items() if each.cuts}
 
 
 @dataclass(slots=True)
@@ -31,20 +31,20 @@ class ClientOutcome:
     Attributes:
         text: the answer's text; empty if the caller must execute calls first
         calls: those calls, each with `id`, `name` and `args`
-        cut: `length` or `content_filter` if the answer was cut, else an empty text
+        cut_reason: `length` or `content_filter` if the answer was cut, else an empty text
         usage: the tokens
         turns: what the model thought and said in each of its answers, the last one included
-        waits: whether its run waits in the journal; the text says for what
-        refused: whether the model refused; the text is its refusal
+        is_waiting: whether its run waits in the journal; the text says for what
+        is_refusal: whether the model refused; the text is its refusal
     """
 
     text: str
     calls: list[dict[str, Any]]
-    cut: str
+    cut_reason: str
     usage: Usage
     turns: list[tuple[str, str]]
-    waits: bool = False
-    refused: bool = False
+    is_waiting: bool = False
+    is_refusal: bool = False
 
 
 def waiting_outcome(waits: Sequence[Wait], usage: Usage) -> ClientOutcome:
@@ -54,41 +54,42 @@ def waiting_outcome(waits: Sequence[Wait], usage: Usage) -> ClientOutcome:
 
 
 def outcome_of(
-    reply: Reply, request: OpenAIRequest, agent: Any, thoughts: Sequence[str], last_only: bool
+    reply: Reply, request: OpenAIRequest, agent: Any, thoughts: Sequence[str], only_last_text: bool
 ) -> ClientOutcome:
     """Return the outcome of an agent's reply; raise `BadRequest` for one without an answer.
 
-    `thoughts` has the reasoning of each answer of its model. `last_only` says that the client
+    `thoughts` has the reasoning of each answer of its model. `only_last_text` says that the client
     gets the reply's text without those of the answers before.
     """
     if not Reply.gives_text(agent, reply.stop_reason, reply.text):
-        raise failure(reply)
+        raise failure_of(reply)
     text = reply.text
     if request.schema is not None and reply.stop_reason != "terminal":
-        text = _by_schema(reply, request.schema)
+        text = _json_by_schema(reply, request.schema)
     names, calls = {each.name for each in request.tools}, []
     if reply.stop_reason == "terminal":
         last = [each for each in reply.messages if each.get("tool_calls")][-1]
         pending = (each for each in last["tool_calls"] if each["name"] in names)
         calls = [
-            {**each, "name": request.caller_names.get(each["name"], each["name"])}
+            {**each, "name": request.client_tool_names.get(each["name"], each["name"])}
             for each in pending
         ]
         text = "" if calls else text
-    turns = turns_of(reply, agent, "" if calls else text, thoughts, last_only)
-    cut, refused = _REASONS.get(reply.detail, ""), reply.detail == _REFUSED
-    return ClientOutcome(text, calls, cut, reply.usage, turns, refused=refused)
+    turns = turns_of(reply, agent, "" if calls else text, thoughts, only_last_text)
+    cut_reason, is_refusal = _CUT_REASONS.get(reply.detail, ""), reply.detail == _REFUSAL_DETAIL
+    return ClientOutcome(text, calls, cut_reason, reply.usage, turns, is_refusal=is_refusal)
 
 
 def turns_of(
-    reply: Reply, agent: Any, text: str, thoughts: Sequence[str], last_only: bool
+    reply: Reply, agent: Any, text: str, thoughts: Sequence[str], only_last_text: bool
 ) -> list[tuple[str, str]]:
     """Return what a model thought and said in each of its answers; `text` is the reply's."""
     texts: list[str] = []
     if isinstance(agent, ReActAgent):
         answers = (each for each in reply.messages if each["role"] == "assistant")
         texts += [
-            "" if last_only or not each.get("tool_calls") else each["content"] for each in answers
+            "" if only_last_text or not each.get("tool_calls") else each["content"]
+            for each in answers
         ]
     if not texts or reply.stop_reason == "done":
         texts[-1:] = [text]
@@ -104,19 +105,19 @@ def wants_last_text(request: OpenAIRequest, agent: Any) -> bool:
     )
 
 
-def _by_schema(reply: Reply, schema: dict[str, Any]) -> str:
+def _json_by_schema(reply: Reply, schema: dict[str, Any]) -> str:
     """Return the JSON of an answer; raise `BadRequest` if it follows no schema (a group's)."""
     answer_schema, fault = AnswerSchema(schema), ""
     texts = [reply.text] if reply.value is None else [json.dumps(reply.value), reply.text]
     for each in texts:
         try:
             return json_text(answer_schema.parse(each))
-        except UnreadableText as unreadable:
-            fault = fault or str(unreadable)
+        except UnreadableText as error:
+            fault = fault or str(error)
     raise BadRequest(f"the answer {fault}", None, "unreadable", 500, "server_error")
 
 
-def failure(reply: Reply, detail: str = "") -> BadRequest:
+def failure_of(reply: Reply, detail: str = "") -> BadRequest:
     """Return the error for a reply that has no answer."""
     reason, detail = reply.stop_reason, detail or reply.detail or reply.stop_reason
     if reason == "budget":

@@ -39,7 +39,7 @@ from moothall.serving.doors.checks import (
 from moothall.serving.doors.openai.client_outcome import (
     ClientOutcome,
     bad_request_of,
-    failure,
+    failure_of,
     outcome_of,
     waiting_outcome,
     wants_last_text,
@@ -60,16 +60,16 @@ from moothall.serving.doors.openai.response_chain import (
     question_and_answer,
     thread_of,
 )
-from moothall.serving.doors.openai.stored_responses import ECHO, StoredResponses
+from moothall.serving.doors.openai.stored_responses import ECHO_KEY, StoredResponses
 from moothall.serving.doors.protocols import OPENAI, TooOften, to_id
 from moothall.serving.doors.served_agents import Served
 
 logger: logging.Logger = logging.getLogger("moothall.doors")
 
-Handle: TypeAlias = Callable[[dict[str, Any], Send, str], Coroutine[Any, Any, None]]
+Handler: TypeAlias = Callable[[dict[str, Any], Send, str], Coroutine[Any, Any, None]]
 
-_KINDS: Final[dict[type, Kind]] = {TextPiece: "output_text", ReasoningPiece: "reasoning_text"}
-_HEAD_S: Final = 0.5
+_PIECE_KINDS: Final[dict[type, Kind]] = {TextPiece: "output_text", ReasoningPiece: "reasoning_text"}
+_STREAM_DELAY_S: Final = 0.5
 """How long a stream waits for an early error before it begins."""
 
 
@@ -90,17 +90,21 @@ class OpenAIDoor:
         """Return the routes of the door."""
         from starlette.routing import Route
 
-        stored, at = self._stored, OPENAI.path
+        stored, base_path = self._stored, OPENAI.path
         return [
-            Route(f"{at}/models", endpoint=Endpoint(GET=self._models)),
-            Route(f"{at}/models/{{id:path}}", endpoint=Endpoint(GET=self._model)),
-            Route(f"{at}/chat/completions", endpoint=Endpoint(POST=self._chat)),
-            Route(f"{at}/responses", endpoint=Endpoint(POST=self._respond)),
+            Route(f"{base_path}/models", endpoint=Endpoint(GET=self._models)),
+            Route(f"{base_path}/models/{{id:path}}", endpoint=Endpoint(GET=self._model)),
+            Route(f"{base_path}/chat/completions", endpoint=Endpoint(POST=self._chat)),
+            Route(f"{base_path}/responses", endpoint=Endpoint(POST=self._respond)),
             Route(
-                f"{at}/responses/{{id}}", endpoint=Endpoint(GET=stored.get, DELETE=stored.delete)
+                f"{base_path}/responses/{{id}}",
+                endpoint=Endpoint(GET=stored.get, DELETE=stored.delete),
             ),
-            Route(f"{at}/responses/{{id}}/cancel", endpoint=Endpoint(POST=stored.cancel)),
-            Route(f"{at}/responses/{{id}}/input_items", endpoint=Endpoint(GET=stored.input_items)),
+            Route(f"{base_path}/responses/{{id}}/cancel", endpoint=Endpoint(POST=stored.cancel)),
+            Route(
+                f"{base_path}/responses/{{id}}/input_items",
+                endpoint=Endpoint(GET=stored.input_items),
+            ),
         ]
 
     async def _models(self, params: dict[str, Any], send: Send, caller: str) -> None:
@@ -126,9 +130,9 @@ class OpenAIDoor:
         agent, chain = self._agent(openai_request.model), self._chain
         sender = sender_of(OPENAI.sender, caller)
         previous, history = None, list[dict[str, Any]]()
-        if openai_request.previous is not None:
+        if openai_request.previous_id is not None:
             previous, history = await in_thread(
-                chain.run_and_history, agent, sender, openai_request.previous
+                chain.run_and_history, agent, sender, openai_request.previous_id
             )
         openai_request.messages = with_call_results([*history, *openai_request.messages])[
             len(history) :
@@ -138,7 +142,7 @@ class OpenAIDoor:
         )
         form, thread = ResponseForm(openai_request, run_id), thread_of(sender, run_id)
 
-        def keep(reply: Reply, request: ReplyRequest) -> None:
+        def keep_reply(reply: Reply, request: ReplyRequest) -> None:
             history_length = len(request.conversation or ())
             memory = request.memory if isinstance(agent, ReActAgent) else None
             run_messages = (
@@ -152,9 +156,9 @@ class OpenAIDoor:
             ]
             chain.keep(run_id, str(agent.id), sender, messages, openai_request.messages, form)
 
-        keeper = keep if openai_request.store else None
+        on_reply = keep_reply if openai_request.store else None
         await self._answer_request(
-            agent, openai_request, run_id, thread, history, form, send, caller, keeper
+            agent, openai_request, run_id, thread, history, form, send, caller, on_reply
         )
 
     def _agent(self, model: str) -> ConversationalAgent:
@@ -177,36 +181,38 @@ class OpenAIDoor:
         form: Form,
         send: Send,
         caller_name: str,
-        keep: Callable[[Reply, ReplyRequest], None] | None = None,
+        on_reply: Callable[[Reply, ReplyRequest], None] | None = None,
     ) -> None:
-        """Answer a request; `keep` gets the reply and its request before the client does."""
-        before, content = history_and_content(
+        """Answer a request; `on_reply` gets the reply and its request before the client does."""
+        earlier_messages, content = history_and_content(
             openai_request, agent, sends_history=isinstance(form, ChatCompletion)
         )
         if not isinstance(agent, ReActAgent):  # whose own messages have their marks
             history = agent.as_sent_back(history)
-        before = [*history, *before]
+        earlier_messages = [*history, *earlier_messages]
         try:
             request = ReplyRequest(content, openai_request.schema, thread, run_id)
         except (TypeError, ValueError) as error:  # a DefinitionError is one: of the schema
             raise BadRequest(str(error)) from None
         request.offered, request.must_call = openai_request.tools, openai_request.must_call
         if instructions := "\n\n".join(filter(None, (openai_request.instructions, request.demand))):
-            before = [{"role": "system", "content": instructions}, *before]
+            earlier_messages = [{"role": "system", "content": instructions}, *earlier_messages]
         if isinstance(form, ResponseForm):
-            request.door_data = {ECHO: echo_of(openai_request.body)}
-        request.thoughts, last_only = [], wants_last_text(openai_request, agent)
+            request.door_data = {ECHO_KEY: echo_of(openai_request.body)}
+        request.thoughts, only_last_text = [], wants_last_text(openai_request, agent)
 
         async def finish(reply: Reply) -> ClientOutcome:
             self._served.forget(agent, thread)
             if reply.stop_reason in RESTING:
                 waits = await self._served.waits(str(agent.id), run_id)
-                if openai_request.schema is None or keep is not None:
+                if openai_request.schema is None or on_reply is not None:
                     return waiting_outcome(waits, reply.usage)
-                raise failure(reply, waiting_text(waits))
-            outcome = outcome_of(reply, openai_request, agent, request.thoughts or (), last_only)
-            if keep is not None:
-                keep(reply, request)
+                raise failure_of(reply, waiting_text(waits))
+            outcome = outcome_of(
+                reply, openai_request, agent, request.thoughts or (), only_last_text
+            )
+            if on_reply is not None:
+                on_reply(reply, request)
             return outcome
 
         end_reply = self._served.count_reply()
@@ -216,14 +222,14 @@ class OpenAIDoor:
             with self._served.calling(sender, str(agent.id), caller):
                 await self._served.permit(sender, agent, content)
                 if isinstance(agent, ReActAgent):
-                    request.conversation = before
+                    request.conversation = earlier_messages
                 else:
                     self._served.forget(agent, thread)  # what a run that went on later has left
-                    for message in before:
+                    for message in earlier_messages:
                         await agent.observe(message, thread)
                 if openai_request.stream:
                     await self._stream_answer(
-                        agent, request, finish, FormStream(form, send, last_only)
+                        agent, request, finish, FormStream(form, send, only_last_text)
                     )
                     return
                 outcome = await finish(await agent.reply_to_request(request))
@@ -243,17 +249,20 @@ class OpenAIDoor:
     ) -> None:
         """Have the agent reply, and send the pieces as they come."""
         stream = ReplyStream(str(agent.id), request, agent.reply_to_request)
-        async with stream as all_events, aclosing(with_keepalives(all_events, _HEAD_S)) as events:
+        async with (
+            stream as all_events,
+            aclosing(with_keepalives(all_events, _STREAM_DELAY_S)) as events,
+        ):
             try:
                 async for event in events:
-                    kind = type(event)
+                    event_type = type(event)
                     if isinstance(event, TextPiece | ReasoningPiece):
                         if event.agent == str(agent.id) and not event.decides:
-                            await form_stream.send_piece(event.text, _KINDS[kind])
+                            await form_stream.send_piece(event.text, _PIECE_KINDS[event_type])
                     elif isinstance(event, Done):
                         if event.agent == str(agent.id):  # not of a member
                             await form_stream.end(await finish(event.reply))
-                    elif kind is CallStarted or (
+                    elif event_type is CallStarted or (
                         isinstance(event, MessageAdded) and event.message["role"] != "user"
                     ):
                         await form_stream.end_turn()
@@ -280,13 +289,13 @@ def history_and_content(
                 text = f"{tool.name!r} is an action of the agent's own: give the tool another name"
                 raise BadRequest(text, "tools")
         messages = agent.as_sent_back(messages)
-        new = 0
+        new_start = 0
         if sends_history:
             answers = [n for n, each in enumerate(messages) if each["role"] == "assistant"]
-            new = answers[-1] + 1 if answers else 0
-            while messages[new]["role"] == "system":
-                new += 1
-        return messages[:new], join_messages(messages[new:])
+            new_start = answers[-1] + 1 if answers else 0
+            while messages[new_start]["role"] == "system":
+                new_start += 1
+        return messages[:new_start], join_messages(messages[new_start:])
     if openai_request.tools or messages[-1]["role"] != "user":
         raise BadRequest(f"agent {agent.id!r} has no model that may call a client's tools", "tools")
     return agent.as_sent_back(messages[:-1]), messages[-1]["content"]
@@ -299,47 +308,47 @@ def _model_of(id: str) -> dict[str, Any]:
 class Endpoint:
     """An ASGI application for one path; it cancels the work of a client that left."""
 
-    def __init__(self, **handles: Handle) -> None:
-        self._handles = handles
+    def __init__(self, **handlers: Handler) -> None:
+        self._handlers = handlers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         has_begun = False
 
-        async def sending(message: Message) -> None:
+        async def send_and_note(message: Message) -> None:
             nonlocal has_begun
             has_begun = True
             await send(message)
 
         try:
-            handle = self._handles.get(scope["method"])
-            if handle is None:
-                takes = " and ".join(self._handles)
-                raise BadRequest(f"{scope['path']} takes {takes}", status=405)
+            handler = self._handlers.get(scope["method"])
+            if handler is None:
+                methods = " and ".join(self._handlers)
+                raise BadRequest(f"{scope['path']} takes {methods}", status=405)
             if scope["method"] != "POST":
                 params: dict[str, Any] = dict(scope["path_params"])
                 params["query"] = scope["query_string"].decode("latin-1")
             else:
                 params = body_of_request(await body_of(receive) or b"{}")  # the guard has its limit
                 params["path:id"] = scope["path_params"].get("id")
-            await until_gone(handle(params, sending, caller_of(scope)), receive)
-        except BadRequest as wrong:
-            allow = ", ".join(self._handles) if wrong.status == 405 else ""
-            await send_json(send, wrong.status, {"error": wrong.error}, allow)
+            await run_until_disconnect(handler(params, send_and_note, caller_of(scope)), receive)
+        except BadRequest as error:
+            allow = ", ".join(self._handlers) if error.status == 405 else ""
+            await send_json(send, error.status, {"error": error.error}, allow)
         except TooOften:  # answered in the form of its door
             raise
         except Exception as error:
             log_failure(logger, f"a request of {scope['path']} failed", error)
             if has_begun:
                 raise
-            failed = BadRequest("the server has failed", None, None, 500, "server_error")
-            await send_json(send, failed.status, {"error": failed.error})
+            failure = BadRequest("the server has failed", None, None, 500, "server_error")
+            await send_json(send, failure.status, {"error": failure.error})
 
 
-async def until_gone(work: Coroutine[Any, Any, None], receive: Receive) -> None:
+async def run_until_disconnect(work: Coroutine[Any, Any, None], receive: Receive) -> None:
     """Do the work of a request; cancel it when the client disconnects."""
     task = asyncio.create_task(work)
-    disconnect = asyncio.create_task(_until_disconnect(receive))
+    disconnect = asyncio.create_task(_wait_for_disconnect(receive))
     try:
         await asyncio.wait((task, disconnect), return_when=asyncio.FIRST_COMPLETED)
         if task.done():
@@ -350,6 +359,6 @@ async def until_gone(work: Coroutine[Any, Any, None], receive: Receive) -> None:
         await asyncio.gather(task, disconnect, return_exceptions=True)
 
 
-async def _until_disconnect(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

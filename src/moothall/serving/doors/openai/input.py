@@ -14,15 +14,15 @@ from moothall.memory import split_message
 from moothall.serving.doors.checks import json_of
 from moothall.serving.doors.openai.message_content import BadRequest, content_of, text_in
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
+_TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
 _MOST_TOOLS: Final = 1000
-_MOST_S: Final = 1.0
+_MOST_SCHEMA_S: Final = 1.0
 """How many seconds of the processor the schemas of all tools may take."""
-_CUT: Final = "(cut off: whether it took effect is unknown)"
+_NO_RESULT: Final = "(cut off: whether it took effect is unknown)"
 """The result of a call that has none."""
 _UNKNOWN_ACTION: Final = "action"
 """The name of a call of which only the result is left."""
-_GO_ON: Final = "Continue."
+_CONTINUE: Final = "Continue."
 """What a conversation that ends with an answer or instructions asks for."""
 
 
@@ -39,10 +39,11 @@ class OpenAIRequest:
         stream: whether the answer comes in pieces
         include_usage: whether the last piece of chat completions tells the tokens
         instructions: a text before all messages, for this answer only
-        previous: the id of the response that this one continues, or None
+        previous_id: the id of the response that this one continues, or None
         store: whether a later one may continue it
-        given: the request itself
-        renamed: the caller's names of its tools, by those that models take, where they differ
+        body: the request itself
+        client_tool_names: the caller's names of its tools, by those that models take, if
+            they differ
     """
 
     model: str
@@ -53,15 +54,15 @@ class OpenAIRequest:
     stream: bool
     include_usage: bool = False
     instructions: str = ""
-    previous: str | None = None
+    previous_id: str | None = None
     store: bool = True
     body: dict[str, Any] = field(default_factory=dict)
-    caller_names: dict[str, str] = field(default_factory=dict)
+    client_tool_names: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        taken_by = {safe_name: name for name, safe_name in self.caller_names.items()}
+        model_names = {caller_name: name for name, caller_name in self.client_tool_names.items()}
         for call in (call for each in self.messages for call in each.get("tool_calls", ())):
-            call["name"] = taken_by.get(call["name"], call["name"])
+            call["name"] = model_names.get(call["name"], call["name"])
 
 
 def without_pending(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -97,17 +98,17 @@ def chat_completion(body: dict[str, Any]) -> OpenAIRequest:
         for number, each in enumerate(field_of(body, "messages", list))
     ]
     options = field_of(body, "stream_options", dict, {})
-    form = field_of(body, "response_format", dict, {})
+    response_format = field_of(body, "response_format", dict, {})
     tools = tools_of(body)
     return OpenAIRequest(
         field_of(body, "model", str),
         messages,
-        *chosen(body, tools),
-        schema_of(form, form.get("json_schema"), "response_format"),
+        *chosen_tools(body, tools),
+        schema_of(response_format, response_format.get("json_schema"), "response_format"),
         field_of(body, "stream", bool, False),
         include_usage=options.get("include_usage") is True,
         body=body,
-        caller_names=caller_names_of(tools),
+        client_tool_names=client_tool_names_of(tools),
     )
 
 
@@ -119,21 +120,23 @@ def with_call_results(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]
     or with instructions: the last message asks to go on.
     """
     completed: list[dict[str, Any]] = []
-    places: dict[str, list[int]] = {}  # of the results that are missing so far, the next one last
+    missing_results: dict[
+        str, list[int]
+    ] = {}  # of the results that are missing so far, the next one last
     call_ids = set[str]()
     for message in messages:
         if message["role"] != "tool":
             completed.append(message)
             calls = message.get("tool_calls", ())
             for number, call in reversed([*enumerate(calls, len(completed))]):
-                places.setdefault(call["id"], []).append(number)
+                missing_results.setdefault(call["id"], []).append(number)
                 call_ids.add(call["id"])
-            completed += [_result(call["id"], call["name"]) for call in calls]
+            completed += [_missing_result(call["id"], call["name"]) for call in calls]
             continue
         id = message["tool_call_id"]
-        if waiting := places.get(id):
-            at = waiting.pop()
-            completed[at] = {**message, "name": completed[at]["name"]}
+        if indexes := missing_results.get(id):
+            index = indexes.pop()
+            completed[index] = {**message, "name": completed[index]["name"]}
         elif id not in call_ids:
             call_ids.add(id)
             call = {"id": id, "name": _UNKNOWN_ACTION, "args": {}}
@@ -142,12 +145,12 @@ def with_call_results(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]
     if not completed:
         raise BadRequest("messages must not be empty", "messages")
     if completed[-1]["role"] in ("assistant", "system"):
-        completed.append({"role": "user", "content": _GO_ON})
+        completed.append({"role": "user", "content": _CONTINUE})
     return completed
 
 
-def _result(id: str, name: str) -> dict[str, Any]:
-    return {"role": "tool", "tool_call_id": id, "name": name, "content": _CUT}
+def _missing_result(id: str, name: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": id, "name": name, "content": _NO_RESULT}
 
 
 def field_of(body: dict[str, Any], name: str, kind: type, default: Any = None) -> Any:
@@ -156,8 +159,8 @@ def field_of(body: dict[str, Any], name: str, kind: type, default: Any = None) -
     if value is None and default is not None:
         return default
     if type(value) is not kind:
-        words = {str: "a text", list: "a list", dict: "an object", bool: "true or false"}
-        raise BadRequest(f"{name} must be {words[kind]}, got {json_text(value)[:80]}", name)
+        type_names = {str: "a text", list: "a list", dict: "an object", bool: "true or false"}
+        raise BadRequest(f"{name} must be {type_names[kind]}, got {json_text(value)[:80]}", name)
     return value
 
 
@@ -173,7 +176,7 @@ def tools_of(body: dict[str, Any]) -> dict[str, Action]:
 
     Tools of other types are those of a provider, such as a search: an agent has its own actions.
     """
-    listed: dict[str, tuple[str, dict[str, Any]]] = {}
+    functions: dict[str, tuple[str, dict[str, Any]]] = {}
     for number, tool in enumerate(field_of(body, "tools", list, [])):
         label = f"tools[{number}]"
         kind = tool.get("type", "function" in tool and "function") if type(tool) is dict else None
@@ -183,37 +186,37 @@ def tools_of(body: dict[str, Any]) -> dict[str, Action]:
             continue
         function = tool.get("function", tool)  # chat completions nest it
         name = function.get("name") if isinstance(function, dict) else None
-        if not isinstance(name, str) or not _NAME.fullmatch(name) or name in listed:
+        if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name) or name in functions:
             raise BadRequest(
                 f"{label} must have a name of its own of letters, digits and _.:/-", label
             )
-        listed[name] = label, function
-    if len(listed) > _MOST_TOOLS:
+        functions[name] = label, function
+    if len(functions) > _MOST_TOOLS:
         raise BadRequest(
-            f"tools must be at most {_MOST_TOOLS} functions, got {len(listed)}", "tools"
+            f"tools must be at most {_MOST_TOOLS} functions, got {len(functions)}", "tools"
         )
-    safe, start = ToolCall.safe_names(listed), time.thread_time()
+    safe_names, start = ToolCall.safe_names(functions), time.thread_time()
     actions: dict[str, Action] = {}
-    for name, (label, function) in listed.items():
-        if time.thread_time() - start > _MOST_S:
+    for name, (label, function) in functions.items():
+        if time.thread_time() - start > _MOST_SCHEMA_S:
             raise BadRequest(
                 "the schemas of all tools together take too long to be measured", "tools"
             )
         description = function.get("description") or ""
         parameters = function.get("parameters") or {"type": "object", "properties": {}}
         try:
-            actions[name] = Action.left_to_caller(safe[name], str(description), parameters)
+            actions[name] = Action.left_to_caller(safe_names[name], str(description), parameters)
         except DefinitionError as error:
             raise BadRequest(f"{label}: {error}", f"{label}.parameters") from None
     return actions
 
 
-def caller_names_of(tools: dict[str, Action]) -> dict[str, str]:
+def client_tool_names_of(tools: dict[str, Action]) -> dict[str, str]:
     """Return the caller's names of its tools, by those that models take, where they differ."""
     return {each.name: name for name, each in tools.items() if each.name != name}
 
 
-def chosen(body: dict[str, Any], tools: dict[str, Action]) -> tuple[tuple[Action, ...], bool]:
+def chosen_tools(body: dict[str, Any], tools: dict[str, Action]) -> tuple[tuple[Action, ...], bool]:
     """Return the tools that `tool_choice` leaves, and whether the answer must call one."""
     choice: Any = body.get("tool_choice") or "auto"
     kind = choice if isinstance(choice, str) else ""
@@ -221,10 +224,10 @@ def chosen(body: dict[str, Any], tools: dict[str, Action]) -> tuple[tuple[Action
     if isinstance(choice, dict) and choice.get("type") == "function":
         kind, names = "required", [_function_name(choice)]
     elif isinstance(choice, dict) and choice.get("type") == "allowed_tools":
-        allowed = choice.get("allowed_tools", choice)  # as chat completions nest it
-        listed = allowed.get("tools") if isinstance(allowed, dict) else None
+        allowed_tools = choice.get("allowed_tools", choice)  # as chat completions nest it
+        listed = allowed_tools.get("tools") if isinstance(allowed_tools, dict) else None
         if isinstance(listed, list) and listed:
-            kind, names = allowed.get("mode"), [_function_name(each) for each in listed]
+            kind, names = allowed_tools.get("mode"), [_function_name(each) for each in listed]
     if kind == "none":
         return (), False
     if kind not in ("auto", "required") or not set(names) <= tools.keys():
@@ -241,9 +244,9 @@ def _function_name(tool: Any) -> str:
     return str(function.get("name")) if isinstance(function, dict) else ""
 
 
-def schema_of(form: dict[str, Any], holder: Any, param: str) -> dict[str, Any] | None:
+def schema_of(response_format: dict[str, Any], holder: Any, param: str) -> dict[str, Any] | None:
     """Return the schema that a format asks for, or None."""
-    kind = form.get("type", "text")
+    kind = response_format.get("type", "text")
     if kind == "text":
         return None
     if kind == "json_object":
@@ -273,14 +276,14 @@ def chat_message(message: Any, label: str) -> dict[str, Any]:
     if role != "assistant":
         raise BadRequest(f"{label} must have a role of system, user, assistant or tool", label)
     text = content or message.get("refusal")
-    chat: dict[str, Any] = {"role": "assistant", "content": text_in(text, label)}
+    assistant_message: dict[str, Any] = {"role": "assistant", "content": text_in(text, label)}
     calls = message.get("tool_calls") or []
     if not isinstance(calls, list):
         raise BadRequest(f"{label}.tool_calls must be a list", label)
-    if isinstance(older := message.get("function_call"), dict):
-        calls = [{"id": older.get("name"), "function": older}]
+    if isinstance(function_call := message.get("function_call"), dict):
+        calls = [{"id": function_call.get("name"), "function": function_call}]
     if calls:
-        chat["tool_calls"] = [
+        assistant_message["tool_calls"] = [
             call_of(
                 call.get("id") if isinstance(call, dict) else None,
                 call.get("function") or call.get("custom") if isinstance(call, dict) else None,
@@ -288,7 +291,7 @@ def chat_message(message: Any, label: str) -> dict[str, Any]:
             )
             for call in calls
         ]
-    return chat
+    return assistant_message
 
 
 def call_of(id: Any, function: Any, label: str) -> dict[str, Any]:

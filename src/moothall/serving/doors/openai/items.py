@@ -8,9 +8,9 @@ from moothall.build import json_text
 from moothall.serving.doors.openai.input import (
     OpenAIRequest,
     call_of,
-    caller_names_of,
     chat_message,
-    chosen,
+    chosen_tools,
+    client_tool_names_of,
     field_of,
     refuse_unsupported,
     schema_of,
@@ -18,48 +18,52 @@ from moothall.serving.doors.openai.input import (
 )
 from moothall.serving.doors.openai.message_content import BadRequest, text_in
 
-_OUTSIDE_ECHO: Final = ("input", "model", "previous_response_id", "stream", "stream_options")
+_NOT_ECHOED: Final = ("input", "model", "previous_response_id", "stream", "stream_options")
 """What a response does not say again of its request, or what its run has."""
 
 
 def echo_of(body: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a request that its response says again."""
-    return {name: value for name, value in body.items() if name not in _OUTSIDE_ECHO}
+    return {name: value for name, value in body.items() if name not in _NOT_ECHOED}
 
 
 def response_request(body: dict[str, Any]) -> OpenAIRequest:
     """Read a request of responses."""
     refuse_unsupported(body, "background", "conversation", "prompt")
     field_of(body, "metadata", dict, {})
-    new = body.get("input")
-    if isinstance(new, str):
-        messages = [{"role": "user", "content": new}]
-    elif not isinstance(new, list):
-        raise BadRequest(f"input must be a text or a list, got {json_text(new)[:80]}", "input")
+    input_value = body.get("input")
+    if isinstance(input_value, str):
+        messages = [{"role": "user", "content": input_value}]
+    elif not isinstance(input_value, list):
+        raise BadRequest(
+            f"input must be a text or a list, got {json_text(input_value)[:80]}", "input"
+        )
     else:
         messages = messages_of_items(field_of(body, "input", list))
-    form = field_of(field_of(body, "text", dict, {}), "format", dict, {})
+    text_format = field_of(field_of(body, "text", dict, {}), "format", dict, {})
     continues = body.get("previous_response_id") is not None
     tools = tools_of(body)
     return OpenAIRequest(
         field_of(body, "model", str),
         messages,
-        *chosen(body, tools),
-        schema_of(form, form, "text.format"),
+        *chosen_tools(body, tools),
+        schema_of(text_format, text_format, "text.format"),
         field_of(body, "stream", bool, False),
         instructions=field_of(body, "instructions", str, ""),
-        previous=field_of(body, "previous_response_id", str) if continues else None,
+        previous_id=field_of(body, "previous_response_id", str) if continues else None,
         store=field_of(body, "store", bool, True),
         body=body,
-        caller_names=caller_names_of(tools),
+        client_tool_names=client_tool_names_of(tools),
     )
 
 
 def messages_of_items(input_items: list[Any]) -> list[dict[str, Any]]:
     """Return the items of a request as chat messages; calls in a row are one message."""
     messages: list[dict[str, Any]] = []
-    known_items = [each for each in input_items if isinstance(each, dict)]
-    answered = {_id(each) for each in known_items if item_type(each).endswith("_output")} - {None}
+    objects = [each for each in input_items if isinstance(each, dict)]
+    answered_ids = {_call_id(each) for each in objects if item_type(each).endswith("_output")} - {
+        None
+    }
     for number, item in enumerate(input_items):
         label = f"input[{number}]"
         if not isinstance(item, dict):
@@ -67,13 +71,13 @@ def messages_of_items(input_items: list[Any]) -> list[dict[str, Any]]:
         kind = item_type(item)
         if kind == "message":
             messages.append(chat_message({**item, "tool_calls": None}, label))
-        elif kind == "function_call" or (kind.endswith("_call") and _id(item) in answered):
+        elif kind == "function_call" or (kind.endswith("_call") and _call_id(item) in answered_ids):
             if not messages or messages[-1]["role"] != "assistant":
                 messages.append({"role": "assistant", "content": ""})
-            call = call_of(item.get("call_id"), _function(item, kind), label)
+            call = call_of(item.get("call_id"), _as_function(item, kind), label)
             messages[-1].setdefault("tool_calls", []).append(call)
         elif kind.endswith("_output"):
-            if (id := _id(item)) is not None:
+            if (id := _call_id(item)) is not None:
                 content = text_in(item.get("output"), label)
                 messages.append({"role": "tool", "tool_call_id": id, "content": content})
             elif kind == "function_call_output":
@@ -95,12 +99,12 @@ def item_type(item: dict[str, Any]) -> str:
     return str(item.get("type") or ("item_reference" if is_reference else "message"))
 
 
-def _id(item: dict[str, Any]) -> str | None:
+def _call_id(item: dict[str, Any]) -> str | None:
     id = item.get("call_id")
     return id if isinstance(id, str) else None
 
 
-def _function(item: dict[str, Any], kind: str) -> dict[str, Any]:
+def _as_function(item: dict[str, Any], kind: str) -> dict[str, Any]:
     """Return the call of a tool of any type as that of a function."""
     if kind == "function_call":
         return item

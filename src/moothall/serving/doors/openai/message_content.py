@@ -8,8 +8,8 @@ from moothall.build import json_text
 from moothall.models import BLOCKS
 from moothall.serving.doors.protocols import openai_error
 
-_TEXTS: Final = ("text", "refusal")
-_OTHER_NAMES: Final = {
+_TEXT_NAMES: Final = ("text", "refusal")
+_TYPE_ALIASES: Final = {
     "input_image": "image_url",
     "computer_screenshot": "image_url",
     "input_file": "file",
@@ -70,10 +70,10 @@ def text_in(content: Any, label: str) -> str:
 def _block_of_part(part: Any, label: str) -> dict[str, Any] | None:
     """Return a part of a message as a block; None for parts of another shape."""
     kind = part.get("type") if isinstance(part, dict) else None
-    if isinstance(kind, str) and (kind in _TEXTS or kind.endswith("_text")):
-        text = next((part[each] for each in _TEXTS if isinstance(part.get(each), str)), "")
+    if isinstance(kind, str) and (kind in _TEXT_NAMES or kind.endswith("_text")):
+        text = next((part[each] for each in _TEXT_NAMES if isinstance(part.get(each), str)), "")
         return {"type": "text", "text": text}
-    kind = _OTHER_NAMES.get(kind, kind) if isinstance(kind, str) else None
+    kind = _TYPE_ALIASES.get(kind, kind) if isinstance(kind, str) else None
     if kind in BLOCKS and BLOCKS[kind].data == "url":
         source = part.get(kind)
         link = source if isinstance(source, dict) else {**part, "url": source}
@@ -93,8 +93,8 @@ def _block_of_part(part: Any, label: str) -> dict[str, Any] | None:
 
 def _linked_block(kind: str, link: dict[str, Any], label: str) -> dict[str, Any]:
     url, detail = link.get("url"), link.get("detail")
-    starts = ("https://", "http://", f"data:{BLOCKS[kind].media}")
-    if not isinstance(url, str) or not url.startswith(starts):
+    prefixes = ("https://", "http://", f"data:{BLOCKS[kind].media}")
+    if not isinstance(url, str) or not url.startswith(prefixes):
         raise BadRequest(f"{label} has {BLOCKS[kind].label} without an http(s) or data URL", label)
-    more = {"detail": detail} if isinstance(detail, str) else {}
-    return {"type": kind, kind: {"url": url, **more}}
+    detail_field = {"detail": detail} if isinstance(detail, str) else {}
+    return {"type": kind, kind: {"url": url, **detail_field}}

@@ -17,13 +17,13 @@ from moothall.serving.doors.openai.message_content import BadRequest
 from moothall.serving.doors.openai.output import ResponseForm
 from moothall.serving.doors.served_agents import Served
 
-_ID: Final = re.compile(r"[0-9a-f]{32}\.[1-9]\d{0,5}(_[0-9a-f]{8}\.[1-9]\d{0,5})*")
-ITEM: Final = re.compile(rf"(?:msg|fc|rs|in)_({_ID.pattern})_.+", re.S)
+_RUN_ID: Final = re.compile(r"[0-9a-f]{32}\.[1-9]\d{0,5}(_[0-9a-f]{8}\.[1-9]\d{0,5})*")
+ITEM_ID: Final = re.compile(rf"(?:msg|fc|rs|in)_({_RUN_ID.pattern})_.+", re.S)
 """The id of an item of a response."""
 _MAX_CONVERSATIONS: Final = 1000
 """How many conversations are kept in the process."""
 _MOST_ID_CHARS: Final = 200
-_CONTINUED: Final = "continued"
+_CONTINUED_MARK: Final = "continued"
 """The mark of a run that another one continues."""
 
 
@@ -107,17 +107,17 @@ class ResponseChain:
         """Return a new, unique id of a run that continues none."""
         return f"{secrets.token_hex(16)}.1"
 
-    def next_id(self, agent: ConversationalAgent, previous: str) -> str:
+    def next_id(self, agent: ConversationalAgent, previous_run: str) -> str:
         """Return a new, unique id of a run that continues another; it writes the file."""
-        line, _, number = previous.rpartition(".")
+        line, _, number = previous_run.rpartition(".")
         next_id = f"{line}.{int(number) + 1}"
-        if self._is_continued(agent, previous, next_id):
-            next_id = f"{previous}_{secrets.token_hex(4)}.1"
+        if self._is_continued(agent, previous_run, next_id):
+            next_id = f"{previous_run}_{secrets.token_hex(4)}.1"
         if len(next_id) > _MOST_ID_CHARS:
             raise BadRequest("this conversation has branched too often", "previous_response_id")
         return next_id
 
-    def _is_continued(self, agent: ConversationalAgent, previous: str, next_id: str) -> bool:
+    def _is_continued(self, agent: ConversationalAgent, previous_run: str, next_id: str) -> bool:
         """Note that a run is continued; return whether it was, also by another process."""
         journal = self._served.journal_of(str(agent.id))
         if journal is None:
@@ -128,16 +128,18 @@ class ResponseChain:
             return is_used
         try:
             # An older moothall, or an import, has left no mark.
-            return journal.waits.mark(previous, _CONTINUED) or _is_recorded(journal, next_id)
+            return journal.waits.mark(previous_run, _CONTINUED_MARK) or _is_recorded(
+                journal, next_id
+            )
         except NoSuchRun:
-            raise _unknown_response(f"resp_{previous}") from None
+            raise _unknown_response(f"resp_{previous_run}") from None
 
     def run_and_history(
         self, agent: ConversationalAgent, sender: str, response_id: str
     ) -> tuple[str, list[dict[str, Any]]]:
         """Return the run of a response, and the conversation up to its end; it reads the file."""
         run_id = response_id.removeprefix("resp_")
-        if not response_id.startswith("resp_") or not _ID.fullmatch(run_id):
+        if not response_id.startswith("resp_") or not _RUN_ID.fullmatch(run_id):
             raise _unknown_response(response_id)
         conversation = self._conversations.get(run_id)
         if conversation is not None and (conversation.agent, conversation.sender) == (
@@ -149,12 +151,12 @@ class ResponseChain:
             self._conversations.move_to_end(run_id)
             return run_id, conversation.messages
         if conversation is not None or self._served.journal_of(str(agent.id)) is None:
-            more = (
+            hint = (
                 ""
                 if conversation
                 else " (without a journal, an agent's responses end with its process)"
             )
-            raise _unknown_response(response_id, more)
+            raise _unknown_response(response_id, hint)
         messages: list[dict[str, Any]] = []
         for each in _runs_up_to(run_id):
             messages += _recorded_messages(agent, sender, each, response_id)
@@ -170,7 +172,7 @@ def thread_of(sender: str, run_id: str) -> str:
 def run_id_of(response_id: str) -> str:
     """Return the run of a response; refuse an invalid id."""
     run_id = response_id.removeprefix("resp_")
-    if not response_id.startswith("resp_") or not _ID.fullmatch(run_id):
+    if not response_id.startswith("resp_") or not _RUN_ID.fullmatch(run_id):
         text = f"Response with id '{response_id[:300]}' not found."
         raise BadRequest(text, "response_id", "response_not_found", 404)
     return run_id
@@ -187,8 +189,8 @@ def previous_of(run_id: str) -> str | None:
 def _runs_up_to(run_id: str) -> list[str]:
     """Return the runs of a conversation, from the first to this one."""
     line, _, number = run_id.rpartition(".")
-    before = _runs_up_to(line.rpartition("_")[0]) if "_" in line else []
-    return [*before, *(f"{line}.{each}" for each in range(1, int(number) + 1))]
+    earlier_runs = _runs_up_to(line.rpartition("_")[0]) if "_" in line else []
+    return [*earlier_runs, *(f"{line}.{each}" for each in range(1, int(number) + 1))]
 
 
 def _is_recorded(journal: Any, run_id: str) -> bool:
@@ -243,16 +245,20 @@ def _unknown_response(response_id: str, hint: str = "") -> BadRequest:
 
 def _unanswered_response(response_id: str, state: str) -> BadRequest:
     end = "was cancelled" if state == "cancelled" else f"has failed ({state})"
-    earlier = previous_of(response_id.removeprefix("resp_"))
-    way = f"continue {earlier}, the one before it" if earlier else "leave previous_response_id out"
-    text = f"Previous response with id '{response_id}' {end}, so it has no answer: {way}."
+    earlier_id = previous_of(response_id.removeprefix("resp_"))
+    advice = (
+        f"continue {earlier_id}, the one before it"
+        if earlier_id
+        else "leave previous_response_id out"
+    )
+    text = f"Previous response with id '{response_id}' {end}, so it has no answer: {advice}."
     return BadRequest(text, "previous_response_id", "response_without_answer")
 
 
-def _unfinished_response(response_id: str, waiting: str) -> BadRequest:
+def _unfinished_response(response_id: str, wait_text: str) -> BadRequest:
     text = (
         f"Previous response with id '{response_id}' is in progress"
-        + (f", {waiting}" if waiting else "")
+        + (f", {wait_text}" if wait_text else "")
         + f": continue it once GET /v1/responses/{response_id} returns it completed, or cancel it."
     )
     return BadRequest(text, "previous_response_id", "response_in_progress", 409)

@@ -24,7 +24,7 @@ from moothall.serving.doors.openai.items import item_type, response_request
 from moothall.serving.doors.openai.message_content import BadRequest
 from moothall.serving.doors.openai.output import ResponseForm, send_json
 from moothall.serving.doors.openai.response_chain import (
-    ITEM,
+    ITEM_ID,
     ResponseChain,
     previous_of,
     run_id_of,
@@ -34,7 +34,7 @@ from moothall.serving.doors.protocols import OPENAI
 from moothall.serving.doors.served_agents import Served
 
 _MOST_ITEMS: Final = 100
-ECHO: Final = "response"
+ECHO_KEY: Final = "response"
 """Under what name the beginning of a run has what its response says of the request."""
 
 
@@ -83,7 +83,7 @@ class StoredResponses:
             raise BadRequest(f"limit must be from 1 to {_MOST_ITEMS}", "limit")
         if order not in ("asc", "desc"):
             raise BadRequest("order must be asc or desc", "order")
-        items = await in_thread(self._items, params["id"], caller)
+        items = await in_thread(self._input_items, params["id"], caller)
         if order == "desc":
             items.reverse()
         ids = [each["id"] for each in items]
@@ -113,12 +113,12 @@ class StoredResponses:
             return stored
         agent, run = self._agent_and_run(run_id, sender)
         waits = agent.journal.waiting(run_id) if run.state in RESTING and not run.held else []
-        beginning = next(e.data for e in agent.journal.entries(run_id) if e.kind == "begun")
+        begun_data = next(e.data for e in agent.journal.entries(run_id) if e.kind == "begun")
         run_data = {"model": run.agent, "input": "-", "previous_response_id": previous_of(run_id)}
-        request = response_request({**beginning.get(ECHO, {}), **run_data})
+        request = response_request({**begun_data.get(ECHO_KEY, {}), **run_data})
         response = ResponseForm(request, run_id, int(run.began))
         if run.state == "cancelled":
-            return {**response.open(), "status": "cancelled"}
+            return {**response.unfinished(), "status": "cancelled"}
         reply: Reply | None = None
         with suppress(StateError):  # its process was killed
             reply = agent.journal.replay(run_id)
@@ -127,15 +127,15 @@ class StoredResponses:
                 waiting_outcome(waits, Usage() if reply is None else reply.usage)
             )
         if reply is None or run.state in RESTING:  # it goes on soon
-            return response.open()
+            return response.unfinished()
         try:
             outcome = outcome_of(reply, request, agent, (), wants_last_text(request, agent))
         except BadRequest as wrong:
-            return response.failure(wrong)
+            return response.failed_response(wrong)
         return response.complete(outcome, int(run.changed))
 
     def _resolve(self, references: list[Any], caller: str) -> list[Any]:
-        by_id: dict[str, dict[str, Any]] = {}  # the items of the responses read so far, by id
+        items_by_id: dict[str, dict[str, Any]] = {}  # the items of the responses read so far, by id
         read_runs = set[str]()
         resolved_items: list[Any] = []
         for item in references:
@@ -144,9 +144,9 @@ class StoredResponses:
                 id = f"resp_{run_id}"
                 read_runs.add(run_id)
                 with suppress(BadRequest):  # the door refuses what is not found
-                    items = [*self._load(id, caller)["output"], *self._items(id, caller)]
-                    by_id |= {each["id"]: each for each in items}
-            resolved_items.append(by_id.pop(item_id, item))  # once
+                    items = [*self._load(id, caller)["output"], *self._input_items(id, caller)]
+                    items_by_id |= {each["id"]: each for each in items}
+            resolved_items.append(items_by_id.pop(item_id, item))  # once
         return resolved_items
 
     def _delete(self, id: str, caller: str) -> None:
@@ -162,7 +162,7 @@ class StoredResponses:
             with suppress(NoSuchRun):
                 agent.journal.delete(run_id)
         except RunHeld:
-            raise _under_way() from None
+            raise _in_progress_error() from None
         self._chain.drop(run_id, sender)
 
     @_refusing_deleted()
@@ -175,7 +175,7 @@ class StoredResponses:
                 agent.journal.waits.cancel(run_id, "the response was cancelled")
                 return self._load(id, caller)
             except RunHeld:
-                raise _under_way() from None
+                raise _in_progress_error() from None
             except StateError:
                 pass
         raise BadRequest(
@@ -183,7 +183,7 @@ class StoredResponses:
         )
 
     @_refusing_deleted()
-    def _items(self, id: str, caller: str) -> list[dict[str, Any]]:
+    def _input_items(self, id: str, caller: str) -> list[dict[str, Any]]:
         run_id, sender = run_id_of(id), sender_of(OPENAI.sender, caller)
         messages = self._chain.new_messages_of(run_id, sender)
         if messages is None:
@@ -228,8 +228,8 @@ def _items_of(message: dict[str, Any]) -> list[dict[str, Any]]:
         elif each.get("type") in BLOCKS:
             parts.append(dict(each))
         elif each.get("text"):
-            more: dict[str, Any] = {"annotations": []} if role == "assistant" else {}
-            parts.append({"type": kind, "text": each["text"], **more})
+            annotations: dict[str, Any] = {"annotations": []} if role == "assistant" else {}
+            parts.append({"type": kind, "text": each["text"], **annotations})
     items: list[dict[str, Any]] = []
     if parts:
         items.append({"type": "message", "role": role, "status": "completed", "content": parts})
@@ -244,15 +244,15 @@ def _items_of(message: dict[str, Any]) -> list[dict[str, Any]]:
 def _referenced_item(item: Any) -> tuple[str, str] | None:
     """Return the id by which a reference names an item, and the run in whose response that is."""
     id = item.get("id") if isinstance(item, dict) and item_type(item) == "item_reference" else None
-    match = ITEM.fullmatch(id) if isinstance(id, str) else None
+    match = ITEM_ID.fullmatch(id) if isinstance(id, str) else None
     return None if match is None else (match[0], match[1])
 
 
 def _check_no_doubt(agent: Any, run: Outline) -> None:
     """Refuse to end or delete a response of which a call is in doubt: its operator must know."""
     if run.state == "in_doubt" and (waits := agent.journal.waiting(run.id)):
-        raise _under_way(waiting_text(waits))
+        raise _in_progress_error(waiting_text(waits))
 
 
-def _under_way(doing: str = "under way") -> BadRequest:
-    return BadRequest(f"this response is {doing}", None, "response_in_progress", 409)
+def _in_progress_error(state_text: str = "under way") -> BadRequest:
+    return BadRequest(f"this response is {state_text}", None, "response_in_progress", 409)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from moothall.serving.mcp.process import ServerProcess
 
 UNANSWERED: Final = "it did not answer in time"
-_LAST_S: Final = 5.0
+_LAST_REQUESTS_S: Final = 5.0
 """How long the requests under way may still end after a server has forgotten their session."""
 
 
@@ -32,11 +32,13 @@ class LiveConnection:
         self.client: Any = None
         self.process: ServerProcess | None = None  # None for a server at an address
         self.address: str = ""  # its address, without what may be secret
-        self.at_end: asyncio.Event = asyncio.Event()  # nothing comes any more
-        self.closed: bool = False  # nothing is read any more
+        self.end_event: asyncio.Event = asyncio.Event()  # nothing comes any more
+        self.is_closed: bool = False  # nothing is read any more
         self.fault: str = ""  # why nothing more is read of it
-        self.forgotten = False  # the server has forgotten its session: the next request begins one
-        self.requests = 0  # how many are under way
+        self.is_forgotten = (
+            False  # the server has forgotten its session: the next request begins one
+        )
+        self.request_count = 0  # how many are under way
         self.end_reason: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def output_hint(self) -> str:
@@ -45,42 +47,42 @@ class LiveConnection:
 
     def forget(self) -> None:
         """Have this connection end with the last of its requests, or soon."""
-        if not self.forgotten:
-            self.forgotten = True
-            wait = _LAST_S if self.requests else 0
-            asyncio.get_running_loop().call_later(wait, self.at_end.set)
+        if not self.is_forgotten:
+            self.is_forgotten = True
+            delay_s = _LAST_REQUESTS_S if self.request_count else 0
+            asyncio.get_running_loop().call_later(delay_s, self.end_event.set)
 
     async def answer(self, send: Send) -> Any:
         """Send a request, and return its answer."""
-        self.requests += 1
+        self.request_count += 1
         try:
             return await send(self.client)
         finally:
-            self.requests -= 1
-            if self.forgotten and not self.requests:
-                self.at_end.set()
+            self.request_count -= 1
+            if self.is_forgotten and not self.request_count:
+                self.end_event.set()
 
     async def has_forgotten(self, error: MCPError) -> bool:
         """Whether an error says that the server knows no such session, so it ran nothing."""
         from mcp import MCPError
 
         status = refusal_in(error)
-        if status and status != 404 and not self.forgotten:  # it may refuse this request alone
+        if status and status != 404 and not self.is_forgotten:  # it may refuse this request alone
             try:
-                await self.answer(_probe)
+                await self.answer(_ping)
                 return False
-            except MCPError as second:
-                status = refusal_in(second)
+            except MCPError as second_error:
+                status = refusal_in(second_error)
         return bool(status)
 
     def end(self, reason: str) -> None:
         """Say why it has ended, once it is closed."""
-        self.at_end.set()
+        self.end_event.set()
         if not self.end_reason.done():
             self.end_reason.set_result(reason)
 
 
-async def _probe(client: mcp.Client) -> None:
+async def _ping(client: mcp.Client) -> None:
     """Ask a server for what each answers in a session that it knows."""
     from mcp_types import EmptyResult, PingRequest
     from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -93,19 +95,23 @@ async def _probe(client: mcp.Client) -> None:
 
 @asynccontextmanager
 async def open_session(
-    live: LiveConnection, transport: Any, name: str, elicit: Any, changed: Callable[[bool], None]
+    connection: LiveConnection,
+    transport: Any,
+    name: str,
+    elicit: Any,
+    on_list_change: Callable[[bool], None],
 ) -> AsyncIterator[None]:
     """Open a connection over a transport of the SDK, and close it, in the same task."""
     import mcp
     from mcp_types import Implementation
 
-    live.client = mcp.Client(
-        filtered_streams(transport, live, name, changed),
+    connection.client = mcp.Client(
+        filtered_streams(transport, connection, name, on_list_change),
         client_info=Implementation(name="moothall", version=version("moothall")),
         elicitation_callback=elicit,
         cache=None,
     )
-    async with live.client:
+    async with connection.client:
         yield
 
 
@@ -121,9 +127,9 @@ def as_moothall_error(name: str, label: str, error: BaseException) -> MoothallEr
     if isinstance(error, MoothallError):
         return error
     if isinstance(error, ValidationError):
-        first = error.errors(include_url=False, include_input=False)[0]
-        field = ".".join(map(str, first["loc"]))
-        reason = f"it answered what the protocol does not allow: {field}: {first['msg']}"
+        first_error = error.errors(include_url=False, include_input=False)[0]
+        field = ".".join(map(str, first_error["loc"]))
+        reason = f"it answered what the protocol does not allow: {field}: {first_error['msg']}"
     elif isinstance(error, MCPError):
         reason = error.message
         if error.code == UNSUPPORTED_PROTOCOL_VERSION and isinstance(error.data, dict):
@@ -139,26 +145,26 @@ def as_moothall_error(name: str, label: str, error: BaseException) -> MoothallEr
     return MCPServerError(f"{name}: {label} failed: {one_line(reason, 400)}")
 
 
-def why_ended(name: str, live: LiveConnection, failure: BaseException | None) -> str:
+def end_reason_of(name: str, connection: LiveConnection, failure: BaseException | None) -> str:
     """Return why a connection has ended, or could not be opened."""
-    process = live.process
-    if live.fault:
-        return live.fault + live.output_hint()
-    if process is not None and process.at_end.is_set():
-        return process.reason()
+    process = connection.process
+    if connection.fault:
+        return connection.fault + connection.output_hint()
+    if process is not None and process.end_event.is_set():
+        return process.end_reason()
     if failure is None:
         return "the connection has ended"
-    label = f"connecting to {live.address}" if live.address else "connecting"
+    label = f"connecting to {connection.address}" if connection.address else "connecting"
     reason = str(as_moothall_error(name, label, failure)).removeprefix(f"{name}: ")
-    return reason + live.output_hint()
+    return reason + connection.output_hint()
 
 
-async def first_set(*events: asyncio.Event) -> asyncio.Event:
+async def wait_for_first(*events: asyncio.Event) -> asyncio.Event:
     """Return the first of some events that is set, as soon as one is."""
-    waiting = {asyncio.ensure_future(each.wait()): each for each in events}
+    events_by_task = {asyncio.ensure_future(each.wait()): each for each in events}
     try:
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(events_by_task, return_when=asyncio.FIRST_COMPLETED)
         return next(each for each in events if each.is_set())
     finally:
-        for task in waiting:
+        for task in events_by_task:
             task.cancel()

@@ -15,7 +15,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from moothall.build import Tracing, log_failure
 from moothall.serving.telemetry import names
-from moothall.serving.telemetry.span_scope import SCOPE, OpenSpan, SpanScope, logger
+from moothall.serving.telemetry.span_scope import CURRENT_SCOPE, OpenSpan, SpanScope, logger
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -25,11 +25,11 @@ VERSION: str | None = None
 """The version of the package; None if it runs from a folder that is not installed."""
 with suppress(PackageNotFoundError):
     VERSION = version(names.SCOPE)
-_W3C: Final = TraceContextTextMapPropagator()
-_NEXT: Final = otel_context.create_key("moothall_next_ids")
+_PROPAGATOR: Final = TraceContextTextMapPropagator()
+_NEXT_IDS: Final = otel_context.create_key("moothall_next_ids")
 
 
-def _ignore(span: OpenSpan, result: Any, error: str | None) -> None:
+def _end_silently(span: OpenSpan, result: Any, error: str | None) -> None:
     """End a span that has no more to say."""
 
 
@@ -38,11 +38,11 @@ def with_ids(ids: tuple[int | None, int] | None) -> otel_context.Context:
 
     Without them, the ids are another generator's.
     """
-    return otel_context.set_value(_NEXT, ids)
+    return otel_context.set_value(_NEXT_IDS, ids)
 
 
-def _next() -> tuple[int | None, int] | None:
-    return otel_context.get_value(_NEXT)  # type: ignore[return-value]
+def _next_ids() -> tuple[int | None, int] | None:
+    return otel_context.get_value(_NEXT_IDS)  # type: ignore[return-value]
 
 
 class DerivedIds:
@@ -53,23 +53,23 @@ class DerivedIds:
 
     def generate_span_id(self) -> int:
         """Return the id of the next span."""
-        ids = _next()
+        ids = _next_ids()
         return self._generator.generate_span_id() if ids is None else ids[1]
 
     def generate_trace_id(self) -> int:
         """Return the id of the next trace."""
-        ids = _next()
+        ids = _next_ids()
         if ids is None or ids[0] is None:
             return self._generator.generate_trace_id()  # type: ignore[no-any-return]
         return ids[0]
 
     def is_trace_id_random(self) -> bool:
         """Return whether the next trace's id is random, as W3C's flag says."""
-        ids = _next()
+        ids = _next_ids()
         if ids is not None and ids[0] is not None:
             return False
-        other = getattr(self._generator, "is_trace_id_random", None)
-        return bool(other is not None and other())
+        is_random = getattr(self._generator, "is_trace_id_random", None)
+        return bool(is_random is not None and is_random())
 
 
 class SpanStarter(Tracing):
@@ -79,14 +79,17 @@ class SpanStarter(Tracing):
         self, tracer_provider: TracerProvider | None, meter_provider: MeterProvider | None
     ) -> None:
         self._provider = tracer_provider
-        self._known_tracer: Tracer | None = None
-        meters = metrics.get_meter_provider() if meter_provider is None else meter_provider
-        meter = meters.get_meter(names.SCOPE, VERSION)
+        self._cached_tracer: Tracer | None = None
+        provider = metrics.get_meter_provider() if meter_provider is None else meter_provider
+        meter = provider.get_meter(names.SCOPE, VERSION)
         self._histograms = {
             name: meter.create_histogram(
-                name, its.unit, its.description, explicit_bucket_boundaries_advisory=its.buckets
+                name,
+                instrument.unit,
+                instrument.description,
+                explicit_bucket_boundaries_advisory=instrument.buckets,
             )
-            for name, its in names.METRICS.items()
+            for name, instrument in names.METRICS.items()
         }
 
     def measure(
@@ -97,23 +100,23 @@ class SpanStarter(Tracing):
 
     @property
     def _tracer(self) -> Tracer:
-        if self._known_tracer is not None:
-            return self._known_tracer
+        if self._cached_tracer is not None:
+            return self._cached_tracer
         # The program may set its provider after `instrument()`: until then there is only a proxy.
         provider = trace.get_tracer_provider() if self._provider is None else self._provider
         tracer: Any = provider.get_tracer(names.SCOPE, VERSION)
         if hasattr(tracer, "id_generator"):
             if not isinstance(tracer.id_generator, DerivedIds):
                 tracer.id_generator = DerivedIds(tracer.id_generator)
-            self._known_tracer = tracer
+            self._cached_tracer = tracer
         return tracer  # type: ignore[no-any-return]
 
     def carrying(self) -> Callable[[], None]:
         """Return what makes the current span the current one of another task, to its end."""
-        scope, current = SCOPE.get(), otel_context.get_current()
+        scope, current = CURRENT_SCOPE.get(), otel_context.get_current()
 
         def enter() -> None:
-            SCOPE.set(scope)
+            CURRENT_SCOPE.set(scope)
             otel_context.attach(current)
 
         return enter
@@ -121,7 +124,7 @@ class SpanStarter(Tracing):
     @contextmanager
     def joining(self, headers: Mapping[str, str]) -> Iterator[None]:
         """Make what begins in a `with` block part of the trace that a request states."""
-        token = otel_context.attach(_W3C.extract(headers, otel_context.get_current()))
+        token = otel_context.attach(_PROPAGATOR.extract(headers, otel_context.get_current()))
         try:
             yield
         finally:
@@ -129,16 +132,16 @@ class SpanStarter(Tracing):
 
     def current_headers(self) -> dict[str, str]:
         """Return the headers of the current trace."""
-        scope, headers = SCOPE.get(), dict[str, str]()
+        scope, headers = CURRENT_SCOPE.get(), dict[str, str]()
         parent = otel_context.get_current() if scope is None else scope.parent()
-        _W3C.inject(headers, parent)
+        _PROPAGATOR.inject(headers, parent)
         return headers
 
     def begin(
         self,
         name: str,
         attributes: dict[str, Any],
-        end: Any = _ignore,
+        on_end: Any = _end_silently,
         *,
         kind: SpanKind = SpanKind.INTERNAL,
         label: str | None = None,
@@ -147,23 +150,23 @@ class SpanStarter(Tracing):
         links: list[Link] | None = None,
         conversation: str | None = None,
     ) -> OpenSpan:
-        """Begin a span, below the innermost of ours if no context is next_ids."""
-        base: bytes | None = None
+        """Begin a span, below the innermost of ours if no context is given."""
+        base_id: bytes | None = None
         trace_id: int | None = None
         if context is None:
-            scope = SCOPE.get()
+            scope = CURRENT_SCOPE.get()
             if scope is None:
                 context = otel_context.get_current()
             else:
                 context = scope.parent()
-                base = scope.id_of(name if label is None else label)
+                base_id = scope.id_of(name if label is None else label)
                 if conversation is None:
                     conversation = scope.conversation
                     if conversation is not None:
                         attributes[names.CONVERSATION_ID] = conversation
         if ids is not None:
-            trace_id, base = ids
-        next_ids = None if base is None else (trace_id, int.from_bytes(base, "big") or 1)
+            trace_id, base_id = ids
+        next_ids = None if base_id is None else (trace_id, int.from_bytes(base_id, "big") or 1)
         token = otel_context.attach(with_ids(next_ids))
         try:
             span = self._tracer.start_span(name, context, kind, attributes, links)
@@ -172,13 +175,15 @@ class SpanStarter(Tracing):
             span = trace.INVALID_SPAN
         finally:
             otel_context.detach(token)
-        return OpenSpan(SpanScope(span, context, trace.get_current_span(), base, conversation), end)
+        return OpenSpan(
+            SpanScope(span, context, trace.get_current_span(), base_id, conversation), on_end
+        )
 
 
 def trace_headers(span: OpenSpan) -> dict[str, str]:
     """Return the context of a span in W3C's form, as the `meta` of a message has it."""
     headers: dict[str, str] = {}
-    _W3C.inject(headers, span.scope.otel)
+    _PROPAGATOR.inject(headers, span.scope.otel)
     return headers
 
 
@@ -187,8 +192,10 @@ def context_of(meta: Mapping[str, Any], context: Context) -> Context | None:
     headers = {each: meta[each] for each in Tracing.HEADERS if isinstance(meta.get(each), str)}
     if not headers:
         return None
-    empty = trace.set_span_in_context(trace.INVALID_SPAN, context)
-    context_found = _W3C.extract(headers, empty)
+    empty_context = trace.set_span_in_context(trace.INVALID_SPAN, context)
+    message_context = _PROPAGATOR.extract(headers, empty_context)
     return (
-        context_found if trace.get_current_span(context_found).get_span_context().is_valid else None
+        message_context
+        if trace.get_current_span(message_context).get_span_context().is_valid
+        else None
     )
