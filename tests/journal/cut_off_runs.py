@@ -356,7 +356,7 @@ class World:
             clerk, (_, kept) = self.clerk(journal)
             budget = Budget(actions=10**6, model_calls=10**6)
             if journal is not None:
-                journal._commits.watching.add(self.moment)
+                journal._commits.listeners.add(self.moment)
             with closing(clerk.memory):
                 try:
                     if journal is not None:

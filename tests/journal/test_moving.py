@@ -317,8 +317,8 @@ def test_file_that_is_no_exported_run_is_refused_and_adds_nothing(
 
 
 def test_made_up_entries_with_right_checksums_are_refused(filed: Journal, tmp_path: Path) -> None:
-    from moothall.journal.store.entry_values import as_text
-    from moothall.journal.store.store import _sum as sum_of
+    from moothall.journal.store.entry_values import stored_json
+    from moothall.journal.store.store import _checksum as sum_of
 
     reply(filed, "R", "a")
     filed.export("R", tmp_path / "r.jsonl")
@@ -327,7 +327,7 @@ def test_made_up_entries_with_right_checksums_are_refused(filed: Journal, tmp_pa
     sum = b""
     for number, each in enumerate(lines[1:], 1):
         sum = sum_of(
-            sum, number, each["path"], each["kind"], str(each["at"]), as_text(each["data"])
+            sum, number, each["path"], each["kind"], str(each["at"]), stored_json(each["data"])
         )
         each["sum"] = sum.hex()
     (tmp_path / "r.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in lines))

@@ -313,7 +313,7 @@ def _decide(recorded: RecordedRun, decisions: dict[int, Any]) -> bool:
         )
     doubts = recorded.journal.decide(recorded.run_id, choice, by=user_name(None))
     for doubt in doubts:
-        word = Doubt.decisions.recorded(decisions.get(doubt.number, rest_decision))["decision"]
+        word = Doubt.decisions.to_json(decisions.get(doubt.number, rest_decision))["decision"]
         print(f"{doubt.line} {Doubt.decisions[word].outcome}", file=sys.stderr, flush=True)
     if not doubts:
         print("nothing is in doubt", file=sys.stderr, flush=True)

@@ -18,10 +18,10 @@ from moothall.foundation.jsonvalue import readable
 Tags: TypeAlias = Mapping[str, str] | Mapping[str, str | None] | Iterable[str]
 """Texts by name, such as `{"customer": "acme"}`, or names alone; None, in a filter: any text."""
 
-_MOST_TAGS: Final = 64
-_NAME_CHARS: Final = 64
-_TEXT_CHARS: Final = 500
-_NOT_IN_NAMES: Final = frozenset('="\\')
+_MAX_TAGS: Final = 64
+_MAX_NAME_CHARS: Final = 64
+_MAX_TEXT_CHARS: Final = 500
+_FORBIDDEN_CHARS: Final = frozenset('="\\')
 """What parts a name from its text on a command line, or ends it in a path of JSON."""
 
 
@@ -66,16 +66,16 @@ class _RunAttribute(NamedTuple):
 
 def _checked_tags(value: Any) -> dict[str, str]:
     tags = _texts_by_name(value, "")
-    if len(tags) > _MOST_TAGS:
-        raise ConfigError(f"tags= must be at most {_MOST_TAGS}, got {len(tags)}")
+    if len(tags) > _MAX_TAGS:
+        raise ConfigError(f"tags= must be at most {_MAX_TAGS}, got {len(tags)}")
     for text in tags.values():
-        if not isinstance(text, str) or len(text) > _TEXT_CHARS:
-            most = f"a text of at most {_TEXT_CHARS} characters"
-            raise ConfigError(f"tags=: each tag must have {most}, got {text!r:.80}")
+        if not isinstance(text, str) or len(text) > _MAX_TEXT_CHARS:
+            limit = f"a text of at most {_MAX_TEXT_CHARS} characters"
+            raise ConfigError(f"tags=: each tag must have {limit}, got {text!r:.80}")
     return {name: readable(text) for name, text in tags.items()}
 
 
-def _wanted_tags(tags: Any) -> Iterator[tuple[str, str | None]]:
+def _tag_paths(tags: Any) -> Iterator[tuple[str, str | None]]:
     for name, text in _texts_by_name(tags, None).items():
         if not isinstance(text, str | None):
             raise ConfigError(f"runs: tags= must be texts by name, or names, got {text!r:.80}")
@@ -93,11 +93,11 @@ def _texts_by_name(tags: Any, text: str | None) -> dict[str, Any]:
             f"got {tags!r:.80}"
         )
     for name in texts:
-        fits = isinstance(name, str) and 0 < len(name) <= _NAME_CHARS and name.isprintable()
-        if not fits or _NOT_IN_NAMES & {*name}:
+        fits = isinstance(name, str) and 0 < len(name) <= _MAX_NAME_CHARS and name.isprintable()
+        if not fits or _FORBIDDEN_CHARS & {*name}:
             raise ConfigError(
-                f"tags=: a name must have 1 to {_NAME_CHARS} printable characters, and no equals "
-                f"sign, quotation mark or backslash, got {name!r:.80}"
+                f"tags=: a name must have 1 to {_MAX_NAME_CHARS} printable characters, and no "
+                f"equals sign, quotation mark or backslash, got {name!r:.80}"
             )
     return texts
 
@@ -107,14 +107,14 @@ def _tags_in_words(tags: Mapping[str, str]) -> str:
 
 
 def _tags_of_option(texts: Iterable[str]) -> dict[str, str | None]:
-    parted = (each.partition("=") for each in texts)
-    return {name: text if is_said else None for name, is_said, text in parted}
+    parts = (each.partition("=") for each in texts)
+    return {name: text if has_text else None for name, has_text, text in parts}
 
 
 ATTRIBUTES: Final[dict[str, _RunAttribute]] = {
     "tags": _RunAttribute(
         _checked_tags,
-        _wanted_tags,
+        _tag_paths,
         _tags_in_words,
         "--tag",
         "NAME[=TEXT]",
@@ -125,17 +125,17 @@ ATTRIBUTES: Final[dict[str, _RunAttribute]] = {
 """What a program may state of a run to find it by, by name: how it is checked, sought and shown."""
 
 
-def attributes_of(values: Mapping[str, Any]) -> dict[str, Any]:
+def checked_attributes(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes among these values, checked, as JSON data; none that are empty."""
-    checked = {
+    by_name = {
         name: each.check_value(values[name])
         for name, each in ATTRIBUTES.items()
         if values.get(name) is not None
     }
-    return {name: value for name, value in checked.items() if value}
+    return {name: value for name, value in by_name.items() if value}
 
 
-def wanted_paths(values: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
+def query_paths(values: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
     """Yield where runs must have a text in their attributes; and the text, None for any."""
     for name, each in ATTRIBUTES.items():
         if values.get(name) is not None:
@@ -143,12 +143,12 @@ def wanted_paths(values: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
                 yield f"$.{name}{path}", text
 
 
-def as_column(attributes: Mapping[str, Any]) -> str | None:
+def attributes_json(attributes: Mapping[str, Any]) -> str | None:
     """Return what the column has; None without attributes."""
     return json.dumps(attributes, ensure_ascii=False) if attributes else None
 
 
-def of_column(text: str | None) -> dict[str, Any]:
+def read_attributes(text: str | None) -> dict[str, Any]:
     """Return the attributes in the column that this version knows; a newer one may write more."""
     if text is None:
         return {}

@@ -21,28 +21,28 @@ from moothall.foundation.errors import JournalError, TooManyThreads
 from moothall.foundation.threads import WORKERS, guard, to_its_end
 from moothall.journal.doubt import calls_below
 from moothall.journal.entry import Entry
-from moothall.journal.stop_reason import FINAL, OPEN_STATES, REASONS
-from moothall.journal.store.holding import hashes_in, hold, holder_of
+from moothall.journal.stop_reason import FINAL_REASONS, OPEN_STATES, REASONS
+from moothall.journal.store.holding import hashes_in, holder_of, note_holder
 from moothall.journal.store.store import RunEnd, Store, WriteUncertain
 from moothall.journal.store.wait_rows import (
-    WAIT_KINDS,
+    WAIT_ENTRY_KINDS,
     WaitEntry,
     WaitOutcome,
     end_rows,
     write_rows,
 )
-from moothall.journal.tally import COUNTED, Tally
+from moothall.journal.tally import COUNTED_KINDS, Tally
 
-Relied: TypeAlias = tuple[int | None, Callable[[], dict[str, bytes]]]
+ReusedValues: TypeAlias = tuple[int | None, Callable[[], dict[str, bytes]]]
 """How many deletions were known when values were kept, and what makes the values again."""
 
 
-_RESUMED: Final = frozenset(REASONS) - FINAL
+_RESUMABLE_STATES: Final = frozenset(REASONS) - FINAL_REASONS
 """The states of runs that the next call resumes."""
 
-_TRIES: Final = 5
+_MAX_TRIES: Final = 5
 """So often a commit is made again after the connection to a server was lost."""
-_NUMBER: Final = attrgetter("number")
+_GET_NUMBER: Final = attrgetter("number")
 
 
 @dataclass(slots=True, eq=False)
@@ -51,10 +51,10 @@ class RunBatch:
 
     entries: list[tuple[str, str, str]]
     values: dict[str, bytes]
-    relied: list[Relied]
+    reused_values: list[ReusedValues]
     state: str | None
     tally: Tally
-    waiting: int
+    waiting_calls: int
     waits: list[WaitEntry]
 
 
@@ -63,40 +63,40 @@ class OpenRun:
     """A run that this process works on."""
 
     _commits: Commits
-    give_back: Callable[[int], None]  # releases its lease
+    release_lease: Callable[[int], None]  # releases its lease
     number: int  # in the file
     id: str
     key: str  # in memories
-    place: RunEnd  # where it ends
+    end: RunEnd  # where it ends
     past_entries: dict[str, list[Entry]]  # the entries from before it was opened, by part
     state: str | None = None  # to be written with the next commit; None while it is worked on
-    broken: BaseException | None = None  # why a write failed; nothing more is written after it
+    write_error: BaseException | None = None  # why a write failed; nothing more is written after it
     entry_count: int = 0  # how many entries were noted since it was opened
     written_count: int = 0  # how many of these are in the file
-    waiting: int = 0  # how many of its calls wait for a person's permission
-    deletions: int | None = None  # of values, which the file had had at the last commit
-    cut_off: list[str] = field(default_factory=list)  # what it asked a person as it was cancelled
+    waiting_calls: int = 0  # how many of its calls wait for a person's permission
+    deletion_count: int | None = None  # of values, which the file had had at the last commit
+    cancelled_questions: list[str] = field(default_factory=list)  # asked as it was cancelled
     # Whether it goes on later if its task is cancelled, as after a kill.
     resumes_later: bool = False
     has_waits: bool = False  # whether it has rows of what it waits for
     waiting_runs: list[tuple[str, int]] = field(default_factory=list)
     """The other runs of its thread that wait: the id of each, and its last entry."""
-    decided: set[str] = field(default_factory=set)  # what people have decided for the rest of it
+    standing_decisions: set[str] = field(default_factory=set)  # of people, for the rest of it
     is_open: bool = True  # in the file: whether it is listed as worked on or cut off
     open_calls: set[tuple[str, str]] = field(default_factory=set)  # in doubt if the process ends
-    _guard: threading.RLock = field(default_factory=guard)
+    _lock: threading.RLock = field(default_factory=guard)
     _entries: list[tuple[str, str, str]] = field(default_factory=list)
     _values: dict[str, bytes] = field(default_factory=dict)
-    _relied: list[Relied] = field(default_factory=list)
+    _reused_values: list[ReusedValues] = field(default_factory=list)
     _waits: list[WaitEntry] = field(default_factory=list)
     # Values that no entry names yet. They are written with the entry that does: values that
     # nothing names may be deleted.
-    _unnamed: dict[str, bytes] = field(default_factory=dict)
-    _unnamed_relied: list[Relied] = field(default_factory=list)
+    _unnamed_values: dict[str, bytes] = field(default_factory=dict)
+    _unnamed_reused_values: list[ReusedValues] = field(default_factory=list)
     _tally: Tally = field(default_factory=Tally)
     # When the work began that is not counted yet.
     work_start: float = field(default_factory=time.time)
-    _written_waiting: int = 0  # of `waiting`, what is in the file
+    _written_waiting_calls: int = 0  # of `waiting_calls`, what is in the file
     _closed: bool = False
     _last_write: concurrent.futures.Future[None] | None = None  # a write that nobody awaits
 
@@ -108,16 +108,16 @@ class OpenRun:
     def note(self, path: str, kind: str, data: dict[str, Any]) -> None:
         """Add an entry to the next commit."""
         text, values = self._commits.file.encode_data(data)
-        with self._guard:
-            if kind in WAIT_KINDS:
+        with self._lock:
+            if kind in WAIT_ENTRY_KINDS:
                 self._waits.append(WaitEntry(len(self._entries), path, kind, data))
                 self.has_waits = True
             self._entries.append((path, kind, text))
-            if kind in COUNTED:
+            if kind in COUNTED_KINDS:
                 self._tally.count(path, kind, data)
             if kind == "started":
-                if self.cut_off:
-                    self.cut_off.clear()  # a call was interrupted, and the run went on
+                if self.cancelled_questions:
+                    self.cancelled_questions.clear()  # a call was interrupted, and the run went on
                 if data.get("asks"):
                     self.open_calls.add((path, str(data.get("key"))))
             elif self.open_calls and kind in ("ended", "failed", "decided", "waits"):
@@ -126,34 +126,34 @@ class OpenRun:
                     self.open_calls -= {*calls_below(*call, self.open_calls)}
             if values:
                 self._values.update(values)
-            if self._unnamed or self._unnamed_relied:
-                self._values.update(self._unnamed)
-                self._relied += self._unnamed_relied
-                self._unnamed, self._unnamed_relied = {}, []
+            if self._unnamed_values or self._unnamed_reused_values:
+                self._values.update(self._unnamed_values)
+                self._reused_values += self._unnamed_reused_values
+                self._unnamed_values, self._unnamed_reused_values = {}, []
             self.entry_count += 1
 
-    def keep(self, data: bytes) -> str:
+    def keep_value(self, data: bytes) -> str:
         """Store a value with the next entry; return its hash."""
-        hash = self._commits.file.keep(data)
-        with self._guard:
-            self._unnamed[hash] = data
+        hash = self._commits.file.keep_value(data)
+        with self._lock:
+            self._unnamed_values[hash] = data
         return hash
 
-    def rely(self, deletions: int | None, make: Callable[[], dict[str, bytes]]) -> None:
+    def reuse_values(self, deletions: int | None, make: Callable[[], dict[str, bytes]]) -> None:
         """Keep values of earlier commits, which the next entry names: made again if deleted since.
 
         `deletions` is what this was at those commits; None if nothing was kept before.
         """
-        with self._guard:
-            self._unnamed_relied.append((deletions, make))
+        with self._lock:
+            self._unnamed_reused_values.append((deletions, make))
 
     def read_value(self, hash: str) -> bytes:
         """Return a stored value."""
-        with self._guard:
-            value = self._values.get(hash, self._unnamed.get(hash))
+        with self._lock:
+            value = self._values.get(hash, self._unnamed_values.get(hash))
         return self.file.read_value(hash) if value is None else value
 
-    def answer(self, key: str, path: str, step: str) -> WaitOutcome | bool:
+    def find_outcome(self, key: str, path: str, step: str) -> WaitOutcome | bool:
         """Return what came of a call's wait, by its row in the file; else whether it is asked."""
         with self.file.reading() as db:
             row = db.execute(
@@ -186,62 +186,63 @@ class OpenRun:
         except BlockingIOError:
             self._last_write = self._commits.enqueue(self)
             return
-        if self.broken is not None:
-            raise self.broken
+        if self.write_error is not None:
+            raise self.write_error
 
     def _has_to_write(self, upto: int | None) -> bool:
-        with self._guard:
-            if self.broken is not None:
-                raise self.broken
+        with self._lock:
+            if self.write_error is not None:
+                raise self.write_error
             if self.written_count < (self.entry_count if upto is None else upto):
                 return True
-            return upto is None and self._written_waiting != self.waiting
+            return upto is None and self._written_waiting_calls != self.waiting_calls
 
-    def wait(self, count: int) -> None:
+    def add_waiting_calls(self, count: int) -> None:
         """Count calls that wait for a person; written with the next commit."""
-        with self._guard:
-            self.waiting += count
+        with self._lock:
+            self.waiting_calls += count
 
     def take_batch(self) -> RunBatch | None:
         """Remove and return the noted entries, with their values, and the state."""
-        with self._guard:
-            if self.broken is not None:
-                raise self.broken
-            entries, values, relied, tally = self._entries, self._values, self._relied, self._tally
-            if not entries and self._written_waiting == self.waiting:
+        with self._lock:
+            if self.write_error is not None:
+                raise self.write_error
+            entries, values, tally = self._entries, self._values, self._tally
+            if not entries and self._written_waiting_calls == self.waiting_calls:
                 return None
             waits, self._waits = self._waits, []
-            self._entries, self._values, self._relied, self._tally = [], {}, [], Tally()
+            reused_values, self._reused_values = self._reused_values, []
+            self._entries, self._values, self._tally = [], {}, Tally()
             # While it is worked on, the file has the state that it is in if this process dies. A
             # run that was cancelled during an action is in doubt as well.
             state = self.state
-            if self.open_calls and (state is None or state in _RESUMED):
+            if self.open_calls and (state is None or state in _RESUMABLE_STATES):
                 state = "in_doubt"
-            return RunBatch(entries, values, relied, state, tally, self.waiting, waits)
+            return RunBatch(entries, values, reused_values, state, tally, self.waiting_calls, waits)
 
-    def wrote(self, batch: RunBatch, place: RunEnd, at: float) -> None:
+    def mark_written(self, batch: RunBatch, end: RunEnd, at: float) -> None:
         """Count entries that are now in the file, which ends at a place."""
-        with self._guard:
+        with self._lock:
             self.written_count += len(batch.entries)
-            self.place, self._written_waiting, self.work_start = place, batch.waiting, at
+            self.end, self._written_waiting_calls, self.work_start = end, batch.waiting_calls, at
             self.is_open = batch.state in OPEN_STATES
 
     def refuse_writes(self, failure: BaseException) -> None:
         """Write nothing more after a failed write: later entries need the ones before them."""
-        with self._guard:
-            self.broken = failure
+        with self._lock:
+            self.write_error = failure
 
     def close(self) -> None:
         """Release the lease, once."""
-        with self._guard:
+        with self._lock:
             closed, self._closed = self._closed, True
         if closed:
             return
         if self._last_write is None:
-            self.give_back(self.number)
+            self.release_lease(self.number)
         else:
             # Not before: the next process to get the lease would read the run without them.
-            self._last_write.add_done_callback(lambda _: self.give_back(self.number))
+            self._last_write.add_done_callback(lambda _: self.release_lease(self.number))
 
 
 WrittenBatches: TypeAlias = dict[OpenRun, tuple[RunBatch, RunEnd]]
@@ -257,33 +258,33 @@ class Commits:
 
     def __init__(self, file: Store) -> None:
         self.file = file
-        self.watching: set[Callable[[], None]] = set()  # called after each commit, by its thread
-        self._waits = file.waits
-        self._writing = guard(threading.Lock())
-        self._guard = guard()  # for what follows
-        self._waiting: list[tuple[OpenRun, concurrent.futures.Future[None]]] = []
-        self._draining = False
+        self.listeners: set[Callable[[], None]] = set()  # called after each commit, by its thread
+        self._commits_wait = file.commits_wait
+        self._write_lock = guard(threading.Lock())
+        self._lock = guard()  # for what follows
+        self._queue: list[tuple[OpenRun, concurrent.futures.Future[None]]] = []
+        self._is_draining = False
 
     async def commit(self, run: OpenRun) -> None:
         """Write what a run has noted. If cancelled, still wait until it is written."""
-        if not self._waits:
+        if not self._commits_wait:
             try:
                 self.write([run], wait=False)
             except BlockingIOError:
                 pass  # another one writes: a loop must not block on it
             else:
-                if run.broken is not None:
-                    raise run.broken
+                if run.write_error is not None:
+                    raise run.write_error
                 return
         await to_its_end(asyncio.wrap_future(self.enqueue(run)))
 
     def enqueue(self, run: OpenRun) -> concurrent.futures.Future[None]:
         """Have a worker thread write what a run has noted; return a future of that."""
         future: concurrent.futures.Future[None] = concurrent.futures.Future()
-        with self._guard:
-            self._waiting.append((run, future))
-            drains, self._draining = not self._draining, True
-        if drains:
+        with self._lock:
+            self._queue.append((run, future))
+            starts_drain, self._is_draining = not self._is_draining, True
+        if starts_drain:
             try:
                 WORKERS.submit(self._drain)
             except TooManyThreads:
@@ -293,30 +294,30 @@ class Commits:
     def _drain(self) -> None:
         """Write for all waiting runs, those that have come meanwhile in one transaction."""
         while True:
-            with self._guard:
-                queue, self._waiting = self._waiting, []
+            with self._lock:
+                queue, self._queue = self._queue, []
                 if not queue:
-                    self._draining = False
+                    self._is_draining = False
                     return
             with suppress(BaseException):  # each of these runs is broken by it
-                runs = dict.fromkeys(run for run, _ in queue if run.broken is None)
+                runs = dict.fromkeys(run for run, _ in queue if run.write_error is None)
                 self.write(list(runs), wait=True)
             for run, future in queue:
-                if run.broken is None:
+                if run.write_error is None:
                     future.set_result(None)
                 else:
-                    future.set_exception(run.broken)
+                    future.set_exception(run.write_error)
 
     def write(self, runs: Sequence[OpenRun], wait: bool) -> None:
         """Write what runs have noted, in one transaction."""
         # Held until the new places are known: the next entries are written after them.
-        if not self._writing.acquire(blocking=wait):
+        if not self._write_lock.acquire(blocking=wait):
             raise BlockingIOError(f"{self.file.name} is being written")
         now = time.time()
         try:
             batches = self._write_batches(runs, wait, now)
             for run in batches:
-                run.wrote(*batches[run], now)
+                run.mark_written(*batches[run], now)
         except BlockingIOError:
             raise  # it is still to be written
         except BaseException as error:
@@ -324,9 +325,9 @@ class Commits:
                 run.refuse_writes(error)
             raise
         finally:
-            self._writing.release()
-        for call in list(self.watching):
-            call()
+            self._write_lock.release()
+        for listener in list(self.listeners):
+            listener()
 
     def _write_batches(self, runs: Sequence[OpenRun], wait: bool, now: float) -> WrittenBatches:
         """Write what runs have noted; return what that was.
@@ -336,16 +337,16 @@ class Commits:
         """
         batches: dict[OpenRun, RunBatch] = {}
         written_batches: WrittenBatches = {}
-        for tries_left in reversed(range(_TRIES)):
+        for tries_left in reversed(range(_MAX_TRIES)):
             try:
                 # Once taken they must be written, also on a loop: after a lost connection it waits.
                 with self.file.writing(wait or bool(batches), RUNS) as db:
-                    if not (written_batches and self._is_there(db, written_batches)):
+                    if not (written_batches and self._was_written(db, written_batches)):
                         # Once: the second try writes the same entries, and none that came since.
                         if not batches:
                             for run in runs:
-                                if (each := run.take_batch()) is not None:
-                                    batches[run] = each
+                                if (batch := run.take_batch()) is not None:
+                                    batches[run] = batch
                         written_batches = self._write(db, batches, now)
                 break
             except WriteUncertain:
@@ -353,46 +354,47 @@ class Commits:
                     raise
         return written_batches
 
-    def _is_there(self, db: Database, batches: WrittenBatches) -> bool:
+    def _was_written(self, db: Database, batches: WrittenBatches) -> bool:
         return any(
-            batch.entries and self.file.end(db, run.number) == place
-            for run, (batch, place) in batches.items()
+            batch.entries and self.file.read_end(db, run.number) == end
+            for run, (batch, end) in batches.items()
         )
 
     def _write(self, db: Database, batches: dict[OpenRun, RunBatch], now: float) -> WrittenBatches:
         """Write what was taken from runs; return it, with where each of them ends."""
         values: dict[str, bytes] = {}
         for run in list(batches):
-            each = batches[run]
+            batch = batches[run]
             try:
-                self.file.check_held(db, run.number, run.id, run.place)
+                self.file.check_lease(db, run.number, run.id, run.end)
             except JournalError as error:  # the others' are written
                 run.refuse_writes(error)
                 del batches[run]
                 continue
-            values |= each.values
-            if each.relied:
-                run.deletions = self.file.deletions(db)
-                for deletions, make in each.relied:
-                    if deletions is not None and deletions != run.deletions:
-                        values = {**make(), **values}
+            values |= batch.values
+            if batch.reused_values:
+                run.deletion_count = self.file.deletion_count(db)
+                for deletions, make_values in batch.reused_values:
+                    if deletions is not None and deletions != run.deletion_count:
+                        values = {**make_values(), **values}
         if values:
-            self.file.insert(db, values)
+            self.file.insert_values(db, values)
         written_batches: WrittenBatches = {}
         for run in batches:
-            each = batches[run]
-            names = hashes_in("\n".join([text for _, _, text in each.entries]))
-            if names:
-                hold(self.file, db, holder_of(run.number), names, values)
+            batch = batches[run]
+            hashes = hashes_in("\n".join([text for _, _, text in batch.entries]))
+            if hashes:
+                note_holder(self.file, db, holder_of(run.number), hashes, values)
             # A clock that was set back takes no time away.
-            work = each.tally, now - run.work_start if now > run.work_start else 0.0, each.waiting
-            if each.state in OPEN_STATES and not run.is_open:
+            seconds = now - run.work_start if now > run.work_start else 0.0
+            work = batch.tally, seconds, batch.waiting_calls
+            if batch.state in OPEN_STATES and not run.is_open:
                 db.execute("UPDATE runs SET open = TRUE WHERE number = ?", (run.number,))
-            place = self.file.write(db, run.number, run.place, each.entries, each.state, work)
-            if each.waits or (run.has_waits and each.state is not None):
-                write_rows(db, run.number, run.place[0], each.waits, each.state is not None)
-                if each.state in FINAL:
+            end = self.file.write_entries(db, run.number, run.end, batch.entries, batch.state, work)
+            if batch.waits or (run.has_waits and batch.state is not None):
+                write_rows(db, run.number, run.end[0], batch.waits, batch.state is not None)
+                if batch.state in FINAL_REASONS:
                     end_rows(db, run.number)
-            written_batches[run] = each, place
-        self.file.wrote(db, map(_NUMBER, batches))
+            written_batches[run] = batch, end
+        self.file.notify_followers(db, map(_GET_NUMBER, batches))
         return written_batches

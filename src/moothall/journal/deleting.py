@@ -19,18 +19,18 @@ from moothall.foundation.arguments import check_integer, check_text
 from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError, JournalError, RunHeld
 from moothall.journal.doubt import Doubt
-from moothall.journal.find import OF_THREAD, RunQuery, threads_of
-from moothall.journal.holders import Holders, Pace, count_deletion, names_values
+from moothall.journal.find import THREAD_CONDITION, RunQuery, thread_values
+from moothall.journal.holders import Holders, Pace, has_named_values, increment_deletion_count
 from moothall.journal.opening import Runs
-from moothall.journal.stop_reason import FINAL
-from moothall.journal.store.holding import batches, marks
+from moothall.journal.stop_reason import FINAL_REASONS
+from moothall.journal.store.holding import batches, placeholders
 from moothall.journal.store.store import Store
 from moothall.journal.store.wait_rows import asked_runs
 
-_ROWS: Final = 50
+_BATCH_ROWS: Final = 50
 """So many entries are deleted before the clock is looked at."""
-_LONGEST_S: Final = 1e11
-_MOST_REMEMBERED: Final = 1000
+_MAX_AGE_S: Final = 1e11
+_MAX_REMEMBERED: Final = 1000
 """So many runs of a conversation are looked for."""
 _IS_FIRING: Final = (
     "{0}.kind = 'Schedule' AND {0}.id LIKE '%Z' AND {0}.task NOT LIKE 'wanted by %' "
@@ -41,14 +41,14 @@ _LAST_FIRING: Final = (
     f"AND n.agent = r.agent AND {_IS_FIRING.format('n')}))"
 )
 """Whether a run is the last firing of a schedule, from whose time the schedule goes on."""
-_TIME_NOTE: Final = (
+_KEEP_FIRING_TIME: Final = (
     "INSERT INTO runs (id, kind, agent, task, began, changed, state, open, key, unread) "
     "SELECT agent || '@since ' || substr(id, length(agent) + 2), kind, agent, "
     "'the last firing is deleted', began, changed, 'done', FALSE, key, FALSE "
     f"FROM runs r WHERE number = ? AND id NOT LIKE '%@since %' AND {_LAST_FIRING} "
     "ON CONFLICT (id) DO NOTHING"
 )
-_COMPACTING: Final = 2**60 - 1
+_COMPACTION_LEASE: Final = 2**60 - 1
 """The lease of who writes the journal anew, which is no run's."""
 
 
@@ -118,31 +118,29 @@ class Deletions:
         with self._store.reading() as db:
             return _ids_present(db, ids)
 
-    def delete(self, ids: Sequence[str], threads_given: str | Iterable[str] | None) -> Deleted:
+    def delete(self, ids: Sequence[str], threads: str | Iterable[str] | None) -> Deleted:
         """Delete runs by id, and all of threads; none if another process works on one."""
-        are_several = isinstance(threads_given, Iterable) and not isinstance(threads_given, str)
-        threads: Any = (
-            () if threads_given is None else threads_given if are_several else (threads_given,)
-        )
-        threads = [*threads]
-        for thread in threads:
+        are_several = isinstance(threads, Iterable) and not isinstance(threads, str)
+        thread_ids: list[Any] = [] if threads is None else [*threads] if are_several else [threads]
+        for thread in thread_ids:
             check_text("thread=", thread)
         numbers: dict[int, str] = {}
-        undeleted: dict[str, str] = {}
+        left_reasons: dict[str, str] = {}
         self._store.make_room()
         with self._store.reading() as db:
             for id in ids:
-                numbers[self._store.number(db, id)] = id
-            query = f"SELECT number, id FROM runs WHERE NOT deleted AND {OF_THREAD} ORDER BY number"
-            for thread in threads:
-                numbers |= dict(db.execute(query, threads_of(thread)))
-                undeleted |= _runs_on_behalf(db, thread)
-            undeleted = {
+                numbers[self._store.run_number(db, id)] = id
+            condition = f"NOT deleted AND {THREAD_CONDITION}"
+            query = f"SELECT number, id FROM runs WHERE {condition} ORDER BY number"
+            for thread in thread_ids:
+                numbers |= dict(db.execute(query, thread_values(thread)))
+                left_reasons |= _runs_on_behalf(db, thread)
+            left_reasons = {
                 each: f"run {id!r} waits for its reply: delete it too"
                 for number, id in numbers.items()
                 for each in asked_runs(db, number)
-            } | undeleted
-            folders = _folders(db, numbers) if threads else []
+            } | left_reasons
+            folders = _folders(db, numbers) if thread_ids else []
         leased: list[int] = []
         try:
             # All leases before anything is hidden: one run that is held leaves all as they are.
@@ -155,8 +153,10 @@ class Deletions:
             for number in leased:
                 self._runs.release(number)
         self._answer_askers(numbers.values())
-        undeleted = {id: reason for id, reason in undeleted.items() if id not in numbers.values()}
-        return Deleted(list(numbers.values()), undeleted, self.finish_deletions(), folders)
+        left_reasons = {
+            id: reason for id, reason in left_reasons.items() if id not in numbers.values()
+        }
+        return Deleted(list(numbers.values()), left_reasons, self.finish_deletions(), folders)
 
     def prune(self, older_than: float | timedelta, keep: int, run_query: RunQuery) -> Deleted:
         """Delete, among some runs, those that were last written so long ago, but for the newest."""
@@ -164,40 +164,40 @@ class Deletions:
             older_than = older_than.total_seconds()
         if isinstance(older_than, bool) or not isinstance(older_than, int | float):
             raise ConfigError(f"prune: older_than= must be seconds, got {older_than!r:.80}")
-        if not 0 <= older_than <= _LONGEST_S:
+        if not 0 <= older_than <= _MAX_AGE_S:
             raise ConfigError(f"prune: older_than= must be from 0 seconds, got {older_than!r}")
         check_integer("keep=", keep, 0)
-        before = time.time() - older_than
+        cutoff = time.time() - older_than
         self._store.make_room()
         with self._store.reading() as db:
             run_query.check(db)
-            leased = partial(self._runs.all_leased, db)
-            query, values = run_query.old(leased, self._store.attribute_sql, before, keep)
+            leased = partial(self._runs.all_leased_runs, db)
+            query, values = run_query.old(leased, self._store.attribute_sql, cutoff, keep)
             rows = db.execute(query, values).fetchall()
         pruned: dict[int, str] = {}
-        unpruned: dict[str, str] = {}
+        left_reasons: dict[str, str] = {}
         batch: list[int] = []
         try:
             for number, id in rows:  # the newest first: forks before what they were made of
                 if not self._runs.take_lease(number):
-                    unpruned[id] = f"{self._holder(number) or 'a process'} works on it"
+                    left_reasons[id] = f"{self._holder(number) or 'a process'} works on it"
                     continue
                 batch.append(number)
                 # Held before it is judged, so that no process takes it up in between; one may have
                 # worked on it since it was listed.
-                reason = self._why_left(number, id, before, pruned)
+                reason = self._reason_to_leave(number, id, cutoff, pruned)
                 if reason:
-                    unpruned[id] = reason
+                    left_reasons[id] = reason
                     self._runs.release(batch.pop())
                 else:
                     pruned[number] = id
-                if len(batch) >= _ROWS:
+                if len(batch) >= _BATCH_ROWS:
                     self._hide(batch)
                     self._release(batch)
             self._hide(batch)
         finally:
             self._release(batch)
-        return Deleted(list(reversed(pruned.values())), unpruned, self.finish_deletions())
+        return Deleted(list(reversed(pruned.values())), left_reasons, self.finish_deletions())
 
     def _release(self, batch: list[int]) -> None:
         while batch:
@@ -208,13 +208,13 @@ class Deletions:
             row = db.execute("SELECT holder FROM runs WHERE number = ?", (number,)).fetchone()
         return str(row[0]) if row else ""
 
-    def _why_left(self, number: int, id: str, before: float, pruned: dict[int, str]) -> str:
+    def _reason_to_leave(self, number: int, id: str, cutoff: float, pruned: dict[int, str]) -> str:
         """Return why an old run is not pruned; empty if it is."""
         with self._store.reading() as db:
             row = db.execute(
                 "SELECT CASE WHEN waiting > 0 AND state IS NULL THEN 'waiting' ELSE state END, "
                 f"{_LAST_FIRING} FROM runs r WHERE number = ? AND NOT deleted AND changed < ?",
-                (number, before),
+                (number, cutoff),
             ).fetchone()
             if row is None:
                 return "it was worked on or deleted meanwhile"
@@ -224,9 +224,9 @@ class Deletions:
             forks = db.execute(
                 "SELECT number, id, state FROM runs WHERE forked_from = ? AND NOT deleted", (id,)
             ).fetchall()
-            for fork, name, reason in forks:
-                if fork not in pruned and reason not in FINAL:
-                    return f"its fork {name!r} has not ended"
+            for fork_number, fork_id, fork_state in forks:
+                if fork_number not in pruned and fork_state not in FINAL_REASONS:
+                    return f"its fork {fork_id!r} has not ended"
             if state == "waiting":
                 return "it waits for an answer, a result or a moment"
             if state == "in_doubt":
@@ -245,9 +245,9 @@ class Deletions:
             with self._store.writing() as db:
                 # A piece at a time: writers get their turn in between.
                 while remaining and time.monotonic() < start + self._store.slice_s:
-                    _hide(db, remaining.pop())
+                    _hide_run(db, remaining.pop())
                 # In the same transaction: who has seen the count before must look for its values.
-                count_deletion(db)
+                increment_deletion_count(db)
             if remaining:
                 self._pace.pause(start)
 
@@ -256,28 +256,28 @@ class Deletions:
         if not self.remove_marked():
             return True
         with self._store.reading() as db:
-            idle = self._runs.is_idle(n for (n,) in db.execute("SELECT number FROM runs"))
-        return self._store.after_deletion(idle)
+            is_idle = self._runs.is_idle(n for (n,) in db.execute("SELECT number FROM runs"))
+        return self._store.after_deletion(is_idle)
 
     def compact(self) -> bool:
         """Remove what is left of deleted runs, and write the file anew."""
-        if not self._runs.take_lease(_COMPACTING):
+        if not self._runs.take_lease(_COMPACTION_LEASE):
             raise JournalError(self._store.name, "another process compacts it already")
         try:
             self.remove_marked()
             return self._store.rewrite()
         finally:
-            self._runs.release(_COMPACTING)
+            self._runs.release(_COMPACTION_LEASE)
 
     def remove_marked(self) -> bool:
         """Remove what is left of runs that are marked; return whether there was any."""
-        removed = holders_filled = False
-        while self._numbers():
-            removed = True
+        has_removed = holders_filled = False
+        while self._marked_numbers():
+            has_removed = True
             # What they name must be known before their entries go; and before a value goes, what
             # all others name.
-            self._holders.read_runs(self._numbers("AND unread"))
-            if not holders_filled and self._name_values():
+            self._holders.read_runs(self._marked_numbers("AND unread"))
+            if not holders_filled and self._have_named_values():
                 self._holders.read_runs(None)
                 holders_filled = True
             is_done = False
@@ -288,17 +288,17 @@ class Deletions:
                 self._pace.pause(start)
         if holders_filled:
             self._holders.remove_orphans()
-        return removed
+        return has_removed
 
-    def _numbers(self, condition: str = "") -> list[int]:
+    def _marked_numbers(self, condition: str = "") -> list[int]:
         with self._store.reading() as db:
             query = f"SELECT number FROM runs WHERE deleted {condition}"
             return [number for (number,) in db.execute(query)]
 
-    def _name_values(self) -> bool:
-        numbers = self._numbers()
+    def _have_named_values(self) -> bool:
+        numbers = self._marked_numbers()
         with self._store.reading() as db:
-            return any(names_values(db, each) for each in numbers)
+            return any(has_named_values(db, each) for each in numbers)
 
     def _remove_pieces(self, db: Database, until: float) -> bool:
         """Remove a piece of the runs that are marked; return whether none is left, or is unread."""
@@ -315,30 +315,30 @@ class Deletions:
         while time.monotonic() < until:
             rows = db.execute(
                 "SELECT place FROM entries WHERE place >= ? AND place < ? ORDER BY place LIMIT ?",
-                (first, end, _ROWS),
+                (first, end, _BATCH_ROWS),
             ).fetchall()
             if not rows:
                 break
             db.execute("DELETE FROM entries WHERE place >= ? AND place <= ?", (first, rows[-1][0]))
         else:
             return
-        released, files = self._holders.release(db, number, until)
+        is_all_released, files = self._holders.release(db, number, until)
         for hash in files:
             self._store.files.delete(hash)
         # The row goes last: while it is there, the next deletion goes on with the rest.
-        if released:
+        if is_all_released:
             db.execute("DELETE FROM runs WHERE number = ?", (number,))
 
 
 class KnownRuns:
     """The last runs whose words a process remembers, as a journal had them."""
 
-    __slots__ = ("_deletions", "_ids", "_store")
+    __slots__ = ("_deletion_count", "_ids", "_store")
 
     def __init__(self, store: Store) -> None:
         self._store = ref(store)
-        self._ids: deque[str] = deque(maxlen=_MOST_REMEMBERED)
-        self._deletions: int | None = None  # in the file when it last had all of them
+        self._ids: deque[str] = deque(maxlen=_MAX_REMEMBERED)
+        self._deletion_count: int | None = None  # in the file when it last had all of them
 
     def note(self, store: Store, run_id: str) -> KnownRuns:
         """Add a run of a file; return these runs, or new ones if they are of another file."""
@@ -347,35 +347,35 @@ class KnownRuns:
             runs._ids.append(run_id)
         return runs
 
-    def is_one_deleted(self, more_ids: Iterable[str] = ()) -> bool:
+    def is_any_deleted(self, other_ids: Iterable[str] = ()) -> bool:
         """Return whether one of these runs, or of others of the file, was deleted."""
         store = self._store()
         if store is None:
             return False
         try:
             with store.reading() as db:
-                count = store.deletions(db)
-                if count != self._deletions:
-                    ids = {*self._ids, *more_ids}
+                count = store.deletion_count(db)
+                if count != self._deletion_count:
+                    ids = {*self._ids, *other_ids}
                     if _ids_present(db, ids) < ids:
                         return True
         except JournalError:  # whoever needs the file says so
             return False
-        self._deletions = count
+        self._deletion_count = count
         return False
 
 
 def _ids_present(db: Database, ids: Iterable[str]) -> set[str]:
     present: set[str] = set()
-    for some in batches(ids):
-        query = f"SELECT id FROM runs WHERE id IN {marks(some)}"
-        present |= {id for (id,) in db.execute(query, some)}
+    for batch in batches(ids):
+        query = f"SELECT id FROM runs WHERE id IN {placeholders(batch)}"
+        present |= {id for (id,) in db.execute(query, batch)}
     return present
 
 
-def _hide(db: Database, number: int) -> None:
+def _hide_run(db: Database, number: int) -> None:
     """Mark a run as deleted; the time of a schedule's last firing stays, so that it fires once."""
-    db.execute(_TIME_NOTE, (number,))
+    db.execute(_KEEP_FIRING_TIME, (number,))
     db.execute(
         "UPDATE runs SET forked_from = NULL WHERE forked_from = (SELECT id FROM runs WHERE "
         "number = ?)",

@@ -9,7 +9,7 @@ from moothall.actions.approval.decision import DECISION_ENTRIES, DECISION_KINDS
 from moothall.actions.provenance import Origin, origins_of
 from moothall.foundation.text import counted, escaped, escaped_json
 from moothall.journal.tally import fault_line, is_refused
-from moothall.journal.wait_kinds import DECISIONS, RESUME, stamp, wait_of, waits_for
+from moothall.journal.wait_kinds import DECISIONS, RESUME, moment_text, wait_in_words, wait_of
 from moothall.models.protocol import call_line
 
 _FACTS_OF_ANSWERS: Final = {"answered_by": "answered by {}"}
@@ -18,10 +18,10 @@ _FACTS_OF_ANSWERS: Final = {"answered_by": "answered by {}"}
 
 def entry_line(kind: str, data: dict[str, Any]) -> str:
     """Return what happened, in one line of plain words."""
-    tell = _KINDS.get(kind)
-    if tell is not None:
+    describe = _LINE_BY_KIND.get(kind)
+    if describe is not None:
         try:
-            return escaped(tell(data))
+            return escaped(describe(data))
         except (KeyError, TypeError, AttributeError, ValueError):
             pass
     return f"{escaped(kind)} {escaped_json(data)}"
@@ -70,9 +70,9 @@ def _started_line(data: dict[str, Any]) -> str:
 def _end_line(data: dict[str, Any]) -> str:
     details, result = data.get("about", {}), data.get("result")
     if "action" in details:
-        return _tool_result(details["action"], result)
+        return _tool_result_line(details["action"], result)
     if "model" in details:
-        return _answer(data["key"], result)
+        return _model_answer_line(data["key"], result)
     if "kept" in data:
         result = f"a value, kept as {data['kept'][:12]}"
     elif isinstance(result, dict):  # a reply, or a message that was passed on
@@ -92,34 +92,34 @@ def _research_line(key: str, result: dict[str, Any]) -> str:
         outcome = f"{counted(len(result['citations']), 'citation')}"
         outcome += f", {counted(len(result['unsupported']), 'sentence')} unsupported"
     else:
-        reached = [f"{each['expertise']:.2f} {each['topic']}" for each in result["objectives"]]
-        outcome = "; ".join([*reached, *([result["remark"]] if result["remark"] else [])])
+        objectives = [f"{each['expertise']:.2f} {each['topic']}" for each in result["objectives"]]
+        outcome = "; ".join([*objectives, *([result["remark"]] if result["remark"] else [])])
     iteration, _, step = key.partition(".")
     return f"iteration {iteration}, {step}: {outcome}"
 
 
-def _tool_result(action: str, result: Any) -> str:
-    came = ""
+def _tool_result_line(action: str, result: Any) -> str:
+    source_note = ""
     if isinstance(result, dict) and isinstance(result.get("result"), dict):
-        came = _outside_note(result)
+        source_note = _outside_note(result)
         if sources := origins_in(result)[1]:
-            came = f" (from outside: {', '.join(sources)}){came}"
+            source_note = f" (from outside: {', '.join(sources)}){source_note}"
         outcome = result["result"]
         if is_refused(action, result):
             return (
                 f"tool call refused{_outside_note(result)}: {call_line(action, result.get('args'))}"
             )
         if outcome.get("error") is not None:
-            return f"tool error: {action}{came}: {_text(outcome['error'])}"
+            return f"tool error: {action}{source_note}: {_text(outcome['error'])}"
         result = outcome.get("result")
         if isinstance(result, dict) and result.keys() == {"value", "resources"}:  # of research
             resources = [each.get("description") or each["url"] for each in result["resources"]]
-            names = "; ".join(map(str, resources))
-            return f"tool result: {action}{came}: {counted(len(resources), 'resource')}: {names}"
-    return f"tool result: {action}{came}: {escaped_json(result)}"
+            text = f"{counted(len(resources), 'resource')}: {'; '.join(map(str, resources))}"
+            return f"tool result: {action}{source_note}: {text}"
+    return f"tool result: {action}{source_note}: {escaped_json(result)}"
 
 
-def _answer(key: str, answer: Any) -> str:
+def _model_answer_line(key: str, answer: Any) -> str:
     if answer.keys() == {"failed"}:  # in a society, which continues without the answer
         return f"model call {key} failed: {fault_line(answer['failed'])}"
     if answer.keys() == {"answer"}:
@@ -160,10 +160,10 @@ def _decision_line(data: dict[str, Any]) -> str:
     return f"decided by {data.get('by') or 'a person'}, step {data['key']}: {words}"
 
 
-def _waits(data: dict[str, Any]) -> str:
+def _wait_line(data: dict[str, Any]) -> str:
     wait = wait_of(data, run="", agent="", thread=None, path="", step="")
-    until = "" if wait.until is None else f", until {stamp(wait.until)}"
-    return f"step {data['key']} waits for {waits_for(wait)}{until}"
+    until = "" if wait.until is None else f", until {moment_text(wait.until)}"
+    return f"step {data['key']} waits for {wait_in_words(wait)}{until}"
 
 
 def _answer_line(data: dict[str, Any]) -> str:
@@ -187,13 +187,13 @@ def _heard_line(data: Any) -> str:
     return "interrupted by the user" + ("" if text is None else f": {_text(text)}")
 
 
-def _state(data: dict[str, Any]) -> str:
-    state, grown = data["state"], data["appended"]
-    counts = [_grown(name, len(items)) for name, items in grown.items() if items]
+def _state_line(data: dict[str, Any]) -> str:
+    state, appended = data["state"], data["appended"]
+    counts = [_added_text(name, len(items)) for name, items in appended.items() if items]
     added = f" ({', '.join(counts)})" if counts else ""
     if not state.get("iteration", state.get("turns", 1)):
         return f"ready for the first turn{added}"
-    messages = grown.get("messages", ())
+    messages = appended.get("messages", ())
     if state.get("faults"):
         return f"turn finished; the answer was unusable: {state['faults']}"
     if messages and all(each["role"] == "user" for each in messages):  # not what the model said
@@ -205,7 +205,7 @@ _NOUNS: Final = {"transcript": "utterance", "done": "task"}
 """The nouns of lists in moothall's own states that are not the list's name without its `s`."""
 
 
-def _grown(name: str, count: int) -> str:
+def _added_text(name: str, count: int) -> str:
     if name not in _NOUNS and not name.endswith("s"):
         return f"{count:,} in {name}"  # of the user's own state
     return counted(count, _NOUNS.get(name, name[:-1]))
@@ -218,17 +218,17 @@ def _over_line(data: dict[str, Any]) -> str:
 
 
 def _doubt_decision_line(data: dict[str, Any]) -> str:
-    args, was = data.get("args", data.get("asked", {})), data.get("was", {})
+    args, old_args = data.get("args", data.get("asked", {})), data.get("was", {})
     call = call_line(data["action"], args) if "action" in data else f"step {data['key']}"
     outcome = DECISION_KINDS.outcome_of(DECISION_KINDS.read_entry(data))
     line = f"{outcome} by {data.get('by') or 'the approver'}: {call}"
     if "args" not in data:
         return line
     changes = [
-        f"{name}: {escaped_json(was[name]) if name in was else '(not given)'} → "
+        f"{name}: {escaped_json(old_args[name]) if name in old_args else '(not given)'} → "
         f"{escaped_json(args[name]) if name in args else '(left out)'}"
-        for name in {**was, **args}
-        if name not in was or name not in args or was[name] != args[name]
+        for name in {**old_args, **args}
+        if name not in old_args or name not in args or old_args[name] != args[name]
     ]
     return f"{line}, with arguments that a person changed: {'; '.join(changes)}"
 
@@ -237,16 +237,16 @@ def _text(content: Any) -> str:
     return content if isinstance(content, str) else escaped_json(content)
 
 
-_KINDS: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
+_LINE_BY_KIND: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     "begun": _begin_line,
     "started": _started_line,
     "ended": _end_line,
     "failed": _failure_line,
     **dict.fromkeys(DECISION_ENTRIES, _doubt_decision_line),
     "decided": _decision_line,
-    "waits": _waits,
+    "waits": _wait_line,
     "answered": _answer_line,
     "heard": _heard_line,
-    "state": _state,
+    "state": _state_line,
     "over": _over_line,
 }

@@ -59,7 +59,7 @@ class Doubt:
             elif entry.kind == "decided" and key in open_calls:
                 open_calls[key][1] = True
         return [
-            cls(number, *key, _action(entry.data), _args(entry.data), entry.at)
+            cls(number, *key, _action_name(entry.data), _call_args(entry.data), entry.at)
             for number, (key, (entry, is_decided)) in enumerate(open_calls.items(), 1)
             if decided or not is_decided
         ]
@@ -80,8 +80,8 @@ def calls_below(path: str, step: str, calls: Iterable[tuple[str, str]]) -> list[
 
     Once the step has its result, they are in doubt no more: the result says what is known of them.
     """
-    above = f"{path}/{step}/" if path else f"{step}/"
-    return [each for each in calls if f"{each[0]}/".startswith(above)]
+    prefix = f"{path}/{step}/" if path else f"{step}/"
+    return [each for each in calls if f"{each[0]}/".startswith(prefix)]
 
 
 def state_of_parts(parts: Iterable[Iterable[Entry]]) -> str | None:
@@ -97,11 +97,11 @@ def state_of(entries: Sequence[Entry]) -> str | None:
     return None if end is None else str(end.data["reason"])
 
 
-def _action(data: dict[str, Any]) -> str:
+def _action_name(data: dict[str, Any]) -> str:
     return str(data.get("about", {}).get("action") or data["key"])
 
 
-def _args(data: dict[str, Any]) -> dict[str, Any]:
+def _call_args(data: dict[str, Any]) -> dict[str, Any]:
     args = data.get("args")
     return args if isinstance(args, dict) else {} if args is None else {"args": args}
 
@@ -111,12 +111,12 @@ def decisions_for(
 ) -> list[tuple[Doubt, dict[str, Any]]]:
     """Return the data to record of each decision, with its call; one may be for all calls."""
     if not isinstance(decisions, Mapping):
-        DECISIONS.recorded(decisions)  # there may be no call
+        DECISIONS.to_json(decisions)  # there may be no call
         decisions = {doubt.number: decisions for doubt in doubts}
     by_number = {doubt.number: doubt for doubt in doubts}
     decided_entries = []
     for number, decision in decisions.items():
-        data = DECISIONS.recorded(decision, f"call {number}")
+        data = DECISIONS.to_json(decision, f"call {number}")
         if number not in by_number:
             numbers = f"1 to {len(doubts)}" if doubts else "none"
             raise ConfigError(f"no call in doubt has the number {number!r}: there are {numbers}")

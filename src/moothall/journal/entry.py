@@ -19,12 +19,12 @@ from moothall.journal.describe import entry_line, origins_in
 from moothall.journal.tally import (
     SUM_COLUMNS,
     StepSpending,
-    about_in,
     fault_in,
     is_refused,
-    spent_in,
+    spending_in,
+    subject_in,
 )
-from moothall.journal.wait_kinds import stamp
+from moothall.journal.wait_kinds import moment_text
 
 ROOT = ""
 """The path of a run's own part."""
@@ -67,12 +67,12 @@ class Entry:
     @property
     def subject(self) -> dict[str, Any]:
         """What its step is about, such as `{"action": "pay"}` or `{"model": "gpt-5"}`."""
-        return about_in(self.data)
+        return subject_in(self.data)
 
     @property
     def spent(self) -> StepSpending | None:
         """What a call of a model, or a member's reply, has used; None for anything else."""
-        return spent_in(self.kind, self.data)
+        return spending_in(self.kind, self.data)
 
     @property
     def fault(self) -> str:
@@ -147,8 +147,8 @@ class Entry:
             `messages`, `tools` and `schema`.
         """
         run_messages: list[Any] = []
-        before: list[Any] = []
-        offered: dict[str, Any] = {}
+        messages_before: list[Any] = []
+        tools_and_schema: dict[str, Any] = {}
         for entry in entries:
             if entry.path != path:
                 continue
@@ -159,20 +159,23 @@ class Entry:
             prompt = entry.data.get("prompt")
             if prompt is not None:
                 if "before" in prompt:
-                    before = read_json(prompt["before"])
+                    messages_before = read_json(prompt["before"])
                 if "earlier" in prompt:
-                    before += kept_list(prompt["earlier"], read_value)
+                    messages_before += kept_list(prompt["earlier"], read_value)
                 if "gone" in prompt:
-                    first = int(before[0].get("role") == "system")
-                    del before[first : first + prompt["gone"]]
+                    gone_start = int(messages_before[0].get("role") == "system")
+                    del messages_before[gone_start : gone_start + prompt["gone"]]
                 if "tools" in prompt:
-                    offered = {"tools": read_json(prompt["tools"]), "schema": prompt["schema"]}
+                    tools_and_schema = {
+                        "tools": read_json(prompt["tools"]),
+                        "schema": prompt["schema"],
+                    }
             if entry.sequence == sequence:
                 if prompt is None:
                     return None
-                after = read_json(prompt.get("after", "[]"))
-                messages = [*before, *run_messages[slice(*prompt["own"])], *after]
-                return {"messages": [*map(without_marks, messages)], **offered}
+                messages_after = read_json(prompt.get("after", "[]"))
+                messages = [*messages_before, *run_messages[slice(*prompt["own"])], *messages_after]
+                return {"messages": [*map(without_marks, messages)], **tools_and_schema}
         return None
 
 
@@ -185,7 +188,7 @@ def subpath(path: str, name: str) -> str:
 
 CHANGED_SUFFIX: Final = ".changed"
 """What ends the id of the fork in which a changed program goes on with a run."""
-FIRST: Final = 8
+FIRST_ENTRIES: Final = 8
 """Among so many entries is the beginning of a run's own part."""
 
 
@@ -194,7 +197,7 @@ def begin_data_of(entries: Iterable[Entry]) -> dict[str, Any] | None:
     return next((each.data for each in entries if not each.path and each.kind == "begun"), None)
 
 
-OURS: Final = frozenset(
+OUR_KINDS: Final = frozenset(
     ("Conversation", "DualActAgent", "ReActAgent", "Researcher", "Society", "Survey")
 )
 """The kinds of runs whose record moothall's own classes write."""
@@ -259,7 +262,7 @@ class Outline(RecordedAttributes):
     @property
     def is_ours(self) -> bool:
         """Whether a class of moothall writes its record, and not a program's own orchestrator."""
-        return self.kind in OURS
+        return self.kind in OUR_KINDS
 
     @property
     def under_way(self) -> bool:
@@ -273,8 +276,8 @@ class Outline(RecordedAttributes):
                 "agent": f"{self.agent} ({self.kind})",
                 "task": self.task,
                 "state": self.state,
-                "began": stamp(self.began),
-                "changed": stamp(self.changed),
+                "began": moment_text(self.began),
+                "changed": moment_text(self.changed),
                 "entries": self.entries,
                 "tokens": self.tokens,
                 "US dollars": f"{self.usd:.4g}",
@@ -289,7 +292,7 @@ class Outlines(list[Outline]):
 
     def _repr_html_(self) -> str:
         rows = [
-            (each.id, each.agent, each.task, each.state, stamp(each.changed), each.entries)
+            (each.id, each.agent, each.task, each.state, moment_text(each.changed), each.entries)
             for each in self
         ]
         return SafeHTML.table(
@@ -320,7 +323,9 @@ class Sums:
     seconds: float = 0.0
 
 
-def present_of_kind(kind: str, find: Callable[[str], Outline], ids: Iterable[str]) -> list[Outline]:
+def outlines_of_kind(
+    kind: str, find: Callable[[str], Outline], ids: Iterable[str]
+) -> list[Outline]:
     """Return the outlines of runs of a kind, without those that were deleted since."""
     outlines = list[Outline]()
     for id in dict.fromkeys(ids):
@@ -331,12 +336,12 @@ def present_of_kind(kind: str, find: Callable[[str], Outline], ids: Iterable[str
 
 def rekeyed_entries(entries: Sequence[Entry], key: str) -> Iterator[dict[str, Any]]:
     """Yield the data that the entries have in a copy of their run."""
-    count: Counter[str] = Counter()
-    messages: Counter[str] = Counter()
+    entry_counts: Counter[str] = Counter()
+    message_counts: Counter[str] = Counter()
     for entry in entries:
-        count[entry.path] += 1
+        entry_counts[entry.path] += 1
         if entry.kind == "state":
-            messages[entry.path] += len(entry.data["appended"].get("messages", ()))
+            message_counts[entry.path] += len(entry.data["appended"].get("messages", ()))
     for entry in entries:
         if entry.kind != "begun":
             yield entry.data
@@ -344,13 +349,17 @@ def rekeyed_entries(entries: Sequence[Entry], key: str) -> Iterator[dict[str, An
         # The program that resumes the copy sets the fingerprint. The entry also says how much of
         # the part is copied: memories and budgets know that much by the other run's key.
         path = entry.path
-        other = {"key": f"{key}/{path}", "messages": messages[path], "entries": count[path]}
+        copied_part = {
+            "key": f"{key}/{path}",
+            "messages": message_counts[path],
+            "entries": entry_counts[path],
+        }
         units = ("messages", "entries")
-        before = [
-            {**each, **{unit: min(each[unit], other[unit]) for unit in units}}
+        earlier_parts = [
+            {**each, **{unit: min(each[unit], copied_part[unit]) for unit in units}}
             for each in entry.data.get("copied", ())
         ]
-        yield {**entry.data, "fingerprint": None, "copied": [*before, other]}
+        yield {**entry.data, "fingerprint": None, "copied": [*earlier_parts, copied_part]}
 
 
 def kept_list(name: str, read_value: Callable[[str], bytes]) -> list[Any]:

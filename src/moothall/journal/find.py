@@ -19,7 +19,7 @@ from moothall.foundation.arguments import check_integer, unknown_argument_error,
 from moothall.foundation.database.protocol import Database
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import readable
-from moothall.journal.attributes import RunAttributes, wanted_paths
+from moothall.journal.attributes import RunAttributes, query_paths
 from moothall.journal.entry import CHANGED_SUFFIX, Outline
 from moothall.journal.stop_reason import STATES
 from moothall.journal.tally import SUM_COLUMNS
@@ -31,7 +31,7 @@ NEEDS_A_PERSON: Final = ("waiting", "in_doubt", "stopped")
 """The states of runs that go on only if a person, or the program of the agent, does something."""
 
 
-def _sum_of(name: str) -> str:
+def _sum_sql(name: str) -> str:
     if SUM_COLUMNS[name] is float:
         return f"coalesce(sum({name}), 0.0)"
     return f"CAST(coalesce(sum({name}), 0) AS BIGINT)"  # PostgreSQL's sum is a decimal
@@ -44,17 +44,17 @@ _COLUMNS: Final = (
     "CASE WHEN state = 'error' THEN (SELECT data FROM entries WHERE place = (number << 32) + last) "
     "END"
 )
-OUTLINED: Final = (
+FIELDS: Final = (
     *("id", "kind", "agent", "task", "began", "changed", "entries"),
     *("state", "forked_from", "thread", "detail"),
 )
 """What an outline says of each run, beside its sums and attributes."""
 
-_SUMS: Final = (
-    f"SELECT count(*), {', '.join(_sum_of(name) for name in SUM_COLUMNS)}, "
+_SUMS_SQL: Final = (
+    f"SELECT count(*), {', '.join(_sum_sql(name) for name in SUM_COLUMNS)}, "
     "coalesce(sum(seconds), 0.0) FROM runs"
 )
-_STATE: Final = (
+_STATE_SQL: Final = (
     "CASE WHEN number IN ({taken}) THEN CASE WHEN waiting > 0 THEN 'waiting' ELSE 'running' END "
     "ELSE coalesce(state, 'stopped') END"
 )
@@ -98,7 +98,7 @@ class RunQuery:
         """Return what is wanted by the arguments of a method of `Journal`."""
         if unknown := unknown_argument_error(method, filters, Filters.__annotations__):
             raise unknown
-        states = _states(filters.get("state"))  # they may be read only once
+        states = _checked_states(filters.get("state"))  # they may be read only once
         return cls(filters={**filters, "state": states}, **options)
 
     def check(self, db: Database) -> None:
@@ -109,17 +109,17 @@ class RunQuery:
         states_query = "SELECT DISTINCT state FROM runs WHERE NOT deleted AND state IS NOT NULL"
         recorded = {state for (state,) in db.execute(states_query)}
         states = [*STATES, *sorted(recorded - {*STATES})]
-        for wrong in sorted(unknown - recorded):
-            raise unknown_value_error("runs: state=", states, wrong)
+        for unknown_state in sorted(unknown - recorded):
+            raise unknown_value_error("runs: state=", states, unknown_state)
 
-    def rows(
-        self, leased: Callable[[], Iterable[int]], attribute_sql: str
+    def rows_query(
+        self, leased_runs: Callable[[], Iterable[int]], attribute_sql: str
     ) -> tuple[str, list[Any]]:
-        """Return the query for the wanted runs; `leased` returns those that processes work on.
+        """Return the query for the wanted runs; `leased_runs` returns those that processes work on.
 
         `attribute_sql` is the text at a path of a run's attributes, in the database's own words.
         """
-        condition, values = self._condition(leased, attribute_sql)
+        condition, values = self._condition(leased_runs, attribute_sql)
         column = self.sort.removeprefix("-") if isinstance(self.sort, str) else ""
         if column not in Outline.sorts:
             names = ", ".join(Outline.sorts)
@@ -136,12 +136,12 @@ class RunQuery:
             limit = f" LIMIT {self.limit}"
         return f"SELECT {_COLUMNS} FROM runs{condition} ORDER BY {order}{limit}", values
 
-    def sums(
-        self, leased: Callable[[], Iterable[int]], attribute_sql: str
+    def sums_query(
+        self, leased_runs: Callable[[], Iterable[int]], attribute_sql: str
     ) -> tuple[str, list[Any]]:
         """Return the query for the sums of all wanted runs, whatever the limit."""
-        condition, values = self._condition(leased, attribute_sql)
-        return _SUMS + condition, values
+        condition, values = self._condition(leased_runs, attribute_sql)
+        return _SUMS_SQL + condition, values
 
     def old(
         self, leased: Callable[[], Iterable[int]], attribute_sql: str, before: float, keep: int
@@ -153,40 +153,40 @@ class RunQuery:
         return f"SELECT number, id FROM runs{old}", [*values, before, *values, keep]
 
     def _condition(
-        self, leased: Callable[[], Iterable[int]], attribute_sql: str
+        self, leased_runs: Callable[[], Iterable[int]], attribute_sql: str
     ) -> tuple[str, list[Any]]:
         terms = ["NOT deleted"]
         values: list[Any] = []
         if self.id is not None:
             terms.append("id = ?")
-            values.append(_text("id", self.id))
+            values.append(_checked_text("id", self.id))
 
         @cache
-        def state_now() -> str:
-            return _STATE.format(taken=", ".join(map(str, leased())) or "NULL")
+        def state_sql() -> str:
+            return _STATE_SQL.format(taken=", ".join(map(str, leased_runs())) or "NULL")
 
         for name, each in FILTERS.items():
             value = self.filters.get(name)
             if value is not None:
-                for term, term_values in each.terms(name, value, state_now):
+                for term, term_values in each.terms(name, value, state_sql):
                     terms.append(term)
                     values += term_values
-        for path, text in wanted_paths(self.filters):
+        for path, text in query_paths(self.filters):
             terms.append(f"{attribute_sql} {'IS NOT NULL' if text is None else '= ?'}")
             values += [path] if text is None else [path, text]
         return f" WHERE {' AND '.join(terms)}", values
 
 
-OF_THREAD: Final = "(thread = ? OR (thread > ? AND thread < ?))"
+THREAD_CONDITION: Final = "(thread = ? OR (thread > ? AND thread < ?))"
 
 
-def threads_of(thread: object) -> list[str]:
-    """Return the values for `OF_THREAD`: a thread, and those of the same sender, `THREAD/…`."""
-    id = _text("thread", thread)
+def thread_values(thread: object) -> list[str]:
+    """Return the values for `THREAD_CONDITION`: a thread, and its sender's others, `THREAD/…`."""
+    id = _checked_text("thread", thread)
     return [id, f"{id}/", f"{id}0"]  # the character after "/" is "0"
 
 
-def moment(name: str, value: object) -> float:
+def checked_moment(name: str, value: object) -> float:
     """Return a moment as seconds since 1970."""
     if isinstance(value, datetime):
         return value.timestamp()
@@ -197,23 +197,25 @@ def moment(name: str, value: object) -> float:
     return float(value)
 
 
-def _states(states: str | Iterable[str] | None) -> list[str] | tuple[str, ...] | None:
+def _checked_states(states: str | Iterable[str] | None) -> list[str] | tuple[str, ...] | None:
     if states is None:
         return None
     if not isinstance(states, Iterable):
         raise ConfigError(f"runs: state= must be a text or several, got {states!r:.80}")
-    return [_text("state", each) for each in ((states,) if isinstance(states, str) else states)]
+    return [
+        _checked_text("state", each) for each in ((states,) if isinstance(states, str) else states)
+    ]
 
 
-def _text(name: str, value: object) -> str:
+def _checked_text(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise ConfigError(f"runs: {name}= must be a text, got {value!r:.80}")
     return readable(value)
 
 
-def _patterns(name: str, text: str | None) -> Iterator[str]:
+def _word_patterns(name: str, text: str | None) -> Iterator[str]:
     """Yield a pattern for each word that must occur."""
-    for word in _text(name, text or "").casefold().split():
+    for word in _checked_text(name, text or "").casefold().split():
         yield _pattern(word)
 
 
@@ -224,22 +226,22 @@ def _pattern(word: str) -> str:
 
 Terms: TypeAlias = Iterator[tuple[str, Sequence[Any]]]
 """Conditions in SQL, each with the values of its question marks."""
-StateNow: TypeAlias = Callable[[], str]
+StateSQL: TypeAlias = Callable[[], str]
 
 
-def _one_term(
-    term: str, read: Callable[[str, Any], Any], name: str, value: Any, _: StateNow
+def _single_term(
+    term: str, read: Callable[[str, Any], Any], name: str, value: Any, _: StateSQL
 ) -> Terms:
     yield term, [read(name, value)]
 
 
-def _all_words(term: str, name: str, value: Any, _: StateNow) -> Terms:
-    for word in _patterns(name, value):
+def _word_terms(term: str, name: str, value: Any, _: StateSQL) -> Terms:
+    for word in _word_patterns(name, value):
         yield term, [word] * term.count("?")
 
 
-def _recorded_words(name: str, value: Any, _: StateNow) -> Terms:
-    for word in _text(name, value or "").split():
+def _recorded_terms(name: str, value: Any, _: StateSQL) -> Terms:
+    for word in _checked_text(name, value or "").split():
         # SQLite's `lower` knows no letters beyond ASCII: these are looked for in each form.
         forms = (word.lower(), word.title(), word.upper())
         patterns = {_pattern(each.translate(_ASCII_LOWER)): None for each in forms}
@@ -247,29 +249,32 @@ def _recorded_words(name: str, value: Any, _: StateNow) -> Terms:
         yield _RECORDED_CONDITION.format(in_data=in_data), [_pattern(word.casefold()), *patterns]
 
 
-def _of_thread(name: str, value: Any, _: StateNow) -> Terms:
-    yield OF_THREAD, threads_of(value)
+def _thread_terms(name: str, value: Any, _: StateSQL) -> Terms:
+    yield THREAD_CONDITION, thread_values(value)
 
 
-def _in_states(name: str, states: Sequence[str], state_now: StateNow) -> Terms:
+def _state_terms(name: str, states: Sequence[str], state_sql: StateSQL) -> Terms:
     if {*states} <= {*Outline.cut_off}:
         yield "open", ()  # by its index, however many others there are
-    yield f"{state_now()} IN ({', '.join('?' * len(states)) or 'NULL'})", states
+    yield f"{state_sql()} IN ({', '.join('?' * len(states)) or 'NULL'})", states
 
 
-def _needs_person(name: str, value: Any, state_now: StateNow) -> Terms:
+def _needs_person_terms(name: str, value: Any, state_sql: StateSQL) -> Terms:
     if value:
         # An answer is for the run that asked, unless a changed program has gone on in a fork.
-        forked = "id IN (SELECT forked_from FROM runs WHERE forked_from IS NOT NULL{0})"
-        is_waiting, has_changed = "coalesce(state, '') = 'waiting'", forked.format(" AND id LIKE ?")
+        fork_sql = "id IN (SELECT forked_from FROM runs WHERE forked_from IS NOT NULL{0})"
+        waiting_sql = "coalesce(state, '') = 'waiting'"
+        changed_sql = fork_sql.format(" AND id LIKE ?")
         yield (
-            f"NOT ({forked.format('')} AND ({has_changed} OR NOT {is_waiting}))",
+            f"NOT ({fork_sql.format('')} AND ({changed_sql} OR NOT {waiting_sql}))",
             [f"%{CHANGED_SUFFIX}"],
         )
         # What has all answers that it waits for goes on by itself; a firing may wait without any.
-        answered = f"number IN ({_OPEN_WAITS}) AND number NOT IN ({_OPEN_WAITS} AND value IS NULL)"
-        yield f"NOT ({is_waiting} AND {answered})", ()
-        yield from _in_states(name, NEEDS_A_PERSON, state_now)
+        answered_sql = (
+            f"number IN ({_OPEN_WAITS}) AND number NOT IN ({_OPEN_WAITS} AND value IS NULL)"
+        )
+        yield f"NOT ({waiting_sql} AND {answered_sql})", ()
+        yield from _state_terms(name, NEEDS_A_PERSON, state_sql)
 
 
 class LeastChoice(NamedTuple):
@@ -285,7 +290,7 @@ class RunFilter(NamedTuple):
     """A filter of runs, as `Journal.runs`, `moothall runs` and the tab Runs have it."""
 
     help: str  # of `Journal.runs`
-    terms: Callable[[str, Any, StateNow], Terms]  # of its name and value; raises ConfigError
+    terms: Callable[[str, Any, StateSQL], Terms]  # of its name and value; raises ConfigError
     # Of `moothall runs`: the option, how its value is named, and its help.
     option: tuple[str, str, str] | None = None
     type: Literal["text", "texts", "moment", "number", "flag"] = "text"  # of the option's value
@@ -296,28 +301,28 @@ FILTERS: Final[dict[str, RunFilter]] = {
     "state": RunFilter(
         "the state, or several: `running`, `waiting`, `stopped`, or how the run ended; another "
         "word is an error, unless a run of the journal ended so",
-        _in_states,
+        _state_terms,
         ("--state", "STATE", "Only these states, separated by commas."),
         "texts",
     ),
     "kind": RunFilter(
         "the class of its agent",
-        partial(_one_term, "kind = ?", _text),
+        partial(_single_term, "kind = ?", _checked_text),
         ("--kind", "CLASS", "Only runs of agents of this class."),
     ),
     "agent": RunFilter(
         "the id of its agent",
-        partial(_one_term, "agent = ?", _text),
+        partial(_single_term, "agent = ?", _checked_text),
         ("--agent", "ID", "Only runs of this agent."),
     ),
     "thread": RunFilter(
         "its conversation's id; `T` also finds the threads `T/…` of that sender",
-        _of_thread,
+        _thread_terms,
         ("--thread", "T", "Only runs of this conversation, and of T/… below it."),
     ),
     "since": RunFilter(
         "only runs worked on since this time: seconds since 1970, or a datetime",
-        partial(_one_term, "changed >= ?", moment),
+        partial(_single_term, "changed >= ?", checked_moment),
         ("--since", "TIME", "Only runs worked on since."),
         "moment",
         LeastChoice(
@@ -329,33 +334,35 @@ FILTERS: Final[dict[str, RunFilter]] = {
     ),
     "until": RunFilter(
         "only runs that began at this time or before, likewise",
-        partial(_one_term, "began <= ?", moment),
+        partial(_single_term, "began <= ?", checked_moment),
         ("--until", "TIME", "Only runs begun until then."),
         "moment",
     ),
     "text": RunFilter(
         "words that all occur in the task or the reply, without regard to case, among the first "
         "500 characters of the task and 1,000 of the reply",
-        partial(_all_words, "number IN (SELECT run FROM texts WHERE text LIKE ? ESCAPE '\\')"),
+        partial(_word_terms, "number IN (SELECT run FROM texts WHERE text LIKE ? ESCAPE '\\')"),
         ("--text", "WORDS", "Only runs with these words in task or reply."),
     ),
     "recorded": RunFilter(
         "words that all occur in the task, the reply or a recorded step; texts of a step that have "
         "over 2,000 characters are not looked at",
-        _recorded_words,
+        _recorded_terms,
         ("--recorded", "WORDS", "Only runs that have these words in any step."),
     ),
     "forked_from": RunFilter(
-        "the id of a run: only its forks", partial(_one_term, "forked_from = ?", _text)
+        "the id of a run: only its forks", partial(_single_term, "forked_from = ?", _checked_text)
     ),
     "decided_by": RunFilter(
         "the name of a person who has answered or decided in them",
-        partial(_one_term, "number IN (SELECT run FROM waits WHERE decided_by = ?)", _text),
+        partial(
+            _single_term, "number IN (SELECT run FROM waits WHERE decided_by = ?)", _checked_text
+        ),
         ("--decided-by", "NAME", "Only runs with a decision of this person."),
     ),
     "needs_person": RunFilter(
         "only runs that are `waiting` for an answer, `in_doubt` or `stopped` without a fork",
-        _needs_person,
+        _needs_person_terms,
         ("--needs-me", "", "Only runs that wait for a person."),
         "flag",
     ),

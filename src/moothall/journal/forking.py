@@ -15,11 +15,17 @@ from moothall.foundation.arguments import check_boolean, check_integer, check_te
 from moothall.foundation.errors import ConfigError, NoSuchRun
 from moothall.foundation.jsonvalue import NotJSON, to_json
 from moothall.journal.doubt import state_of
-from moothall.journal.entry import CHANGED_SUFFIX, FIRST, Entry, begin_data_of, rekeyed_entries
+from moothall.journal.entry import (
+    CHANGED_SUFFIX,
+    FIRST_ENTRIES,
+    Entry,
+    begin_data_of,
+    rekeyed_entries,
+)
 from moothall.journal.store.store import Store
 from moothall.journal.store.wait_rows import keep_answers, untaken_answers
 from moothall.journal.tally import Tally, search_text
-from moothall.journal.wait_kinds import KINDS
+from moothall.journal.wait_kinds import WAIT_KINDS
 
 
 def fork_run(
@@ -34,7 +40,7 @@ def fork_run(
     if new_id is not None:
         check_text("a run's id", new_id)
     with store.reading() as db:  # makes no writer wait, however long the run is
-        number = store.number(db, run_id)
+        number = store.run_number(db, run_id)
         entries = [entry for entry, _ in store.read_entries(db, number, run_id)]
         key_and_task = db.execute("SELECT key, task FROM runs WHERE number = ?", (number,))
         key, task = key_and_task.fetchone()
@@ -51,7 +57,7 @@ def fork_run(
         for entry, data in zip(entries, rekeyed_entries(entries, key), strict=True)
     ]
     with store.writing() as db:
-        store.number(db, run_id)  # it may have been deleted since
+        store.run_number(db, run_id)  # it may have been deleted since
         exists_query = "SELECT 1 FROM runs WHERE id = ?"
         if new_id is None:
             ids = (f"{run_id[: MAX_ID - 10]}.{number}" for number in itertools.count(1))
@@ -72,7 +78,7 @@ def fork_run(
         totals = Tally(), 0.0, 0
         state = state_of(entries)
         state = None if state == "waiting" else state  # it asks for itself when it is resumed
-        store.write(db, fork, (0, b""), copies, state, totals, times)
+        store.write_entries(db, fork, (0, b""), copies, state, totals, times)
         if new_id.endswith(CHANGED_SUFFIX):  # what others bring comes once, and not for the copy
             keep_answers(db, fork, [e for e in untaken_answers(db, number) if not is_bound(e)])
     return new_id
@@ -80,7 +86,7 @@ def fork_run(
 
 def is_bound(answer: Mapping[str, Any]) -> bool:
     """Return whether an answer of `untaken_answers` counts for the run alone that asked."""
-    kind = KINDS.get(answer["kind"])  # none is of what no call has asked for yet
+    kind = WAIT_KINDS.get(answer["kind"])  # none is of what no call has asked for yet
     return kind is not None and kind.is_bound
 
 
@@ -94,18 +100,22 @@ def runs_after(store: Store, agent: str, thread: str | None, at: float) -> list[
         ).fetchall()
 
 
-def asked_for(store: Store, run_id: str, runs: Container[str]) -> list[str]:
+def asking_chain(store: Store, run_id: str, runs: Container[str]) -> list[str]:
     """Return a run, and the runs for which it was begun, up to one of `runs`; empty without one."""
     chain = list[str]()
-    run: Any = run_id
+    next_run: Any = run_id
     with store.reading() as db:
-        while isinstance(run, str) and run not in runs and run not in chain:
-            chain.append(run)
-            run = None
+        while isinstance(next_run, str) and next_run not in runs and next_run not in chain:
+            chain.append(next_run)
+            next_run = None
             with suppress(NoSuchRun), store.skipping_damaged(chain[-1]):
-                first = store.read_entries(db, store.number(db, chain[-1]), chain[-1], 0, FIRST)
-                run = (begin_data_of([each for each, _ in first]) or {}).get("asked_for")
-    return chain if run in runs else []
+                first_entries = store.read_entries(
+                    db, store.run_number(db, chain[-1]), chain[-1], 0, FIRST_ENTRIES
+                )
+                next_run = (begin_data_of([each for each, _ in first_entries]) or {}).get(
+                    "asked_for"
+                )
+    return chain if next_run in runs else []
 
 
 def _with_results(entries: list[Entry], results: Mapping[int, Any]) -> list[Entry]:
@@ -128,20 +138,20 @@ def _with_results(entries: list[Entry], results: Mapping[int, Any]) -> list[Entr
                 f"fork: results= takes the numbers of entries in which a step ended with a result, "
                 f"got {number!r:.80}: {problem}"
             )
-    ends = {number: _last_independent(entries, by_number[number]) for number in results}
+    ends = {number: _last_independent_number(entries, by_number[number]) for number in results}
     first = min(results)
     if (last := max(results)) > ends[first]:
         raise ConfigError(
             f"fork: results= has the entries {first} and {last}, but what follows the first is "
             "done anew, so the other has no result yet: fork the copy once more when it has"
         )
-    dropped = {f"post_acting.{by_number[number].data['key']}" for number in results}
+    dropped_keys = {f"post_acting.{by_number[number].data['key']}" for number in results}
     return [
         replace(each, data={**each.data, "result": _recorded_result(each, results[each.sequence])})
         if each.sequence in results
         else each
         for each in entries[: min(ends.values())]
-        if each.data.get("key") not in dropped
+        if each.data.get("key") not in dropped_keys
     ]
 
 
@@ -155,16 +165,16 @@ def _without_permissions(entries: list[Entry]) -> list[Entry]:
     ]
 
 
-def _last_independent(entries: list[Entry], ended_entry: Entry) -> int:
+def _last_independent_number(entries: list[Entry], ended_entry: Entry) -> int:
     """Return the number of the last entry that does not depend on a step's result."""
     if "action" not in ended_entry.data.get("about", {}):
         return ended_entry.sequence
-    later: Iterator[Entry] = (
+    following: Iterator[Entry] = (
         each
         for each in entries[ended_entry.sequence :]
         if each.path == ended_entry.path and each.kind in ("state", "over")
     )
-    end = next(later, None)
+    end = next(following, None)
     return len(entries) if end is None else end.sequence - 1
 
 

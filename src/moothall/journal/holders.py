@@ -8,29 +8,29 @@ from typing import Final
 from moothall.foundation.database import Database
 from moothall.journal.opening import Runs
 from moothall.journal.store.holding import (
-    AT_ONCE,
+    BATCH_SIZE,
     batches,
     hashes_in,
-    hold,
     holder_of,
-    marks,
     named_values,
-    short,
+    note_holder,
+    placeholders,
+    short_hash,
 )
 from moothall.journal.store.store import SEQUENCE, Store
 
-_BATCH: Final = 500
+_BATCH_ENTRIES: Final = 500
 """So many entries are read at a time."""
-_MOST_BYTES: Final = 2**20
+_MAX_BYTES: Final = 2**20
 _REST_FACTOR: Final = 2
 """How many times as long others may write then."""
-_LOG_EVERY: Final = 20
+_LOG_INTERVAL: Final = 20
 """After so many transactions the log is moved into the file."""
-_ORPHAN_S: Final = 3600.0
+_ORPHAN_AGE_S: Final = 3600.0
 _VALUES_OF_RUN_SQL: Final = "SELECT value FROM holders WHERE holder = ? AND length(holder) = 8"
 
 
-def count_deletion(db: Database) -> None:
+def increment_deletion_count(db: Database) -> None:
     """Count a deletion of runs or values, so that who knows some looks whether they are there."""
     db.execute("UPDATE deletions SET values_deleted = values_deleted + 1")
 
@@ -45,10 +45,10 @@ class Pace:
     def pause(self, start: float) -> None:
         """Rest after a transaction that began at this time, by the monotonic clock."""
         self._count += 1
-        if self._count % _LOG_EVERY == 0:
+        if self._count % _LOG_INTERVAL == 0:
             self._store.move_log()
-        took = min(time.monotonic() - start, 1.0)
-        time.sleep(_REST_FACTOR * took)  # noqa: TID251 - so long others write
+        elapsed = min(time.monotonic() - start, 1.0)
+        time.sleep(_REST_FACTOR * elapsed)  # noqa: TID251 - so long others write
 
 
 class Holders:
@@ -68,16 +68,16 @@ class Holders:
             start = time.monotonic()
             with self._store.writing() as db:
                 while numbers and time.monotonic() < start + self._store.slice_s:
-                    if self._fill(db, numbers[-1], start + self._store.slice_s):
+                    if self._read_run(db, numbers[-1], start + self._store.slice_s):
                         numbers.pop()
             self._pace.pause(start)
 
-    def fill_rest(self, db: Database) -> None:
+    def read_rest(self, db: Database) -> None:
         """Read what was written since `fill`, in a transaction: then nothing is missing."""
         for (number,) in db.execute("SELECT number FROM runs WHERE unread").fetchall():
-            self._fill(db, number, None)
+            self._read_run(db, number, None)
 
-    def _fill(self, db: Database, run: int, until: float | None) -> bool:
+    def _read_run(self, db: Database, run: int, until: float | None) -> bool:
         """Read entries of a run; return whether all are read."""
         row = db.execute("SELECT last, read_upto FROM runs WHERE number = ?", (run,)).fetchone()
         if row is None:
@@ -87,13 +87,13 @@ class Holders:
             rows = db.execute(
                 f"SELECT {SEQUENCE}, data FROM entries WHERE place > ? AND place < ? "
                 "ORDER BY place LIMIT ?",
-                (run << 32 | upto, (run + 1) << 32, _BATCH),
+                (run << 32 | upto, (run + 1) << 32, _BATCH_ENTRIES),
             ).fetchall()
             if not rows:
                 break  # it is damaged, or its entries are deleted
             upto = rows[-1][0]
-            names = {hash for _, data in rows for hash in hashes_in(data)}
-            hold(self._store, db, holder_of(run), names)
+            hashes = {hash for _, data in rows for hash in hashes_in(data)}
+            note_holder(self._store, db, holder_of(run), hashes)
             db.execute("UPDATE runs SET read_upto = ? WHERE number = ?", (upto, run))
             if until is not None and time.monotonic() >= until and upto < last:
                 return False
@@ -106,25 +106,25 @@ class Holders:
         """Delete values that only this deleted run names; return whether all, and which files."""
         holder = holder_of(run)
         files: list[str] = []
-        deleted = False
-        if names_values(db, run):
-            self.fill_rest(db)  # by now some other run may name them
+        has_deleted = False
+        if has_named_values(db, run):
+            self.read_rest(db)  # by now some other run may name them
         has_more = True
         while has_more and time.monotonic() < until:
-            rows = db.execute(f"{_VALUES_OF_RUN_SQL} LIMIT {AT_ONCE}", (holder,)).fetchall()
+            rows = db.execute(f"{_VALUES_OF_RUN_SQL} LIMIT {BATCH_SIZE}", (holder,)).fetchall()
             has_more = bool(rows)
-            values, free = self._batch_of(db, [value for (value,) in rows], holder)
+            values, free_values = self._deletable_batch(db, [value for (value,) in rows], holder)
             db.execute(
-                f"DELETE FROM holders WHERE holder = ? AND value IN {marks(values)}",
+                f"DELETE FROM holders WHERE holder = ? AND value IN {placeholders(values)}",
                 (holder, *values),
             )
-            if not free:
+            if not free_values:
                 continue
             # What they name is named by the run from now on, and deleted in a later round.
-            deleted = True
+            has_deleted = True
             edges = [
-                (short(name), short(hash))
-                for hash, data in free.items()
+                (short_hash(name), short_hash(hash))
+                for hash, data in free_values.items()
                 for name in {*hashes_in(data)} - {hash}
             ]
             db.executemany(
@@ -133,49 +133,53 @@ class Holders:
                 [(holder, *each) for each in edges],
             )
             db.executemany("DELETE FROM holders WHERE value = ? AND holder = ?", edges)
-            files += [hash for hash in free if self._store.files.has(hash)]
-            db.execute(f"DELETE FROM kept WHERE hash IN {marks([*free])}", [*free])
-        if deleted:
-            count_deletion(db)
+            files += [hash for hash in free_values if self._store.files.has(hash)]
+            db.execute(
+                f"DELETE FROM kept WHERE hash IN {placeholders([*free_values])}", [*free_values]
+            )
+        if has_deleted:
+            increment_deletion_count(db)
         return not has_more, files
 
     def remove_orphans(self) -> None:
         """Remove files that nothing names, of processes that died before they named them."""
-        old = time.time() - _ORPHAN_S
-        hashes = [hash for hash, changed in self._store.files.written_times() if changed < old]
+        cutoff = time.time() - _ORPHAN_AGE_S
+        hashes = [hash for hash, changed in self._store.files.written_times() if changed < cutoff]
         for batch in batches(hashes):
             with self._store.reading() as db:
                 still_unnamed = self._unreferenced(db, batch)
             if still_unnamed:
                 with self._store.writing() as db:
-                    self.fill_rest(db)
+                    self.read_rest(db)
                     for hash in self._unreferenced(db, still_unnamed):
                         self._store.files.delete(hash)
 
     def _unreferenced(self, db: Database, hashes: list[str]) -> list[str]:
-        still_named = named_values(db, [short(each) for each in hashes])
-        return [each for each in hashes if short(each) not in still_named]
+        still_named = named_values(db, [short_hash(each) for each in hashes])
+        return [each for each in hashes if short_hash(each) not in still_named]
 
-    def _batch_of(
+    def _deletable_batch(
         self, db: Database, values: list[bytes], holder: bytes
     ) -> tuple[list[bytes], dict[str, bytes | None]]:
         """Return as many of a run's values as are deleted in a moment, and those it alone names."""
         query = "SELECT hash, data FROM kept WHERE hash >= ? AND hash < ?"
         still_named, files = named_values(db, values, holder), self._store.files
-        free: dict[str, bytes | None] = {}
+        free_values: dict[str, bytes | None] = {}
         size = 0
         for count, value in enumerate(values, 1):
             if value in still_named:
                 continue
             digits = value.hex()
             rows = dict(db.execute(query, (digits, f"{digits}g")).fetchall())
-            free |= rows or {hash: files.get(hash) for hash in files.beginning_with(digits)}
+            free_values |= rows or {
+                hash: files.get(hash) for hash in files.hashes_with_prefix(digits)
+            }
             size += sum(map(len, rows.values()))
-            if size >= _MOST_BYTES:
-                return values[:count], free
-        return values, free
+            if size >= _MAX_BYTES:
+                return values[:count], free_values
+        return values, free_values
 
 
-def names_values(db: Database, run: int) -> bool:
+def has_named_values(db: Database, run: int) -> bool:
     """Return whether a run names a kept value."""
     return db.execute(f"{_VALUES_OF_RUN_SQL} LIMIT 1", (holder_of(run),)).fetchone() is not None

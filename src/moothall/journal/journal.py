@@ -19,25 +19,25 @@ from moothall.foundation.arguments import check_boolean, check_integer, check_te
 from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import readable
-from moothall.journal.attributes import as_column, of_column
+from moothall.journal.attributes import attributes_json, read_attributes
 from moothall.journal.commits import Commits
 from moothall.journal.deleting import Deleted, Deletions
 from moothall.journal.doubt import Doubt
-from moothall.journal.entry import Entry, Outline, Outlines, Sums, present_of_kind
-from moothall.journal.find import FILTERS, OUTLINED, Filters, RunFilter, RunQuery, with_filters
+from moothall.journal.entry import Entry, Outline, Outlines, Sums, outlines_of_kind
+from moothall.journal.find import FIELDS, FILTERS, Filters, RunFilter, RunQuery, with_filters
 from moothall.journal.forking import fork_run
-from moothall.journal.moving import adopt_run, export_run, import_run, move_run, named_file
+from moothall.journal.moving import adopt_run, export_run, file_path, import_run, move_run
 from moothall.journal.opening import Runs
 from moothall.journal.run_parts import RunPart, reply_of
 from moothall.journal.shared_budgets import SharedBudgets
-from moothall.journal.store.backup import back_up, faults, restore_journal
+from moothall.journal.store.backup import back_up, find_faults, restore_journal
 from moothall.journal.store.by_path import open_store
 from moothall.journal.store.store import Store
 from moothall.journal.tally import SUM_COLUMNS, TASK_CHARS, detail_in
 from moothall.journal.wait_kinds import Decision, Wait
 from moothall.journal.waits import Waits
 
-_ABOUT_TASK: Final = 10  # so many entries of a run have its task, with its mark
+_TASK_ENTRIES: Final = 10  # so many entries of a run have its task, with its mark
 _SHA256: Final = re.compile("[0-9a-f]{64}")
 
 
@@ -136,7 +136,7 @@ class Journal:
         with self.file.reading() as db:
             run_query.check(db)
             outlines = self._outlines(db, run_query)
-        return Outlines(self._given_back(outlines))
+        return Outlines(self._note_sources(outlines))
 
     def sums(self, **filters: Unpack[Filters]) -> Sums:
         """Return how many runs there are, and what they have spent together.
@@ -151,8 +151,8 @@ class Journal:
         run_query = RunQuery.of(Journal.sums, filters)
         with self.file.reading() as db:
             run_query.check(db)
-            leased = partial(self.held_runs.all_leased, db)
-            query, values = run_query.sums(leased, self.file.attribute_sql)
+            leased_runs = partial(self.held_runs.all_leased_runs, db)
+            query, values = run_query.sums_query(leased_runs, self.file.attribute_sql)
             return Sums(*db.execute(query, values).fetchone())
 
     def threads(self) -> list[str]:
@@ -169,9 +169,9 @@ class Journal:
             JournalError: the file cannot be read
         """
         with self.file.reading() as db:
-            number = self.file.number(db, run_id)
+            number = self.file.run_number(db, run_id)
             outlines = self._outlines(db, RunQuery(id=run_id), [number])
-        return self._given_back(outlines)[0]
+        return self._note_sources(outlines)[0]
 
     def entries(self, run_id: str, after: int = 0, most: int | None = None) -> list[Entry]:
         """Return the entries of a run, in order.
@@ -189,7 +189,7 @@ class Journal:
         check_integer("after=", after, 0)
         check_integer("most=", most, 0, optional=True)
         with self.file.reading() as db:
-            number = self.file.number(db, run_id)
+            number = self.file.run_number(db, run_id)
             rows = self.file.read_entries(db, number, run_id, after, most)
             entries = [entry for entry, _ in rows]
         add_sources_of(entry.data for entry in entries)
@@ -212,33 +212,33 @@ class Journal:
         """
         check_integer("after=", after, 0)
         loop = asyncio.get_running_loop()
-        commit = asyncio.Event()
+        commit_event = asyncio.Event()
 
-        def tell() -> None:
+        def notify() -> None:
             with suppress(RuntimeError):  # the loop of this reader has ended
-                loop.call_soon_threadsafe(commit.set)
+                loop.call_soon_threadsafe(commit_event.set)
 
-        self._commits.watching.add(tell)
+        self._commits.listeners.add(notify)
         try:
             with self.file.reading() as db:
-                number = self.file.number(db, run_id)
-            async with self.file.watching_commits(number, tell):
+                number = self.file.run_number(db, run_id)
+            async with self.file.watching_commits(number, notify):
                 while True:
-                    commit.clear()
+                    commit_event.clear()
                     # Read before the entries: what is written in between is seen the next time.
-                    now = self.run(run_id)
-                    if now.entries > after:
+                    outline = self.run(run_id)
+                    if outline.entries > after:
                         for entry in self.entries(run_id, after):
                             after = entry.sequence
                             yield entry
-                    elif not now.under_way:
+                    elif not outline.under_way:
                         return
                     else:
                         with suppress(TimeoutError):
-                            async with asyncio.timeout(self.file.look_s):
-                                await commit.wait()
+                            async with asyncio.timeout(self.file.recheck_s):
+                                await commit_event.wait()
         finally:
-            self._commits.watching.discard(tell)
+            self._commits.listeners.discard(notify)
 
     def kept(self, hash: str) -> bytes:
         """Return a large value that an entry names by its sha256.
@@ -477,9 +477,9 @@ class Journal:
         """
         check_boolean("move=", move)
         if move:
-            move_run(self.file, self.held_runs, run_id, named_file(path))
+            move_run(self.file, self.held_runs, run_id, file_path(path))
         else:
-            export_run(self.file, run_id, named_file(path))
+            export_run(self.file, run_id, file_path(path))
 
     def adopt(self, run_id: str) -> None:
         """Let a run go on here that is `elsewhere`: copied from another journal, or moved to one.
@@ -509,7 +509,7 @@ class Journal:
             ConfigError: there is a run of that id, or `run_id` is not a valid id
             JournalError: the journal cannot be written
         """
-        return import_run(self.file, named_file(path), run_id)
+        return import_run(self.file, file_path(path), run_id)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy the journal, as it is at this moment, while others write it; nobody waits.
@@ -524,7 +524,7 @@ class Journal:
             FileError: there is a file of that name, or the copy cannot be written
             JournalError: the journal cannot be read
         """
-        back_up(self.file, Path(os.path.abspath(named_file(path))))
+        back_up(self.file, Path(os.path.abspath(file_path(path))))
 
     @classmethod
     def restore(cls, backup: str | os.PathLike[str], path: str | os.PathLike[str]) -> Path | None:
@@ -535,7 +535,7 @@ class Journal:
             JournalError: the backup is damaged, or a process has the journal open
             FileError: the copy cannot be written
         """
-        return restore_journal(Path(named_file(backup)).resolve(), Path(named_file(path)).resolve())
+        return restore_journal(Path(file_path(backup)).resolve(), Path(file_path(path)).resolve())
 
     def check(self) -> list[str]:
         """Return what is damaged, in words: tables, entries of runs, values; empty if all is whole.
@@ -545,7 +545,7 @@ class Journal:
         Raises:
             JournalError: the journal cannot be read
         """
-        return faults(self.file)
+        return find_faults(self.file)
 
     # -- working -----------------------------------------------------------------------------------
 
@@ -554,47 +554,47 @@ class Journal:
 
         The next start resumes such a run, as after a kill.
         """
-        self.held_runs.leave(run_id, leave)
+        self.held_runs.leave_runs(run_id, leave)
 
     def due_runs(self, kind: str, agent: str) -> list[Outline]:
         """Return an agent's runs for which has come what they waited for."""
-        return present_of_kind(kind, self.run, self.waits.run_ids(agent))
+        return outlines_of_kind(kind, self.run, self.waits.run_ids(agent))
 
     def runs_to_resume(self, kind: str, agent: str) -> list[Outline]:
         """Return an agent's runs that were cut off, and those that waited and can go on."""
         cut_off = self.runs(state=Outline.cut_off, kind=kind, agent=agent)
         ids = (*self.waits.run_ids(agent), *self.waits.after_others(agent))
-        waited = [r for r in present_of_kind(kind, self.run, ids) if r.state == "waiting"]
-        return sorted([*cut_off, *waited], key=lambda run: run.began) if waited else cut_off
+        waiting = [r for r in outlines_of_kind(kind, self.run, ids) if r.state == "waiting"]
+        return sorted([*cut_off, *waiting], key=lambda run: run.began) if waiting else cut_off
 
     async def begin(
         self, run_id: str, kind: str, agent: str, task: str, thread: str | None = None, **attrs: Any
     ) -> RunPart:
         """Begin or resume a run; the caller closes the part. Without a kind, none is begun."""
-        new = (kind, agent, readable(task[:TASK_CHARS]), thread, as_column(attrs))
-        return RunPart(await self.held_runs.begin(run_id, new if kind else None))
+        new_run = (kind, agent, readable(task[:TASK_CHARS]), thread, attributes_json(attrs))
+        return RunPart(await self.held_runs.begin(run_id, new_run if kind else None))
 
     def _outlines(
         self, db: Database, run_query: RunQuery, numbers: Iterable[int] | None = None
     ) -> list[Outline]:
         """Return the outlines of the wanted runs, among these numbers."""
-        holder = self.held_runs
-        leased = holder.all_leased(db) if numbers is None else set(holder.leased_runs(numbers))
-        query, values = run_query.rows(lambda: leased, self.file.attribute_sql)
+        runs = self.held_runs
+        leases = runs.all_leased_runs(db) if numbers is None else set(runs.leased_runs(numbers))
+        query, values = run_query.rows_query(lambda: leases, self.file.attribute_sql)
         outlines = []
-        for number, *row, column, state, origin, thread, waiting, end in db.execute(query, values):
-            if number in leased:
+        for number, *row, attrs, state, origin, thread, waiting, end in db.execute(query, values):
+            if number in leases:
                 state = "waiting" if waiting else "running"
-            details: dict[str, Any] = {**of_column(column), "held": number in leased}
+            details: dict[str, Any] = {**read_attributes(attrs), "held": number in leases}
             details |= zip((*SUM_COLUMNS, "seconds"), row[7:], strict=True)
             cells = (*row[:7], state or "stopped", origin, thread, detail_in(end))
-            details |= zip(OUTLINED, cells, strict=True)
+            details |= zip(FIELDS, cells, strict=True)
             outlines.append(Outline(**details))
         return outlines
 
-    def _given_back(self, outlines: list[Outline]) -> list[Outline]:
+    def _note_sources(self, outlines: list[Outline]) -> list[Outline]:
         """Return outlines; an action that reads their tasks gets the tasks' outside sources."""
         if current_reading() is not None:
             for each in outlines:
-                self.entries(each.id, most=_ABOUT_TASK)
+                self.entries(each.id, most=_TASK_ENTRIES)
         return outlines

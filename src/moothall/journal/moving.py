@@ -23,13 +23,13 @@ from moothall.foundation.errors import (
     StateError,
 )
 from moothall.foundation.files import written_whole
-from moothall.journal.attributes import as_column, attributes_of
+from moothall.journal.attributes import attributes_json, checked_attributes
 from moothall.journal.doubt import state_of
 from moothall.journal.entry import Entry, begin_data_of
 from moothall.journal.opening import Runs
-from moothall.journal.stop_reason import ELSEWHERE_STATE, FINAL, OPEN_STATES
+from moothall.journal.stop_reason import ELSEWHERE_STATE, FINAL_REASONS, OPEN_STATES
 from moothall.journal.store.backup import value_hashes
-from moothall.journal.store.entry_values import as_text, hash_of
+from moothall.journal.store.entry_values import hash_of, stored_json
 from moothall.journal.store.shapes import fault_of
 from moothall.journal.store.store import Store
 from moothall.journal.store.wait_rows import end_rows, keep_answers, reopen_rows, untaken_answers
@@ -53,7 +53,7 @@ def _is_json_of_texts(text: Any) -> bool:
     return isinstance(values, list) and all(isinstance(each, str) for each in values)
 
 
-_ANSWER: Final = {
+_ANSWER_SHAPE: Final = {
     "key": str,
     "name": str,
     "kind": str,
@@ -63,7 +63,7 @@ _ANSWER: Final = {
     "sources": (None, _is_json_of_texts),
 }
 """An answer that the run was given and has not taken."""
-_HEAD: Final = {
+_HEAD_SHAPE: Final = {
     "moothall": str,
     "version": int,
     "id": str,
@@ -78,15 +78,22 @@ _HEAD: Final = {
     "entries": int,
     "values": int,
     "moved?": bool,
-    "answers?": [_ANSWER],
+    "answers?": [_ANSWER_SHAPE],
 }
-_VALUE: Final = {"value": str, "text?": str, "base64?": str}
-_ENTRY: Final = {"path": str, "kind": str, "at": float, "data?": dict, "text?": str, "sum": str}
-_MOST_CHARS: Final = 500
-_KEY_CHARS: Final = 64
+_VALUE_SHAPE: Final = {"value": str, "text?": str, "base64?": str}
+_ENTRY_SHAPE: Final = {
+    "path": str,
+    "kind": str,
+    "at": float,
+    "data?": dict,
+    "text?": str,
+    "sum": str,
+}
+_MAX_CHARS: Final = 500
+_MAX_KEY_CHARS: Final = 64
 
 
-def named_file(path: object) -> Path:
+def file_path(path: object) -> Path:
     """Return the path that a caller gave."""
     if isinstance(path, str | os.PathLike) and str(path):
         return Path(path)
@@ -98,13 +105,13 @@ def export_run(store: Store, run_id: str, path: Path, answers: Answers | None = 
 
     A run that is moved has `answers` that it was given and has not taken.
     """
-    with store.reading() as db, written_whole(path, 0o600) as part:
-        number = store.number(db, run_id)
+    with store.reading() as db, written_whole(path, 0o600) as temporary:
+        number = store.run_number(db, run_id)
         for _ in store.read_entries(db, number, run_id):
             pass  # raises if it is damaged
         hashes = value_hashes(store, db, number)
-        with part.open("w", encoding="utf-8", newline="\n") as out:
-            for line in _lines(store, db, number, hashes, answers):
+        with temporary.open("w", encoding="utf-8", newline="\n") as out:
+            for line in _export_lines(store, db, number, hashes, answers):
                 out.write(f"{line}\n")
 
 
@@ -130,7 +137,7 @@ def move_run(store: Store, runs: Runs, run_id: str, path: Path) -> None:
         try:
             export_run(store, run_id, path, answers)
         except BaseException:
-            _go_on(store, number, run_id)
+            _reopen_run(store, number, run_id)
             raise
 
 
@@ -138,7 +145,7 @@ def adopt_run(store: Store, runs: Runs, run_id: str) -> None:
     """Let a run go on here that may go on elsewhere; do nothing to any other."""
     with _locked_run(store, runs, run_id) as number:
         if _state(store, number) == ELSEWHERE_STATE:
-            _go_on(store, number, run_id)
+            _reopen_run(store, number, run_id)
 
 
 def _state(store: Store, number: int) -> str | None:
@@ -147,7 +154,7 @@ def _state(store: Store, number: int) -> str | None:
     return None if row[0] is None else str(row[0])
 
 
-def _go_on(store: Store, number: int, run_id: str) -> None:
+def _reopen_run(store: Store, number: int, run_id: str) -> None:
     with store.reading() as db:
         entries = [entry for entry, _ in store.read_entries(db, number, run_id)]
     with store.writing() as db:
@@ -169,7 +176,7 @@ def _set_state(db: Database, number: int, run_id: str, entries: list[Entry]) -> 
 def _locked_run(store: Store, runs: Runs, run_id: str) -> Iterator[int]:
     """Yield the number of a run on which no process works meanwhile."""
     with store.reading() as db:
-        number = store.number(db, run_id)
+        number = store.run_number(db, run_id)
     if not runs.take_lease(number):
         raise RunHeld(run_id, "a process")
     try:
@@ -178,7 +185,7 @@ def _locked_run(store: Store, runs: Runs, run_id: str) -> Iterator[int]:
         runs.release(number)
 
 
-def _lines(
+def _export_lines(
     store: Store, db: Database, number: int, hashes: list[str], answers: Answers | None
 ) -> Iterator[str]:
     names = ("id", "kind", "agent", "task", "began", "state", "thread", "key", "seconds", "last")
@@ -190,31 +197,31 @@ def _lines(
         entries = [entry for entry, _ in store.read_entries(db, number, columns["id"])]
         head |= {"state": state_of(entries), "moved": True}
         head |= {"answers": answers} if answers else {}
-    yield as_text({**head, "values": len(hashes)})
+    yield stored_json({**head, "values": len(hashes)})
     for hash in hashes:
         data = store.read_value(hash, db)
         try:
-            yield as_text({"value": hash, "text": data.decode()})
+            yield stored_json({"value": hash, "text": data.decode()})
         except UnicodeDecodeError:
-            yield as_text({"value": hash, "base64": base64.b64encode(data).decode()})
+            yield stored_json({"value": hash, "base64": base64.b64encode(data).decode()})
     for path, kind, at, data, sum in db.execute(
         "SELECT path, kind, at, data, sum FROM entries WHERE place > ? AND place < ? "
         "ORDER BY place",
         (number << 32, (number + 1) << 32),
     ):
         # As JSON, if that gives the same text again.
-        is_same = as_text(json.loads(data)) == data
+        is_same = stored_json(json.loads(data)) == data
         content = {"data": json.loads(data)} if is_same else {"text": data}
-        yield as_text({"path": path, "kind": kind, "at": at, **content, "sum": sum.hex()})
+        yield stored_json({"path": path, "kind": kind, "at": at, **content, "sum": sum.hex()})
 
 
 def import_run(store: Store, path: Path, run_id: str | None) -> str:
-    """Add the run of a file that `exported` wrote; return its id. Nothing else is believed."""
+    """Add the run of a file that `export_run` wrote; return its id. Nothing else is believed."""
     if run_id is not None:
         check_text("a run's id", run_id)
     try:
         with path.open(encoding="utf-8", newline="\n") as lines:
-            return _Import(store, str(path), lines).run(run_id)
+            return _Import(store, str(path), lines).write_run(run_id)
     except FileNotFoundError as error:
         raise NoSuchFile(f"{str(path)!r}: there is no such file") from error
     except FileError:
@@ -232,11 +239,11 @@ class _Import:
         self._store = store
         self._name = name
         self._lines = lines
-        self._number = 0
+        self._line_number = 0
 
-    def run(self, run_id: str | None) -> str:
+    def write_run(self, run_id: str | None) -> str:
         """Return the id of the run."""
-        head = self._line(_HEAD)
+        head = self._read_line(_HEAD_SHAPE)
         self._check_head(head)
         id: str = head["id"] if run_id is None else run_id
         with self._store.writing() as db:
@@ -245,11 +252,11 @@ class _Import:
                     f"there is a run {id!r} already: delete that first, or give the import "
                     "another id"
                 )
-            self._store.insert(db, dict(self._value() for _ in range(head["values"])))
+            self._store.insert_values(db, dict(self._read_value() for _ in range(head["values"])))
             number = self._create_run(db, id, head)
             tally = self._write_entries(db, number, head)
             if next(self._lines, None) is not None:
-                raise self._fault("the file has more lines than its first one states")
+                raise self._error("the file has more lines than its first one states")
             try:
                 entries = [entry for entry, _ in self._store.read_entries(db, number, id)]
             except JournalError as error:
@@ -258,11 +265,12 @@ class _Import:
                 ) from error
             begin_data = begin_data_of(entries) or {}
             try:
-                attributes = attributes_of(begin_data.get("attributes") or {})
+                attributes = checked_attributes(begin_data.get("attributes") or {})
             except (ConfigError, AttributeError) as error:
-                raise self._fault(f"the run's attributes are damaged: {error}") from error
+                raise self._error(f"the run's attributes are damaged: {error}") from error
             db.execute(
-                "UPDATE runs SET attributes = ? WHERE number = ?", (as_column(attributes), number)
+                "UPDATE runs SET attributes = ? WHERE number = ?",
+                (attributes_json(attributes), number),
             )
             # A copy under another id takes no person's answer: the keys of these are the run's.
             keep_answers(db, number, head.get("answers", ()))
@@ -288,31 +296,31 @@ class _Import:
         entries: list[tuple[str, str, str]] = []
         times: list[float] = []
         for _ in range(head["entries"]):
-            entry = self._line(_ENTRY)
+            entry = self._read_line(_ENTRY_SHAPE)
             text = entry.get("text")
             if text is None:
-                text = as_text(entry.get("data"))
+                text = stored_json(entry.get("data"))
             entries.append((entry["path"], entry["kind"], text))
             times.append(float(entry["at"]))
             try:
                 tally.count(entry["path"], entry["kind"], json.loads(text))
-                end = self._store.sum_of(end, *entries[-1], times[-1])
+                end = self._store.end_after(end, *entries[-1], times[-1])
             except (ValueError, TypeError, AttributeError, RecursionError) as error:
-                raise self._fault(f"it is not an entry: {error}") from error
+                raise self._error(f"it is not an entry: {error}") from error
             if end[1].hex() != entry["sum"]:
-                raise self._fault(
+                raise self._error(
                     "its checksum is wrong: the file was changed, or lines are missing"
                 )
         run_work = tally, float(head["seconds"]), 0
         state = head["state"]
-        if not head.get("moved") and state not in FINAL:
+        if not head.get("moved") and state not in FINAL_REASONS:
             state = ELSEWHERE_STATE
-        self._store.write(db, number, (0, b""), entries, state, run_work, times)
+        self._store.write_entries(db, number, (0, b""), entries, state, run_work, times)
         return tally
 
     def _check_head(self, head: dict[str, Any]) -> None:
         if head["moothall"] != "run":
-            raise self._fault("it is not the first line of an exported run")
+            raise self._error("it is not the first line of an exported run")
         if head["version"] != VERSION:
             raise FileError(
                 f"{self._name!r} has version {head['version']} of exported runs, and this moothall "
@@ -321,55 +329,57 @@ class _Import:
         try:
             check_text("a run's id", head["id"])
         except ConfigError as error:
-            raise self._fault(str(error)) from error
+            raise self._error(str(error)) from error
         for name in ("kind", "agent", "task", "thread", "state", "key"):
             text = head[name]
-            if text is not None and (len(text) > _MOST_CHARS or not _is_sendable(text)):
-                raise self._fault(f"{name} must be a text of at most {_MOST_CHARS} characters")
-        if not 0 < len(head["key"]) <= _KEY_CHARS or head["state"] in ("running", ""):
-            raise self._fault("key or state is not one that moothall gives")
+            if text is not None and (len(text) > _MAX_CHARS or not _is_sendable(text)):
+                raise self._error(f"{name} must be a text of at most {_MAX_CHARS} characters")
+        if not 0 < len(head["key"]) <= _MAX_KEY_CHARS or head["state"] in ("running", ""):
+            raise self._error("key or state is not one that moothall gives")
         for answer in head.get("answers", ()):
             if not 0 <= answer["answered"] < 253_000_000_000:
-                raise self._fault("answered must be in seconds")
+                raise self._error("answered must be in seconds")
             for name in ("key", "name", "decided_by"):
                 if not _is_sendable(answer[name] or ""):
-                    raise self._fault(f"{name} of an answer is no text that can be stored")
+                    raise self._error(f"{name} of an answer is no text that can be stored")
         for name in ("began", "seconds"):
             if not 0 <= head[name] < 253_000_000_000:
-                raise self._fault(f"{name} must be in seconds, got {head[name]!r:.80}")
+                raise self._error(f"{name} must be in seconds, got {head[name]!r:.80}")
         if not 0 <= head["entries"] < 2**31 or not 0 <= head["values"] < 2**31:
-            raise self._fault("entries and values must be counts")
+            raise self._error("entries and values must be counts")
 
-    def _value(self) -> tuple[str, bytes]:
-        line = self._line(_VALUE)
+    def _read_value(self) -> tuple[str, bytes]:
+        line = self._read_line(_VALUE_SHAPE)
         try:
             if "base64" in line:
                 data = base64.b64decode(line["base64"], validate=True)
             else:
                 data = line["text"].encode("utf-8", "surrogatepass")
         except (KeyError, binascii.Error, UnicodeEncodeError) as error:
-            raise self._fault(f"it is not a value: {error}") from error
+            raise self._error(f"it is not a value: {error}") from error
         if hash_of(data) != line["value"]:
-            raise self._fault("the value is not the one of its hash")
+            raise self._error("the value is not the one of its hash")
         return line["value"], data
 
-    def _line(self, shape: dict[str, Any]) -> dict[str, Any]:
+    def _read_line(self, shape: dict[str, Any]) -> dict[str, Any]:
         """Return the next line as an object of this shape."""
-        self._number += 1
+        self._line_number += 1
         text = next(self._lines, None)
         if text is None:
-            raise self._fault("the file ends before it")
+            raise self._error("the file ends before it")
         try:
             line = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise self._fault(f"it is not JSON: {error}") from error
+            raise self._error(f"it is not JSON: {error}") from error
         fault = fault_of(line, shape)
         if fault:
-            raise self._fault(fault)
+            raise self._error(fault)
         return dict(line)
 
-    def _fault(self, problem: str) -> FileError:
-        return FileError(f"{self._name!r} is not an exported run: line {self._number}: {problem}")
+    def _error(self, problem: str) -> FileError:
+        return FileError(
+            f"{self._name!r} is not an exported run: line {self._line_number}: {problem}"
+        )
 
 
 def _is_sendable(text: str) -> bool:

@@ -24,15 +24,15 @@ from moothall.journal.doubt import Doubt
 from moothall.journal.entry import Entry
 from moothall.journal.stop_reason import ELSEWHERE_STATE, OPEN_STATES
 from moothall.journal.store.store import RunEnd, Store, WriteUncertain
-from moothall.journal.store.wait_rows import WAIT_KINDS
+from moothall.journal.store.wait_rows import WAIT_ENTRY_KINDS
 from moothall.journal.tally import search_text
 
 NewRun: TypeAlias = tuple[str, str, str, str | None, str | None]
 """The kind, agent, task, thread and attributes of a run that begins."""
 
-NOTIFYING: Final = 0
+NOTIFIER_LEASE: Final = 0
 """The lease of the process that tells people what waits: no run has this number."""
-_TRIES: Final = 3
+_MAX_TRIES: Final = 3
 _NO_RUN: Final = 0
 _WAITING_RUNS: Final = (
     "SELECT r.id, r.last FROM waits w JOIN runs r ON r.number = w.run WHERE NOT w.taken AND "
@@ -84,28 +84,28 @@ class Runs:
         with self._leases.lock:
             self._leases.give_back(number)
 
-    def leave(self, run_id: str | None, leave: bool) -> None:
+    def leave_runs(self, run_id: str | None, is_left: bool) -> None:
         """Have a run, or all that are open or opened later, get no end if they are cancelled."""
         if run_id is None:
-            self.resumes_cancelled_runs = leave
+            self.resumes_cancelled_runs = is_left
         for run in list(self._open_runs):
-            run.resumes_later = run.resumes_later or (leave and run_id in (None, run.id))
+            run.resumes_later = run.resumes_later or (is_left and run_id in (None, run.id))
 
-    def all_leased(self, db: Database) -> set[int]:
+    def all_leased_runs(self, db: Database) -> set[int]:
         """Return the numbers of the runs that processes work on."""
         return set(self.leased_runs(n for (n,) in db.execute("SELECT number FROM runs")))
 
-    async def begin(self, run_id: str, new: NewRun | None) -> OpenRun:
-        """Open a run in a worker thread; a new one begins with `new`, if that is given."""
+    async def begin(self, run_id: str, new_run: NewRun | None) -> OpenRun:
+        """Open a run in a worker thread; a new one begins with `new_run`, if that is given."""
         self._store.check()
         # Not a future of the loop: the loop may have ended when the run is open.
-        opening: concurrent.futures.Future[OpenRun] = concurrent.futures.Future()
-        WORKERS.submit(self._open_for, opening, run_id, new)
+        run_future: concurrent.futures.Future[OpenRun] = concurrent.futures.Future()
+        WORKERS.submit(self._open_for, run_future, run_id, new_run)
         try:
-            return await asyncio.wrap_future(opening)
+            return await asyncio.wrap_future(run_future)
         except BaseException:
-            if not opening.cancel() and opening.exception() is None:
-                opening.result().close()
+            if not run_future.cancel() and run_future.exception() is None:
+                run_future.result().close()
             raise
 
     def check_writable(self) -> None:
@@ -126,37 +126,37 @@ class Runs:
             return self._open_leased(run_id)
 
     def _open_for(
-        self, opening: concurrent.futures.Future[OpenRun], run_id: str, new: NewRun | None
+        self, run_future: concurrent.futures.Future[OpenRun], run_id: str, new_run: NewRun | None
     ) -> None:
         """Open a run for a waiting caller; close it if the caller was cancelled meanwhile."""
         with self._opening_lock:
-            if opening.cancelled():
+            if run_future.cancelled():
                 return
             try:
-                run = self._open_leased(run_id, new)
+                run = self._open_leased(run_id, new_run)
             except BaseException as error:
                 with suppress(concurrent.futures.InvalidStateError):
-                    opening.set_exception(error)
+                    run_future.set_exception(error)
                 return
             try:
-                opening.set_result(run)
+                run_future.set_result(run)
             except concurrent.futures.InvalidStateError:
                 run.close()
 
-    def _open_leased(self, run_id: str, new: NewRun | None = None) -> OpenRun:
-        """Take the lease of a run and read its entries; with `new`, create a missing run."""
-        for _ in range(_TRIES):
+    def _open_leased(self, run_id: str, new_run: NewRun | None = None) -> OpenRun:
+        """Take the lease of a run and read its entries; with `new_run`, create a missing run."""
+        for _ in range(_MAX_TRIES):
             try:
-                return self._open_once(run_id, new)
+                return self._open_once(run_id, new_run)
             except WriteUncertain:
                 pass  # the connection to a server was lost: what was made is found the next time
-        return self._open_once(run_id, new)
+        return self._open_once(run_id, new_run)
 
-    def _open_once(self, run_id: str, new: NewRun | None) -> OpenRun:
+    def _open_once(self, run_id: str, new_run: NewRun | None) -> OpenRun:
         leased_number = 0
         try:
             with self._store.writing(lock=RUNS) as db:
-                number, holder = self._find_or_create(db, run_id, new)
+                number, holder = self._find_or_create(db, run_id, new_run)
                 with self._leases.lock:
                     if not self._leases.take(number):
                         raise RunHeld(run_id, holder or "another process")
@@ -178,24 +178,24 @@ class Runs:
             # No other process writes it now. Read without the lock, so that no other run waits.
             entries: list[Entry] = []
             past_entries: dict[str, list[Entry]] = {}
-            place: RunEnd = (0, b"")
+            end: RunEnd = (0, b"")
             with self._store.reading() as db:
                 for entry, checksum in self._store.read_entries(db, number, run_id):
                     entries.append(entry)
                     past_entries.setdefault(entry.path, []).append(entry)
-                    place = (entry.sequence, checksum)
+                    end = (entry.sequence, checksum)
                 waiting_runs = db.execute(_WAITING_RUNS, (*identity, number)).fetchall()
         except BaseException:
             if leased_number:
                 self.release(leased_number)
             raise
-        run = OpenRun(self._commits, self.release, number, run_id, key, place, past_entries)
+        run = OpenRun(self._commits, self.release, number, run_id, key, end, past_entries)
         run.open_calls.update((each.path, each.key) for each in Doubt.among(entries))
         for part in past_entries.values():
             for each in (each for each in part if each.kind in DECISION_ENTRIES):
-                run.decided.update(DECISION_KINDS.keys_in_entry(each.data))
+                run.standing_decisions.update(DECISION_KINDS.keys_in_entry(each.data))
         kinds = {entry.kind for part in past_entries.values() for entry in part}
-        run.has_waits = not WAIT_KINDS.isdisjoint(kinds) or bool(run.open_calls)
+        run.has_waits = not WAIT_ENTRY_KINDS.isdisjoint(kinds) or bool(run.open_calls)
         run.waiting_runs, run.is_open = waiting_runs, state in OPEN_STATES
         self._open_runs.add(run)
         if (
@@ -204,23 +204,23 @@ class Runs:
             run.resumes_later = True
         return run
 
-    def _find_or_create(self, db: Database, run_id: str, new: NewRun | None) -> tuple[int, str]:
+    def _find_or_create(self, db: Database, run_id: str, new_run: NewRun | None) -> tuple[int, str]:
         """Return the number of a run, and the process that worked on it last."""
-        if new is None:
-            self._store.number(db, run_id)
+        if new_run is None:
+            self._store.run_number(db, run_id)
         else:
             check_text("a run's id", run_id)
-        find = "SELECT number, holder FROM runs WHERE id = ?"
-        row = db.execute(find, (run_id,)).fetchone()
+        find_query = "SELECT number, holder FROM runs WHERE id = ?"
+        row = db.execute(find_query, (run_id,)).fetchone()
         if row is not None:  # never one that is deleted: its id is not printable
             return int(row[0]), str(row[1])
-        assert new is not None
+        assert new_run is not None
         inserted = db.execute(
             "INSERT INTO runs (id, kind, agent, task, thread, attributes, began, changed, key, "
             "unread) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, FALSE) ON CONFLICT (id) DO NOTHING",
-            (run_id, *new, now := time.time(), now, secrets.token_hex(8)),
+            (run_id, *new_run, now := time.time(), now, secrets.token_hex(8)),
         ).rowcount
-        number, holder = db.execute(find, (run_id,)).fetchone()
+        number, holder = db.execute(find_query, (run_id,)).fetchone()
         if inserted:  # else another process has made it meanwhile
-            self._store.index_text(db, number, search_text(new[2], ""))
+            self._store.index_text(db, number, search_text(new_run[2], ""))
         return int(number), str(holder)

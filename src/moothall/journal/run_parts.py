@@ -55,7 +55,7 @@ class RunPart:
 
 # By class of agent: the module whose `replayed_reply(run_id, entries)` rebuilds a run. These
 # modules import the journal, so they are only named here.
-_TOLD_BY: Final = {
+_REPLAY_MODULES: Final = {
     "ReActAgent": "moothall.agents.loop.recording",
     "DualActAgent": "moothall.agents.dualact.dual_act_state",
     "Conversation": "moothall.agents.conversation.conversation_record",
@@ -70,7 +70,7 @@ def reply_of(run_id: str, entries: Sequence[Entry]) -> Any:
             f"run {run_id!r} has not ended: call its agent with this run_id to resume it"
         )
     start = begin_data_of(entries) or {}
-    module = _TOLD_BY.get(str(start.get("kind")))
+    module = _REPLAY_MODULES.get(str(start.get("kind")))
     if module is not None:
         return importlib.import_module(module).replayed_reply(run_id, entries)
     return {"begun": start, "state": Entry.state_in(entries) or {}, "over": end.data}

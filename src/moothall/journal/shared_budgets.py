@@ -22,10 +22,10 @@ from moothall.budget.stored_budget import (
 from moothall.foundation.database import BUDGETS, Database
 from moothall.foundation.errors import ConfigError
 from moothall.journal.opening import Runs
-from moothall.journal.store.entry_values import as_text
+from moothall.journal.store.entry_values import stored_json
 from moothall.journal.store.store import Store
 
-_MOST_HOLDERS: Final = 100
+_MAX_HOLDERS: Final = 100
 """So many processes that reserve are noted for a budget; then those that died are left out."""
 
 
@@ -40,39 +40,39 @@ class SharedBudgets:
         self._runs = runs
         self._holder = ""  # of this process, once it reserves
 
-    def accounts(self, names: Sequence[str]) -> list[dict[str, Any] | None]:
+    def accounts(self, keys: Sequence[str]) -> list[dict[str, Any] | None]:
         """Return the states of accounts, or None."""
         with self._store.reading() as db:
-            return [self._account(db, name) for name in names]
+            return [self._read_account(db, name) for name in keys]
 
     def change_accounts(
         self,
-        names: Sequence[str],
+        keys: Sequence[str],
         change: Callable[[list[dict[str, Any] | None]], list[dict[str, Any]]],
     ) -> None:
         """Change accounts, alone among all processes."""
         with self._store.writing(lock=BUDGETS) as db:
-            accounts = change([self._account(db, name) for name in names])
+            accounts = change([self._read_account(db, name) for name in keys])
             for each in accounts:
                 self._forget_dead(each)
             db.executemany(
                 "INSERT INTO budgets (name, account) VALUES (?, ?) ON CONFLICT (name) "
                 "DO UPDATE SET account = excluded.account",
-                [(name, as_text(each)) for name, each in zip(names, accounts, strict=True)],
+                [(name, stored_json(each)) for name, each in zip(keys, accounts, strict=True)],
             )
 
     def _forget_dead(self, account: dict[str, Any]) -> None:
         """Leave out who had reserved and died, where there are many: what was reserved stays so."""
         holders = account.get("held", {})
-        if len(holders) > _MOST_HOLDERS:
+        if len(holders) > _MAX_HOLDERS:
             account["held"] = {name: holders[name] for name in holders if self._is_alive(name)}
 
     def holder(self) -> str:
         """Return the name of this process as one that reserves."""
         if not self._holder:
-            number = secrets.randbits(60) | 1 << 60  # above the numbers of runs
-            if self._runs.take_lease(number):
-                self._holder = f"{number:x}"
+            lease_number = secrets.randbits(60) | 1 << 60  # above the numbers of runs
+            if self._runs.take_lease(lease_number):
+                self._holder = f"{lease_number:x}"
         return self._holder
 
     def list(self) -> list[StoredBudget]:
@@ -115,12 +115,12 @@ class SharedBudgets:
             ConfigError: there is no budget of that name
             JournalError: the file cannot be written
         """
-        released = self._change(name, partial(released_state, is_alive=self._is_alive))
+        budget = self._change(name, partial(released_state, is_alive=self._is_alive))
         key_prefix = self._key_of(name) + KEY_SEPARATOR
         for key in self._states():
             if key.startswith(key_prefix):
                 self.give_back(key)
-        return released
+        return budget
 
     def give_back(self, key: str) -> None:
         """Release a budget by its key, if there is one and a dead process had reserved of it."""
@@ -178,7 +178,7 @@ class SharedBudgets:
     def _states(self) -> dict[str, dict[str, Any]]:
         with self._store.reading() as db:
             keys = [name for (name,) in db.execute("SELECT name FROM budgets ORDER BY name")]
-            return {name: self._account(db, name) or {} for name in keys}
+            return {name: self._read_account(db, name) or {} for name in keys}
 
     def _key_of(self, name: str) -> str:
         keys_by_name = {name_of(key): key for key in self._states()}
@@ -202,7 +202,7 @@ class SharedBudgets:
         self.change_accounts([key], change_states)
         return stored_budget(key, states_after[0], self._is_alive)
 
-    def _account(self, db: Database, key: str) -> dict[str, Any] | None:
+    def _read_account(self, db: Database, key: str) -> dict[str, Any] | None:
         row = db.execute("SELECT account FROM budgets WHERE name = ?", (key,)).fetchone()
         if row is None:
             return None

@@ -24,20 +24,20 @@ StopReason: TypeAlias = Literal[
 """Why a run ended: `REASONS` has the meaning of each, docs/agents.md and dual-act.md tell more."""
 
 
-class Meaning(NamedTuple):
+class ReasonMeaning(NamedTuple):
     """What a stop reason means: in words, for who resumes the run, and for a group."""
 
     state: str  # how the run stands, in words
     explanation: str
     is_final: bool  # whether the run is over; if not, the next call resumes it
-    answered: bool = False  # whether the reply's text is an answer
+    has_answer: bool = False  # whether the reply's text is an answer
     # What it means for a group whose member stopped for it: the member has `failed`, the group
     # `passes` the reason on where it needs that member's answer, or it holds for `all` members.
     in_group: Literal["failed", "passes", "all"] = "failed"
     http_status: int = 500  # of an answer by OpenAI's interface that has no text for it
 
 
-class StopReasons(dict[StopReason, Meaning]):
+class StopReasons(dict[StopReason, ReasonMeaning]):
     """Why runs end, each reason with what it means."""
 
     @cached_property
@@ -48,17 +48,19 @@ class StopReasons(dict[StopReason, Meaning]):
     @cached_property
     def answered(self) -> frozenset[str]:
         """The reasons for which a reply's text is an answer."""
-        return frozenset(reason for reason, meaning in self.items() if meaning.answered)
+        return frozenset(reason for reason, meaning in self.items() if meaning.has_answer)
 
     def in_words(self, reason: str, detail: str = "") -> str:
         """Return how a run ended, and why; a program's own reason is its own word."""
         meaning = self.get(cast("StopReason", reason))
-        state, why = meaning[:2] if meaning else ("stopped", reason)
+        state, explanation = meaning[:2] if meaning else ("stopped", reason)
         if reason == "max_iterations":  # the words say the first part of it
             detail = detail.partition("; ")[2]
-        if detail and reason in _SAY_ALL:
+        if detail and reason in _DETAILED_REASONS:
             return f"{state}: {detail.removeprefix('waiting ')}"
-        return (f"{state}: {why}" if why else state) + (f" ({detail})" if detail else "")
+        return (f"{state}: {explanation}" if explanation else state) + (
+            f" ({detail})" if detail else ""
+        )
 
     def explain(self, reason: str, detail: str = "") -> str:
         """Return why a run ended, without its state."""
@@ -77,41 +79,47 @@ class StopReasons(dict[StopReason, Meaning]):
 
 REASONS: Final = StopReasons(
     {
-        "done": Meaning("done", "the model has answered", is_final=True, answered=True),
-        "terminal": Meaning("done", "the last action's result is the answer", True, answered=True),
-        "terminated": Meaning("done", "the review accepted it", is_final=True, answered=True),
-        "max_loops": Meaning("stopped", "the review did not accept it", is_final=True),
-        "max_iterations": Meaning(
+        "done": ReasonMeaning("done", "the model has answered", is_final=True, has_answer=True),
+        "terminal": ReasonMeaning(
+            "done", "the last action's result is the answer", True, has_answer=True
+        ),
+        "terminated": ReasonMeaning(
+            "done", "the review accepted it", is_final=True, has_answer=True
+        ),
+        "max_loops": ReasonMeaning("stopped", "the review did not accept it", is_final=True),
+        "max_iterations": ReasonMeaning(
             "stopped", "the iterations were used up without an answer", is_final=True
         ),
-        "no_progress": Meaning("stopped", "the model repeated the same calls", is_final=True),
-        "unreadable": Meaning(
+        "no_progress": ReasonMeaning("stopped", "the model repeated the same calls", is_final=True),
+        "unreadable": ReasonMeaning(
             "stopped", "the model's answer could not be used", is_final=True, in_group="passes"
         ),
-        "budget": Meaning("stopped", "budget limit reached", is_final=False, in_group="all"),
-        "deadline": Meaning("stopped", "time limit reached", False, False, "all", 504),
-        "in_doubt": Meaning(
+        "budget": ReasonMeaning("stopped", "budget limit reached", is_final=False, in_group="all"),
+        "deadline": ReasonMeaning("stopped", "time limit reached", False, False, "all", 504),
+        "in_doubt": ReasonMeaning(
             "in doubt", "the outcome of an action is unknown", False, False, "all", 409
         ),
-        "waiting": Meaning(
+        "waiting": ReasonMeaning(
             "waiting", "for an answer, a result or a moment", False, False, "all", 409
         ),
-        "cancelled": Meaning("cancelled", "it was interrupted", is_final=False, in_group="passes"),
-        "error": Meaning("failed", "", is_final=False),
+        "cancelled": ReasonMeaning(
+            "cancelled", "it was interrupted", is_final=False, in_group="passes"
+        ),
+        "error": ReasonMeaning("failed", "", is_final=False),
     }
 )
 
-NO_ANSWER: Final = "it has no answer: its run was deleted"
+NO_ANSWER_TEXT: Final = "it has no answer: its run was deleted"
 """What the run hears that waits for a deleted one."""
-FINAL: Final = REASONS.final
-ANSWERED: Final = REASONS.answered
+FINAL_REASONS: Final = REASONS.final
+ANSWERED_REASONS: Final = REASONS.answered
 
-FOR_ALL: Final = frozenset(
+REASONS_FOR_ALL: Final = frozenset(
     reason for reason, meaning in REASONS.items() if meaning.in_group == "all"
 )
 """The reasons that hold for all members of a group: no other is asked after one of them."""
 
-PASSED_ON: Final = frozenset(
+PASSED_ON_REASONS: Final = frozenset(
     reason for reason, meaning in REASONS.items() if meaning.in_group != "failed"
 )
 """The reasons for which a group stops, too, if it needs the answer of the member that stopped."""
@@ -125,7 +133,7 @@ ELSEWHERE_STATE: Final = "elsewhere"
 STATES: Final = (*dict.fromkeys(("running", "waiting", "stopped", *REASONS, ELSEWHERE_STATE)),)
 """The states of a run. An orchestrator of a user's own may record others as its end."""
 
-_SAY_ALL: Final = ("waiting", "cancelled", "error")
+_DETAILED_REASONS: Final = ("waiting", "cancelled", "error")
 """Whose detail says all that the words for the reason say."""
 
 

@@ -16,7 +16,7 @@ TASK_CHARS: Final = 500
 _SEARCHED_CHARS: Final = 1000
 """So many characters of the task, and of the reply, are searched."""
 
-_MOST_OF_A_CALL: Final = 2**40
+_MAX_PER_CALL: Final = 2**40
 """A call of more tokens counts as one of so many: a database has no place for any number."""
 
 
@@ -31,7 +31,7 @@ SUM_COLUMNS: Final[dict[str, type[int | float]]] = {
 `Tally.sums` returns. To add one, add a migration to `store/tables.py` and a field of `Outline` and,
 before `seconds`, of `Sums`, too."""
 
-COUNTED: Final = frozenset(("started", "ended", "failed", "over"))
+COUNTED_KINDS: Final = frozenset(("started", "ended", "failed", "over"))
 """The kinds of entries that a tally counts."""
 
 
@@ -51,14 +51,14 @@ class Tally:
     def count(self, path: str, kind: str, data: dict[str, Any]) -> None:
         """Count an entry."""
         if kind == "started":
-            if "action" in about_in(data) and "again" not in data:
+            if "action" in subject_in(data) and "again" not in data:
                 self.actions += 1
         elif kind in ("ended", "failed"):
-            details = about_in(data)
-            if "model" in details and (spent := spent_in(kind, data)):
-                self.tokens += min(spent.tokens, _MOST_OF_A_CALL)
+            details = subject_in(data)
+            if "model" in details and (spent := spending_in(kind, data)):
+                self.tokens += min(spent.tokens, _MAX_PER_CALL)
                 self.usd += float(spent.usd or 0)
-                self.model_calls += min(spent.model_calls, _MOST_OF_A_CALL)
+                self.model_calls += min(spent.model_calls, _MAX_PER_CALL)
             # Nearly all steps end well: this asks without a call of a function.
             try:
                 result = data["result"]
@@ -87,7 +87,7 @@ class StepSpending:
     usd: Decimal | None
 
 
-def about_in(data: dict[str, Any]) -> dict[str, Any]:
+def subject_in(data: dict[str, Any]) -> dict[str, Any]:
     """Return what an entry's data say that its step is about."""
     fields = data.get("about")
     return fields if type(fields) is dict else {}
@@ -97,8 +97,8 @@ def is_refused(action: Any, result: Any) -> bool:
     """Return whether the recorded result of an action's call is that it was not permitted."""
     outcome = result.get("result") if isinstance(result, dict) else None
     error = outcome.get("error") if isinstance(outcome, dict) else None
-    refused = f'"{action}" not permitted'
-    return error == refused or (isinstance(error, str) and error.startswith(f"{refused}: "))
+    refusal = f'"{action}" not permitted'
+    return error == refusal or (isinstance(error, str) and error.startswith(f"{refusal}: "))
 
 
 def fault_line(error: Any) -> str:
@@ -111,7 +111,7 @@ def fault_line(error: Any) -> str:
 
 def fault_in(kind: str, data: dict[str, Any]) -> str:
     """Return what went wrong in a step; empty if nothing did, or if the call was refused."""
-    details = about_in(data)
+    details = subject_in(data)
     if kind == "state":  # what was wrong with the answer of a model
         state = data.get("state")
         return str(state.get("faults") or "") if isinstance(state, dict) else ""
@@ -138,9 +138,9 @@ def detail_in(end: str | None) -> str:
     return readable(detail[:TASK_CHARS]) if isinstance(detail, str) else ""
 
 
-def spent_in(kind: str, data: dict[str, Any]) -> StepSpending | None:
+def spending_in(kind: str, data: dict[str, Any]) -> StepSpending | None:
     """Return what an entry says that a call of a model or a member's reply used, or None."""
-    details, result = about_in(data), data.get("result")
+    details, result = subject_in(data), data.get("result")
     if kind not in ("ended", "failed") or "action" in details:
         return None
     if isinstance(result, dict) and isinstance(result.get("answer"), dict):  # in a society
@@ -153,35 +153,35 @@ def spent_in(kind: str, data: dict[str, Any]) -> StepSpending | None:
         input, output = map(int, (reply.get("usage") or (0, 0))[:2])
         tokens = max(input + output, int(charged.get("tokens", 0)))
         usd: Decimal | None = Decimal(charged.get("usd", 0))
-        calls = int(charged.get("model_calls", "model" in details))
+        model_calls = int(charged.get("model_calls", "model" in details))
     except (TypeError, ValueError, AttributeError, InvalidOperation):
         return None  # a user's own orchestrator uses these names for something else
     if tokens and not usd:
-        usd = _price(details.get("model"), input, tokens - input)
-    return StepSpending(input, output, tokens, calls, usd)
+        usd = _cost(details.get("model"), input, tokens - input)
+    return StepSpending(input, output, tokens, model_calls, usd)
 
 
-_UNPRICED: Final[set[str]] = set()
+_UNPRICED_MODELS: Final[set[str]] = set()
 """The names of models whose price is not known: to look each up takes long."""
-_MOST_MODELS: Final = 1000
+_MAX_UNPRICED: Final = 1000
 
 
-def _price(model: Any, input: int, output: int) -> Decimal | None:
+def _cost(model: Any, input: int, output: int) -> Decimal | None:
     """Return what a call cost by the built-in prices; None if the model's price is not known."""
     name = str(model)
-    if name in _UNPRICED:
+    if name in _UNPRICED_MODELS:
         return None
     from moothall.models.wrappers.prices import Prices
 
     try:
         return Prices().cost(name, input, output)
     except UnknownPrice:
-        if len(_UNPRICED) < _MOST_MODELS:
-            _UNPRICED.add(name)
+        if len(_UNPRICED_MODELS) < _MAX_UNPRICED:
+            _UNPRICED_MODELS.add(name)
         return None
 
 
 def search_text(task: str, reply: str) -> str:
     """Return the text in which words are looked for, without regard to case."""
-    begin = f"{task[:_SEARCHED_CHARS]}\n{reply[:_SEARCHED_CHARS]}"
-    return readable(begin).replace("\0", " ").casefold()
+    beginning = f"{task[:_SEARCHED_CHARS]}\n{reply[:_SEARCHED_CHARS]}"
+    return readable(beginning).replace("\0", " ").casefold()

@@ -49,7 +49,7 @@ def _no_answer(key: str, answer: Any) -> Any:
     return answer
 
 
-KINDS: Final = {
+WAIT_KINDS: Final = {
     "approval": WaitKind(
         "the approval of {call}{more}",
         True,
@@ -68,14 +68,14 @@ def checked_kinds(kind: str | Iterable[str] | None) -> tuple[str, ...]:
     """Return the kinds of waits that are wanted; ConfigError for a word that is none."""
     kinds: tuple[Any, ...] = (kind,)
     if kind is None or (isinstance(kind, Iterable) and not isinstance(kind, str)):
-        kinds = (*(KINDS if kind is None else kind),)
+        kinds = (*(WAIT_KINDS if kind is None else kind),)
     for each in kinds:
-        if not isinstance(each, str) or each not in KINDS:
-            raise unknown_value_error("kind=", [*KINDS], each)
+        if not isinstance(each, str) or each not in WAIT_KINDS:
+            raise unknown_value_error("kind=", [*WAIT_KINDS], each)
     return kinds
 
 
-_AHEAD_S: Final = 60.0
+_MAX_AHEAD_S: Final = 60.0
 """Seconds. If a moment lies further ahead of the clock, the clock was wrong."""
 _EXCERPT_CHARS: Final = 200
 
@@ -137,7 +137,7 @@ class Wait:
     @property
     def ahead(self) -> bool:
         """Whether it began at a time that lies ahead of the clock: the clock was wrong then."""
-        return self.since > time.time() + _AHEAD_S
+        return self.since > time.time() + _MAX_AHEAD_S
 
     @property
     def line(self) -> str:
@@ -162,23 +162,25 @@ class Wait:
 
     def __str__(self) -> str:
         askees = f", by {' or '.join(map(escaped, self.who))}" if self.who else ""
-        deadline = "" if self.until is None else f", until {stamp(self.until)}"
+        deadline = "" if self.until is None else f", until {moment_text(self.until)}"
         clock_note = ", which lies ahead of the clock" if self.ahead else ""
-        return f"{waits_for(self)}{askees}, since {stamp(self.since)}{clock_note}{deadline}"
+        return (
+            f"{wait_in_words(self)}{askees}, since {moment_text(self.since)}{clock_note}{deadline}"
+        )
 
 
-def stamp(at: float) -> str:
+def moment_text(at: float) -> str:
     """Return a moment as people read it, in local time."""
     return datetime.fromtimestamp(at).isoformat(" ", "seconds")
 
 
-def waits_for(wait: Wait) -> str:
+def wait_in_words(wait: Wait) -> str:
     """Return what is waited for, in words."""
     details = (wait.action, wait.args, wait.text, wait.name or wait.key, wait.facts)
-    return in_words(wait.kind, *details)
+    return wait_kind_in_words(wait.kind, *details)
 
 
-def in_words(
+def wait_kind_in_words(
     kind: str,
     action: str = "",
     args: Any = None,
@@ -188,11 +190,13 @@ def in_words(
 ) -> str:
     """Return what a wait of this kind is for, in words."""
     call = escaped(cut(call_line(action, args), _EXCERPT_CHARS)) + facts_in_words(facts)
-    more = f" [{escaped(cut(text, _EXCERPT_CHARS))}]" if text else ""
+    note = f" [{escaped(cut(text, _EXCERPT_CHARS))}]" if text else ""
     if kind == "person":
         return escaped(text)
-    words = {"call": call, "more": more, "key": repr(escaped(key))}
-    return KINDS[kind].words.format_map(words | {"text": escaped_json(cut(text, _EXCERPT_CHARS))})
+    words = {"call": call, "more": note, "key": repr(escaped(key))}
+    return WAIT_KINDS[kind].words.format_map(
+        words | {"text": escaped_json(cut(text, _EXCERPT_CHARS))}
+    )
 
 
 def wait_of(data: dict[str, Any], **details: Any) -> Wait:
@@ -267,7 +271,7 @@ class DoubtDecision(NamedTuple):
 class DoubtDecisions(dict[str, DoubtDecision]):
     """The kinds of decision, by their words."""
 
-    def recorded(self, decision: object, subject: str = "the call") -> dict[str, Any]:
+    def to_json(self, decision: object, subject: str = "the call") -> dict[str, Any]:
         """Return a decision, or its JSON form such as `{"done": 3}`, as a journal records it.
 
         Raises:

@@ -15,13 +15,13 @@ from moothall.foundation.errors import NoSuchRun, NotPermitted, RunHeld, StateEr
 from moothall.foundation.jsonvalue import json_text
 from moothall.journal.doubt import Doubt, decisions_for, state_of_parts
 from moothall.journal.entry import CHANGED_SUFFIX, Entry
-from moothall.journal.opening import NOTIFYING, Runs
-from moothall.journal.stop_reason import FINAL, NO_ANSWER, cancel_reason
+from moothall.journal.opening import NOTIFIER_LEASE, Runs
+from moothall.journal.stop_reason import FINAL_REASONS, NO_ANSWER_TEXT, cancel_reason
 from moothall.journal.store.due_runs import DueRuns
-from moothall.journal.store.entry_values import as_text
-from moothall.journal.store.holding import batches, marks
+from moothall.journal.store.entry_values import stored_json
+from moothall.journal.store.holding import batches, placeholders
 from moothall.journal.store.store import Store
-from moothall.journal.store.wait_answers import give
+from moothall.journal.store.wait_answers import give_answer
 from moothall.journal.store.wait_rows import (
     DOUBT,
     WaitOutcome,
@@ -32,17 +32,17 @@ from moothall.journal.store.wait_rows import (
 )
 from moothall.journal.wait_kinds import (
     DECISIONS,
-    KINDS,
     RESUME,
+    WAIT_KINDS,
     Wait,
     WaitKind,
     checked_kinds,
-    stamp,
+    moment_text,
+    wait_in_words,
     wait_of,
-    waits_for,
 )
 
-_OPEN: Final = "NOT taken AND value IS NULL AND place > 0"
+_OPEN_CONDITION: Final = "NOT taken AND value IS NULL AND place > 0"
 _COLUMNS: Final = (
     # Its key is its name, unless other calls of the run have asked under this name, too.
     "r.id, CASE WHEN w.name <> '' AND NOT EXISTS (SELECT 1 FROM waits o WHERE o.run = w.run "
@@ -52,14 +52,14 @@ _COLUMNS: Final = (
 )
 
 # A mark is no wait: no answer can have its key, since that is not printable.
-_MARK: Final = (
+_INSERT_MARK: Final = (
     "INSERT INTO waits (run, key, kind, agent, thread, path, step, place, since, taken) "
     "VALUES (?, ?, '', '', '', '', '', 0, ?, TRUE)"
 )
 
 _CHANGED: Final = "SELECT number, id FROM runs WHERE forked_from = ? AND id LIKE ? AND NOT deleted"
 
-_NOTIFIED_DOUBTS: Final = (
+_DOUBT_REMINDERS: Final = (
     "SELECT r.id, w.key, w.since, w.remind FROM runs r JOIN waits w ON w.run = r.number "
     f"WHERE r.open AND r.state = 'in_doubt' AND NOT r.deleted AND w.kind = '{DOUBT}'"
 )
@@ -73,9 +73,9 @@ class Waits(DueRuns):
         of_a_person: the kinds that a person answers
     """
 
-    kinds: ClassVar[Mapping[str, WaitKind]] = KINDS
+    kinds: ClassVar[Mapping[str, WaitKind]] = WAIT_KINDS
     of_a_person: ClassVar[tuple[str, ...]] = tuple(
-        kind for kind, wait_kind in KINDS.items() if wait_kind.by_person
+        kind for kind, wait_kind in WAIT_KINDS.items() if wait_kind.by_person
     )
 
     def __init__(self, store: Store, runs: Runs) -> None:
@@ -94,12 +94,12 @@ class Waits(DueRuns):
         check_text("agent=", agent, optional=True)
         with self._store.reading() as db:
             if run_id is not None:
-                values.append(self._store.number(db, run_id))
+                values.append(self._store.run_number(db, run_id))
                 terms.append("w.run = ?")
             if agent is not None:
                 values.append(agent)
                 terms.append("w.agent = ?")
-            waits = [*self._waits(db, " AND ".join(terms), values)]
+            waits = [*self._read_waits(db, " AND ".join(terms), values)]
             if DOUBT in kinds:
                 waits += self._doubt_waits(db, run_id, agent)
         waits = [each for each in waits if each.kind in kinds]
@@ -111,9 +111,9 @@ class Waits(DueRuns):
             "SELECT number, id, agent, thread, changed FROM runs WHERE open "
             "AND state = 'in_doubt' AND NOT deleted"
         ).fetchall()
-        read_before = self._doubts_cache
+        cached_doubts = self._doubts_cache
         self._doubts_cache = {
-            at: read_before[at] for row in rows if (at := (row[0], row[-1])) in read_before
+            at: cached_doubts[at] for row in rows if (at := (row[0], row[-1])) in cached_doubts
         }
         rows = [row for row in rows if run_id in (None, row[1]) and agent in (None, row[2])]
         leased = set(self._runs.leased_runs([row[0] for row in rows]))
@@ -121,7 +121,7 @@ class Waits(DueRuns):
             # A process has gone on with it: what looks cut off is under way.
             if number in leased:
                 continue
-            doubts = read_before.get((number, changed))
+            doubts = cached_doubts.get((number, changed))
             if doubts is None:
                 doubts = []
                 with self._store.skipping_damaged(run):
@@ -160,10 +160,10 @@ class Waits(DueRuns):
                 values.append(by)
             if run_id is not None:
                 terms.append("w.run = ?")
-                values.append(self._store.number(db, run_id))
-            return list(self._waits(db, " AND ".join(terms), values, "w.answered"))
+                values.append(self._store.run_number(db, run_id))
+            return list(self._read_waits(db, " AND ".join(terms), values, "w.answered"))
 
-    def _waits(
+    def _read_waits(
         self, db: Database, condition: str, values: list[Any], order: str = "w.since"
     ) -> Iterator[Wait]:
         rows = db.execute(
@@ -171,8 +171,8 @@ class Waits(DueRuns):
             f"WHERE {condition} AND w.place > 0 AND NOT r.deleted ORDER BY {order}, w.run, w.key",
             values,
         ).fetchall()
-        for run, key, kind, agent, thread, path, step, place, *times in rows:
-            since, until, value, answered_by, answered = times
+        for run, key, kind, agent, thread, path, step, place, *answer_cells in rows:
+            since, until, value, answered_by, answered = answer_cells
             details: dict[str, Any] = {}
             if kind == DOUBT:
                 details["action"] = f"step {step}" if step else RESUME
@@ -211,17 +211,17 @@ class Waits(DueRuns):
             return
         outcome = WaitOutcome(None, by, sources=sources)
         with self._store.writing() as db:
-            run: Any = (self._store.number(db, run_id), run_id)
-            give(self._store, db, run, key, value, outcome)
+            run: Any = (self._store.run_number(db, run_id), run_id)
+            give_answer(self._store, db, run, key, value, outcome)
             # A changed program goes on in a copy; who brings a result knows the run alone.
             while run := db.execute(_CHANGED, (run[1], f"%{CHANGED_SUFFIX}")).fetchone():
                 with suppress(StateError, NotPermitted):
-                    give(self._store, db, run, key, value, outcome)
+                    give_answer(self._store, db, run, key, value, outcome)
 
     def answer_askers(
         self,
         run_ids: Iterable[str],
-        text: str = NO_ANSWER,
+        text: str = NO_ANSWER_TEXT,
         sources: tuple[str, ...] = (),
         but: Container[str] = (),
     ) -> None:
@@ -244,21 +244,21 @@ class Waits(DueRuns):
     def _answer_doubt(self, run_id: str, key: str, value: Any, by: str | None) -> None:
         """Decide about a call in doubt, once."""
         with self._store.reading() as db:
-            number = self._store.number(db, run_id)
+            number = self._store.run_number(db, run_id)
             entries = [entry for entry, _ in self._store.read_entries(db, number, run_id)]
         # Perhaps again: its repetition, too. Another may answer until the run is open.
         is_open = any(doubt_key(each.path, each.key) == key for each in Doubt.among(entries))
         if is_open and self.decide(run_id, value, by, only=key):
             return
-        decision = as_text(DECISIONS.recorded(value))
+        decision = stored_json(DECISIONS.to_json(value))
         for each in self.decided(run_id=run_id):
             if each.key == key:
-                if as_text(each.answer) == decision:
+                if stored_json(each.answer) == decision:
                     return
                 raise StateError(
-                    f"run {run_id!r}: {key!r} was decided at {stamp(each.answered or 0)} with "
-                    f"{json_text(each.answer)}, and not with {decision}: the first answer counts; "
-                    "`moothall resume` replaces a decision that has not been carried out"
+                    f"run {run_id!r}: {key!r} was decided at {moment_text(each.answered or 0)} "
+                    f"with {json_text(each.answer)}, and not with {decision}: the first answer "
+                    "counts; `moothall resume` replaces a decision that has not been carried out"
                 )
         raise StateError(f"run {run_id!r} has no call in doubt under the key {key!r}")
 
@@ -284,13 +284,13 @@ class Waits(DueRuns):
             if only is not None:
                 doubts = [each for each in doubts if doubt_key(each.path, each.key) == only]
                 decisions = {each.number: decisions for each in doubts}
-            decided = decisions_for(doubts, decisions)
-            for doubt, data in decided:
+            decision_entries = decisions_for(doubts, decisions)
+            for doubt, data in decision_entries:
                 run.note(doubt.path, "decided", data if by is None else {**data, "by": by})
             run.commit_now()
         finally:
             run.close()
-        return [doubt for doubt, _ in decided]
+        return [doubt for doubt, _ in decision_entries]
 
     def resume(self, run_id: str, by: str | None) -> None:
         """Record that a run is to be resumed: it is due, unless it is already."""
@@ -299,7 +299,7 @@ class Waits(DueRuns):
         try:
             state = state_of_parts(run.past_entries.values())
             if state == "waiting":
-                questions = [waits_for(each) for each in self.open(run_id, None, None)]
+                questions = [wait_in_words(each) for each in self.open(run_id, None, None)]
                 with self._store.reading() as db:
                     questions += [f"run {each!r}" for each in asked_runs(db, run.number)]
                 if not questions:
@@ -308,7 +308,7 @@ class Waits(DueRuns):
                 raise StateError(f"run {run_id!r} waits for {text}: answer that, or cancel the run")
             if state == "in_doubt":
                 raise StateError(f"run {run_id!r} is in doubt: decide about its calls first")
-            if state in FINAL:
+            if state in FINAL_REASONS:
                 raise StateError(f"run {run_id!r} cannot be resumed: it is {state}")
             run.note("", "decided", {"key": "", "decision": RESUME, "by": by})
             run.commit_now()
@@ -323,7 +323,7 @@ class Waits(DueRuns):
         run = self._runs.open(run_id)
         try:
             end = Entry.end_of(run.past_entries.get("", ()))
-            questions = [waits_for(each) for each in self.open(run_id, None, None)]
+            questions = [wait_in_words(each) for each in self.open(run_id, None, None)]
             data = {"reason": "waiting" if questions else ""} if end is None else end.data
             if (reason := data["reason"]) not in ("waiting", "cancelled"):
                 raise StateError(f"run {run_id!r} does not wait")
@@ -333,8 +333,8 @@ class Waits(DueRuns):
                 raise StateError(f"run {run_id!r} is in doubt: decide about its calls first")
             # The run first: if this process dies in between, the next `cancel` ends the rows.
             if reason == "waiting" or questions:
-                before = data.get("detail") if reason == "cancelled" else ""
-                detail = cancel_reason(before or cause, questions)
+                earlier_cause = data.get("detail") if reason == "cancelled" else ""
+                detail = cancel_reason(earlier_cause or cause, questions)
                 run.note("", "over", {**data, "reason": "cancelled", "detail": detail})
                 run.state = "in_doubt" if is_in_doubt else "cancelled"
                 run.commit_now()
@@ -350,11 +350,11 @@ class Waits(DueRuns):
     def mark(self, run_id: str, mark: str, still: bool = True) -> bool:
         """Leave a mark of a door at a run, for other processes, or remove it; whether it had it."""
         with self._store.writing() as db:
-            number = self._store.number(db, run_id)
+            number = self._store.run_number(db, run_id)
             delete = "DELETE FROM waits WHERE run = ? AND key = ?"
             was_marked = db.execute(delete, (number, f"\x01{mark}")).rowcount > 0
             if still:
-                db.execute(_MARK, (number, f"\x01{mark}", time.time()))
+                db.execute(_INSERT_MARK, (number, f"\x01{mark}", time.time()))
         return was_marked
 
     def marked(self, run_ids: Iterable[str], mark: str) -> list[str]:
@@ -364,18 +364,20 @@ class Waits(DueRuns):
             return [
                 str(id)
                 for batch in batches(run_ids)
-                for (id,) in db.execute(f"{query} IN {marks(batch)}", (f"\x01{mark}", *batch))
+                for (id,) in db.execute(
+                    f"{query} IN {placeholders(batch)}", (f"\x01{mark}", *batch)
+                )
             ]
 
     # -- what is due -------------------------------------------------------------------------------
 
     def hold_notifying(self) -> bool:
         """Be the one process that tells people what waits, until `end_notifying` or its death."""
-        return self._runs.take_lease(NOTIFYING)
+        return self._runs.take_lease(NOTIFIER_LEASE)
 
     def end_notifying(self) -> None:
         """Let another process tell people what waits."""
-        self._runs.release(NOTIFYING)
+        self._runs.release(NOTIFIER_LEASE)
 
     def due_notices(self) -> list[Wait]:
         """Return the waits that somebody must hear of now: new ones, and reminders."""
@@ -385,17 +387,19 @@ class Waits(DueRuns):
         )
         with self._store.reading() as db:
             doubts = list(self._doubt_waits(db, None, None))
-            rows = db.execute(_NOTIFIED_DOUBTS).fetchall() if doubts else ()
+            rows = db.execute(_DOUBT_REMINDERS).fetchall() if doubts else ()
             reminders = {(run, key, since): remind for run, key, since, remind in rows}
-            waits = [*self._waits(db, condition, [now, now])]
-        at = [reminders.get((each.run, each.key, each.since), now) for each in doubts]
-        return waits + [w for w, remind in zip(doubts, at, strict=True) if remind and remind <= now]
+            waits = [*self._read_waits(db, condition, [now, now])]
+        remind_times = [reminders.get((each.run, each.key, each.since), now) for each in doubts]
+        return waits + [
+            w for w, remind in zip(doubts, remind_times, strict=True) if remind and remind <= now
+        ]
 
     def remind_in(self, wait: Wait, seconds: float | None) -> None:
         """Set in how many seconds somebody is told of a wait again; None for never."""
         remind = None if seconds is None else time.time() + seconds
         with self._store.writing() as db:
-            number = self._store.number(db, wait.run)
+            number = self._store.run_number(db, wait.run)
             if wait.kind == DOUBT:
                 note_doubt_reminder(db, number, wait, remind)
                 return
@@ -418,16 +422,16 @@ class Waits(DueRuns):
         """Return how many runs are stopped, and how many are in doubt; nobody works on them."""
         with self._store.reading() as db:
             query = "SELECT number, state FROM runs WHERE open AND NOT deleted"
-            state_of = dict(db.execute(query).fetchall())
-        for number in self._runs.leased_runs(state_of):
-            state_of.pop(number, None)
-        states = Counter(state_of.values())
+            state_by_number = dict(db.execute(query).fetchall())
+        for number in self._runs.leased_runs(state_by_number):
+            state_by_number.pop(number, None)
+        states = Counter(state_by_number.values())
         return states[None], states["in_doubt"]
 
     def fingerprint(self) -> tuple[Any, ...]:
         """Return what changes with what waits."""
         doubts = [(each.run, each.key, each.since) for each in self.doubts()]
-        query = f"SELECT count(*), coalesce(max(since), 0) FROM waits WHERE {_OPEN}"
+        query = f"SELECT count(*), coalesce(max(since), 0) FROM waits WHERE {_OPEN_CONDITION}"
         with self._store.reading() as db:
             return (*db.execute(query).fetchone(), doubts)
 
@@ -444,6 +448,8 @@ class Waits(DueRuns):
     def counts(self) -> dict[tuple[str, str], int]:
         """Return how much waits, by agent and kind."""
         doubts = Counter((each.agent, DOUBT) for each in self.doubts())
-        query = f"SELECT agent, kind, count(*) FROM waits WHERE {_OPEN} GROUP BY agent, kind"
+        query = (
+            f"SELECT agent, kind, count(*) FROM waits WHERE {_OPEN_CONDITION} GROUP BY agent, kind"
+        )
         with self._store.reading() as db:
             return {**doubts, **{(agent, kind): count for agent, kind, count in db.execute(query)}}

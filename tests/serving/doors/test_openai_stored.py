@@ -118,7 +118,7 @@ def test_openai_response_that_is_not_deleted_stays_as_it_was_given(
     made = responses.create(model="bot", input="hi", instructions="Be brief.", metadata={"a": "b"})
     with Journal(path) as journal:
         with journal.file.reading() as db:
-            number = journal.file.number(db, made.id.removeprefix("resp_"))
+            number = journal.file.run_number(db, made.id.removeprefix("resp_"))
         assert journal.held_runs.take_lease(number)
         with pytest.raises(openai.ConflictError):
             responses.delete(made.id)

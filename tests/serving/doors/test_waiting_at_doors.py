@@ -721,7 +721,7 @@ def test_mcp_client_gets_the_reply_of_a_run_that_another_process_works_on(
         async def elicit(context: Any, params: Any) -> types.ElicitResult:
             (wait,) = other.waiting()
             with other.file.reading() as db:
-                number = other.file.number(db, wait.run)
+                number = other.file.run_number(db, wait.run)
             assert other.held_runs.take_lease(number)
             other.answer(wait.run, wait.key, True, by="eva")
             asyncio.get_running_loop().call_later(1, other.held_runs.release, number)

@@ -31,7 +31,7 @@ from moothall.agents.replies.resume import end_data
 from moothall.agents.replies.state import dump_state, load_state
 from moothall.agents.replies.thread import Interruption, Thread, steer
 from moothall.foundation.errors import NotPermitted, StateError
-from moothall.journal.stop_reason import FINAL
+from moothall.journal.stop_reason import FINAL_REASONS
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -252,7 +252,7 @@ class Conversation(Group):
         finally:
             thread.underway = None
             state.end_record()
-        if reply.stop_reason in FINAL:
+        if reply.stop_reason in FINAL_REASONS:
             state.run = None
         return reply
 

@@ -20,7 +20,7 @@ from moothall.agents.replies.reply_context import sources_of_thread
 from moothall.foundation.errors import BudgetExceeded, ModelError
 from moothall.foundation.jsonvalue import readable
 from moothall.foundation.text import counted, error_text, log_failure
-from moothall.journal.stop_reason import FINAL, FOR_ALL, StopReason
+from moothall.journal.stop_reason import FINAL_REASONS, REASONS_FOR_ALL, StopReason
 from moothall.models.protocol import Usage
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Exchange:
                 await self._judge(turns)
             except Stop as stop:
                 self._stop(stop)
-            if state.stop is None or state.stop[0] in FINAL:
+            if state.stop is None or state.stop[0] in FINAL_REASONS:
                 # Else the turn is repeated when the run is resumed.
                 self._record.save(state)
                 await self._record.commit()
@@ -159,7 +159,7 @@ class Exchange:
         failed = [turn for turn in turns if turn.fault is not None]
         for turn in failed:
             met = reason_of(turn.error) if turn.reply is None else turn.reply.stop_reason
-            if met in FOR_ALL:
+            if met in REASONS_FOR_ALL:
                 raise Stop(met, f"agent {turn.id!r}: {turn.fault}", turn.error)
         all_failed = len(failed) == len(turns)
         if failed and (
@@ -214,7 +214,7 @@ class Exchange:
                         reason = "error" if turn.reply is None else turn.reply.stop_reason
                         detail = f"agent {turn.id!r} gave no outcome: {turn.fault}"
             self.add_new_texts()
-            if self._request.recorded is None or reason in FINAL:
+            if self._request.recorded is None or reason in FINAL_REASONS:
                 # Else the turn is repeated, and nobody hears this one's outcome.
                 await self._participants.deliver(state.agents)
         finally:

@@ -24,7 +24,7 @@ from moothall.foundation.arguments import check_integer
 from moothall.foundation.errors import ConfigError, DefinitionError, JournalError, RunMismatch
 from moothall.foundation.text import error_text, log_failure
 from moothall.foundation.threads import awaited, side_by_side
-from moothall.journal.stop_reason import ANSWERED
+from moothall.journal.stop_reason import ANSWERED_REASONS
 
 if TYPE_CHECKING:
     from moothall.agents.replies.reply_request import ReplyRequest
@@ -235,7 +235,7 @@ class Participants:
             logger.warning("participant %r of %r failed: %s", id, self._setup.id, turn.fault)
             return turn
         turn.reply = reply
-        if reply.stop_reason not in ANSWERED:
+        if reply.stop_reason not in ANSWERED_REASONS:
             turn.error = reply.error
             reason = [reply.stop_reason, reply.detail] if reply.detail else [str(reply.stop_reason)]
             says_all = reason[0] in ("error", "waiting") and reason[1:]

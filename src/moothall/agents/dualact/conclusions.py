@@ -20,7 +20,7 @@ from moothall.foundation.jsonvalue import (
     readable,
 )
 from moothall.foundation.text import cut
-from moothall.journal.stop_reason import ANSWERED
+from moothall.journal.stop_reason import ANSWERED_REASONS
 
 MAX_EVIDENCE_CHARS: Final = 1000
 """How much of the arguments and of the result of one call H is shown."""
@@ -71,7 +71,7 @@ def read_conclusion(text: str) -> Conclusion:
 def conclusion_of(reply: Reply) -> Conclusion:
     """Return the conclusion in R's reply, with its evidence."""
     evidence = evidence_of(reply)
-    if reply.stop_reason not in ANSWERED:
+    if reply.stop_reason not in ANSWERED_REASONS:
         error = f"{reply.stop_reason}: {reply.detail}" if reply.detail else reply.stop_reason
         return Conclusion(reply.text, evidence=evidence, error=error)
     return replace(read_conclusion(reply.text), evidence=evidence)

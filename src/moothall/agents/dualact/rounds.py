@@ -38,7 +38,12 @@ from moothall.foundation.errors import (
 from moothall.foundation.jsonvalue import UnreadableText, json_text
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import call_user, side_by_side
-from moothall.journal.stop_reason import ANSWERED, FOR_ALL, PASSED_ON, StopReason
+from moothall.journal.stop_reason import (
+    ANSWERED_REASONS,
+    PASSED_ON_REASONS,
+    REASONS_FOR_ALL,
+    StopReason,
+)
 from moothall.models.ask import Messages, Unusable, ask_value
 from moothall.models.protocol import ReasoningPiece, TextPiece
 
@@ -202,7 +207,7 @@ class Rounds:
                 self._speaking = []
             progress.steps.extend(reply.steps)
             progress.human_usage = progress.human_usage + reply.usage
-            if reply.stop_reason not in ANSWERED:
+            if reply.stop_reason not in ANSWERED_REASONS:
                 raise self._stop_for_member("H", human, reply)
             # The object by the schema or from a terminal action, or the text.
             return json_text(reply.value) if isinstance(reply.value, dict) else reply.text
@@ -336,7 +341,7 @@ class Rounds:
         """Return whether the dual act ends, without H, if R stopped for this reason."""
         if reason in ("budget", "deadline"):
             return is_spent_for_all(self._budget, agent, late=reason == "deadline")
-        return reason in FOR_ALL or reason == "cancelled"
+        return reason in REASONS_FOR_ALL or reason == "cancelled"
 
     def _expect_instruction(self, instruction: Any) -> None:
         for each in instruction if isinstance(instruction, list) else [instruction]:
@@ -415,7 +420,7 @@ class Rounds:
     @staticmethod
     def _stop_for_member(role: str, agent: Any, reply: Reply) -> Stop:
         """Return the Stop for a member whose reply is not an answer."""
-        reason = reply.stop_reason if reply.stop_reason in PASSED_ON else "error"
+        reason = reply.stop_reason if reply.stop_reason in PASSED_ON_REASONS else "error"
         return Stop(
             reason, f"{role} ({agent.id!r}): {reply.detail or reply.stop_reason}", reply.error
         )

@@ -126,5 +126,5 @@ async def result_of(later: Later, call: ToolCall, step: StepHandle | None) -> di
 def as_result(name: str, answer: WaitOutcome) -> dict[str, Any]:
     """Return what came as the result of its call."""
     if answer.expired:
-        return {"tool_executed": True, "error": f"no result {name!r}: {answer.late}"}
+        return {"tool_executed": True, "error": f"no result {name!r}: {answer.late_text}"}
     return {"tool_executed": True, "result": answer.value}

@@ -137,7 +137,9 @@ async def permits(
     keys = [key for key, _ in open_questions]
     note = questions_in_words(open_questions) if open_questions else ""
     waits_in = None if step is None else step.run_id
-    in_run = request.allowed if request.recorded is None else request.recorded.run.decided
+    in_run = (
+        request.allowed if request.recorded is None else request.recorded.run.standing_decisions
+    )
     first = CallToApprove(call.name, args, note, tuple(keys), chosen.check, waits_in)
     token = CALL_SCOPE.set(replace(CALL_SCOPE.get(), call_to_approve=first))
     try:

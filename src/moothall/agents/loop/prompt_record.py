@@ -118,12 +118,12 @@ def keep_list(record: Record[Any], thread: Thread, items: list[Any]) -> str:
     for digest, group in groups.items():
         if digest not in last.groups:
             record.keep(group)
-    record.run.rely(last.deletions, partial(_values, items))
+    record.run.reuse_values(last.deletions, partial(_values, items))
 
     def remember() -> None:
         group_digests = frozenset(groups)
         thread.remembered = _StoredList(
-            last.file, items, digests, group_digests, record.run.deletions
+            last.file, items, digests, group_digests, record.run.deletion_count
         )
 
     # If they do not come into the file, the next list keeps them again.

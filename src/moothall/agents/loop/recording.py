@@ -323,7 +323,7 @@ async def show_open(
                 other.save(other.state)
                 await other.end(**end)  # again: it is what a run ended with that comes last
             catch_up_memory(memory, other)
-            thread.parked[run_id] = part.run.place[0]
+            thread.parked[run_id] = part.run.end[0]
         finally:
             part.close()
 

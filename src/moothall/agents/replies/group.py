@@ -32,7 +32,7 @@ from moothall.agents.replies.thread import Threads
 from moothall.foundation.errors import DeadlineExceeded, InDoubt, ModelError, StateError
 from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.threads import awaited, context_value, is_cancelled
-from moothall.journal.stop_reason import ANSWERED
+from moothall.journal.stop_reason import ANSWERED_REASONS
 from moothall.models.protocol import Usage
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ async def ask_member(
             reply = await _request(agent, content, options, request, emit)
         if sources := union(read.read_sources):  # kept with the reply, which is recorded
             reply = replace(reply, outside=(*reply.outside, *sources))
-        if reply.stop_reason not in ANSWERED and is_person:
+        if reply.stop_reason not in ANSWERED_REASONS and is_person:
             raise _Unanswered(reply)  # a resumed run asks a person again
         return reply
 

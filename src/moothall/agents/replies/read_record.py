@@ -17,9 +17,9 @@ from moothall.foundation.errors import RunMismatch, StateError
 from moothall.foundation.jsonvalue import as_json
 from moothall.foundation.text import shorten
 from moothall.foundation.threads import guard
-from moothall.journal.entry import OURS, ROOT
-from moothall.journal.stop_reason import FINAL
-from moothall.journal.store.wait_rows import ANSWERED, WAITS, WaitOutcome, is_of
+from moothall.journal.entry import OUR_KINDS, ROOT
+from moothall.journal.stop_reason import FINAL_REASONS
+from moothall.journal.store.wait_rows import ANSWER_ENTRY, WAIT_ENTRY, WaitOutcome, is_wait_of
 from moothall.journal.wait_kinds import DECISIONS, DoubtDecision
 
 if TYPE_CHECKING:
@@ -29,7 +29,15 @@ _SORTED: Final = json.JSONEncoder(sort_keys=True)
 _MAX_PART_CHARS = 80
 """A part that is no longer than this, as JSON, stands in the fingerprint as it is."""
 _MEMBERS = "members"
-_STEPS: Final = ("started", "ended", "failed", *DECISION_ENTRIES, "decided", WAITS, ANSWERED)
+_STEPS: Final = (
+    "started",
+    "ended",
+    "failed",
+    *DECISION_ENTRIES,
+    "decided",
+    WAIT_ENTRY,
+    ANSWER_ENTRY,
+)
 """The kinds of entries about a step."""
 
 S = TypeVar("S")
@@ -71,7 +79,7 @@ class PastStep:
     @property
     def waits(self) -> str | None:
         """Return the key of what it has asked for last, if it has not gone on since."""
-        return next(reversed(self.requests), None) if self.state == WAITS else None
+        return next(reversed(self.requests), None) if self.state == WAIT_ENTRY else None
 
     @property
     def later(self) -> str | None:
@@ -81,7 +89,7 @@ class PastStep:
 
     def is_charged(self, resumes: bool) -> bool:
         """Return whether its call is charged already; `resumes`: one that was cut off goes on."""
-        return self.is_over or (self.args is not None and (resumes or self.state == WAITS))
+        return self.is_over or (self.args is not None and (resumes or self.state == WAIT_ENTRY))
 
     @property
     def is_decided(self) -> bool:
@@ -213,7 +221,7 @@ class ReadRecord(Generic[S]):
     @property
     def is_over(self) -> bool:
         """Return whether the part has ended for good: one that waits or was cancelled goes on."""
-        return self._end is not None and self._end["reason"] in FINAL
+        return self._end is not None and self._end["reason"] in FINAL_REASONS
 
     def past(self, prefix: str = "") -> list[PastStep]:
         """Return the recorded steps whose keys have this prefix, in the order of their start."""
@@ -247,7 +255,7 @@ class ReadRecord(Generic[S]):
             )
         if detail:
             fork = f"use another run_id, or go on with a fork: journal.fork({self.run_id!r})"
-            hint = "" if start["kind"] in OURS else fork  # no agent resumes it
+            hint = "" if start["kind"] in OUR_KINDS else fork  # no agent resumes it
             raise RunMismatch(self.run_id, (*changed,) or ("agent",), shorten(detail, 500), hint)
 
     @property
@@ -301,15 +309,15 @@ class ReadRecord(Generic[S]):
             past_step.decision = DECISIONS.get(data["decision"])
             past_step.value = data.get("value")
             return
-        if kind == WAITS:
+        if kind == WAIT_ENTRY:
             past_step.state = kind
-            if not is_of(self.run_id, data):
+            if not is_wait_of(self.run_id, data):
                 return
             since = past_step.requests.get(data["wait"], {}).get("since", at)
             request = {name: each for name, each in data.items() if name != "charged"}
             past_step.requests[data["wait"]] = {**request, "since": since}
             return
-        if kind == ANSWERED:
+        if kind == ANSWER_ENTRY:
             answer = (data.get("value"), data.get("by"), at, data.get("expired", False))
             past_step.answers[data["wait"]] = WaitOutcome(*answer, tuple(data.get("sources", ())))
             return

@@ -34,7 +34,7 @@ from moothall.foundation.text import error_message, error_text, log_failure
 from moothall.foundation.threads import WORKERS, is_cancelled, is_closing
 from moothall.journal.entry import kept_list
 from moothall.journal.stop_reason import REASONS, cancel_reason
-from moothall.journal.wait_kinds import in_words
+from moothall.journal.wait_kinds import wait_kind_in_words
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
@@ -311,7 +311,7 @@ class Record(ReadRecord[S]):
 
     def keep(self, data: bytes) -> str:
         """Store a value once, and return its sha256; 1 MiB or more is a file beside the journal."""
-        return self.run_part.run.keep(data)
+        return self.run_part.run.keep_value(data)
 
     def stored_value(self, hash: str) -> bytes:
         """Return a stored value; raise a JournalError if it is missing or damaged."""
@@ -426,7 +426,7 @@ class Record(ReadRecord[S]):
         """Return why the run was cut off, and what it asked a person; empty if nothing says it."""
         if isinstance(error, Exception):
             return error_text(error)
-        reason_text, questions = error_message(error), self.run.cut_off
+        reason_text, questions = error_message(error), self.run.cancelled_questions
         reason = reason_text or REASONS.explain("cancelled")
         return cancel_reason(reason, questions) if questions else reason_text
 
@@ -444,15 +444,15 @@ class Record(ReadRecord[S]):
             args: its arguments
             text: the question, or who is asked
         """
-        self.run.wait(1)
+        self.run.add_waiting_calls(1)
         try:
             yield
         except asyncio.CancelledError:
             if is_cancelled() and self.run_id:
-                self.run.cut_off.append(in_words(kind, action, args, text))
+                self.run.cancelled_questions.append(wait_kind_in_words(kind, action, args, text))
             raise
         finally:
-            self.run.wait(-1)
+            self.run.add_waiting_calls(-1)
 
     # -- what this process knows ------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ from moothall.foundation.arguments import check_function, check_integer
 from moothall.foundation.errors import ConfigError, DefinitionError, RunMismatch, StateError
 from moothall.foundation.jsonvalue import NotJSON, as_json, copy_json, json_text
 from moothall.foundation.threads import WORKERS
-from moothall.journal.entry import FIRST, begin_data_of
+from moothall.journal.entry import FIRST_ENTRIES, begin_data_of
 
 if TYPE_CHECKING:
     from moothall.actions import Action
@@ -152,7 +152,7 @@ class RecordedAgent(ConversationalAgent):
     def tell_sender(self, run: Outline, text: str) -> None:
         """Send a late reply to the sender of the message that asked for it, if it was a message."""
         assert self._journal is not None
-        start = begin_data_of(self._journal.entries(run.id, most=FIRST)) or {}
+        start = begin_data_of(self._journal.entries(run.id, most=FIRST_ENTRIES)) or {}
         sender, mailbox = start.get("asked_by"), self.space_mailbox
         if not isinstance(sender, str) or mailbox is None:
             return
@@ -227,7 +227,7 @@ class RecordedAgent(ConversationalAgent):
         """Forget a conversation in this process if a run of it was deleted from its journal."""
         assert thread.id is not None
         assert thread.runs is not None
-        look = partial(thread.runs.is_one_deleted, [*thread.parked])
+        look = partial(thread.runs.is_any_deleted, [*thread.parked])
         if await WORKERS.run(asyncio.get_running_loop(), look):
             thread.forget()
             self.forget_memory(thread.id)

@@ -31,12 +31,12 @@ from moothall.foundation.text import (
     shorten,
 )
 from moothall.foundation.text.display import SafeHTML, cell_number
-from moothall.journal.stop_reason import ANSWERED, StopReason
+from moothall.journal.stop_reason import ANSWERED_REASONS, StopReason
 from moothall.models.protocol import NO_USAGE, ChatMessage, Usage
 
 _LOGGER = logging.getLogger("moothall.reasoning")
 
-REASONS_WITH_TEXT: Final = ANSWERED | {"max_loops"}
+REASONS_WITH_TEXT: Final = ANSWERED_REASONS | {"max_loops"}
 """The reasons for which `say` returns the text, including a conclusion that nobody accepted."""
 
 
@@ -149,7 +149,9 @@ class Reply(_InCell, Generic[T_co]):
         A text that nobody accepted is returned too, and no text only as an answer.
         """
         return reason in (
-            ANSWERED if text == "" else getattr(agent, "reasons_with_text", REASONS_WITH_TEXT)
+            ANSWERED_REASONS
+            if text == ""
+            else getattr(agent, "reasons_with_text", REASONS_WITH_TEXT)
         )
 
     def __post_init__(self) -> None:
@@ -174,7 +176,7 @@ class Reply(_InCell, Generic[T_co]):
         return f"{name}(stop_reason={self.stop_reason!r}, text={text!r}, steps={steps})"
 
     def _repr_html_(self) -> str:
-        answered = self.stop_reason in ANSWERED
+        answered = self.stop_reason in ANSWERED_REASONS
         end = self.stop_reason + (f": {self.detail}" if self.detail else "")
         parts = [SafeHTML.text(self.text)]
         if not answered:
@@ -236,7 +238,7 @@ class Reply(_InCell, Generic[T_co]):
             ModelError: there is no answer for another reason, which the text states
             Exception: the error, if `stop_reason` is `error`
         """
-        if self.stop_reason not in ANSWERED:
+        if self.stop_reason not in ANSWERED_REASONS:
             self.raise_error(None)
 
     def raise_error(self, agent: str | int | None) -> None:

@@ -28,7 +28,7 @@ from moothall.foundation.jsonvalue import (
     readable,
 )
 from moothall.foundation.text import cut, escaped, render_path, shorten
-from moothall.journal.attributes import RunAttributes, attributes_of
+from moothall.journal.attributes import RunAttributes, checked_attributes
 from moothall.models.protocol import ReasoningPiece
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def with_options(
     request.options = options
     for value in attributes.values():
         if value is not None:
-            request.attributes = attributes_of(attributes)
+            request.attributes = checked_attributes(attributes)
     return request
 
 

@@ -21,7 +21,7 @@ from moothall.agents.replies.step import NULL_STEP, StepHandle
 from moothall.foundation.errors import ConfigError, JournalError, StateError
 from moothall.foundation.jsonvalue import UnreadableText
 from moothall.journal.entry import CHANGED_SUFFIX, ROOT, begin_data_of
-from moothall.journal.stop_reason import ANSWERED, FINAL
+from moothall.journal.stop_reason import ANSWERED_REASONS, FINAL_REASONS
 from moothall.models.protocol import Usage
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def reply_at_end(
 def end_data(record: Record[Any], state: Any, name: str, reply: Reply) -> dict[str, Any]:
     """Return what is recorded of the end."""
     end_fields = {"detail": reply.detail, "text": reply.text, "value": reply.value}
-    if reply.stop_reason not in FINAL:
+    if reply.stop_reason not in FINAL_REASONS:
         # A resumed run repeats a turn that was stopped: only the end has its partial outcome.
         return {**end_fields, name: dump_state(state)}
     record.save(state)
@@ -136,11 +136,14 @@ def memory_of_asked(memory: Any, agent: Any, request: ReplyRequest) -> Any:
                 break
     if fork is None or not fork.runs:
         return memory
-    from moothall.journal.forking import asked_for, runs_after  # no first agent needs pydantic_core
+    from moothall.journal.forking import (  # no first agent needs pydantic_core
+        asking_chain,
+        runs_after,
+    )
 
     later_runs = runs_after(run.file, agent_id, thread, fork.copied_until)
     for id, _ in later_runs:  # those that it has asked in an earlier process, too
-        fork.asked_runs.update(asked_for(run.file, id, fork.asked_runs))
+        fork.asked_runs.update(asking_chain(run.file, id, fork.asked_runs))
     other_runs = [f"{key}/" for id, key in later_runs if id in fork.asked_runs and id != run.id]
     for id, key in later_runs:
         if id not in fork.asked_runs:
@@ -176,10 +179,10 @@ async def answer_asker(
     the answer comes from what that has read from outside.
     """
     is_asked = "asked_for" in (record.start or ())
-    if journal is None or not is_asked or reply.stop_reason not in FINAL:
+    if journal is None or not is_asked or reply.stop_reason not in FINAL_REASONS:
         return
     text = reply.text
-    if reply.stop_reason not in ANSWERED:
+    if reply.stop_reason not in ANSWERED_REASONS:
         text = f"it has no answer: {reply.detail or reply.stop_reason}"
     sources = union((*reply.outside, *(() if texts is None else texts.sources)))
     give = journal.waits.answer_askers

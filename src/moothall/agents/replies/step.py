@@ -17,7 +17,7 @@ from moothall.agents.replies.reply import Stop
 from moothall.foundation.errors import ConfigError, NobodyToAsk
 from moothall.foundation.threads import WORKERS
 from moothall.journal.store.due_runs import is_due
-from moothall.journal.store.wait_rows import ANSWERED, WAITS, WaitOutcome
+from moothall.journal.store.wait_rows import ANSWER_ENTRY, WAIT_ENTRY, WaitOutcome
 from moothall.journal.wait_kinds import Wait, wait_of
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class StepHandle:
         self.has_begun: bool = False  # whether its effect has begun
         self.past = past
         # The arguments with which it began before the run was cut off: they hold.
-        had_begun = past.state == "started" or (past.state == WAITS and past.args is not None)
+        had_begun = past.state == "started" or (past.state == WAIT_ENTRY and past.args is not None)
         self.args: Any = past.args if had_begun else None
 
     async def permitted(
@@ -89,7 +89,7 @@ class StepHandle:
             if request is not None:  # as the person saw it: its facts may be others by now
                 request = replace(request, facts=earlier.requests.get(wait, {}).get("facts", {}))
                 decision = DECISION_KINDS.decision_for(request, decision)
-            decision, by = Refused(outcome.late) if outcome.expired else decision, outcome.by
+            decision, by = Refused(outcome.late_text) if outcome.expired else decision, outcome.by
         note |= {} if by is None else {"by": by}
         if isinstance(decision, ChangedArgs) and change is not None:
             exact, was = change(decision.args)
@@ -98,7 +98,7 @@ class StepHandle:
             decision = True
         if (entry := DECISION_KINDS.entry_of(decision, request)) is not None:
             kind, holds = entry
-            record.run.decided.update(DECISION_KINDS.keys_in_entry(holds))
+            record.run.standing_decisions.update(DECISION_KINDS.keys_in_entry(holds))
             self._add_entry(kind, note | holds)
             await record.commit()
         return decision
@@ -161,7 +161,7 @@ class StepHandle:
         else:
             if answer.value is None:
                 by = f"{answer.by or 'a person'} does not answer"
-                reason = answer.late if answer.expired else by
+                reason = answer.late_text if answer.expired else by
                 raise NobodyToAsk(f"agent {question.agent!r} asked {question.text!r}: {reason}")
             return str(answer.value)
         later.question, later.text = place, question.text
@@ -182,7 +182,7 @@ class StepHandle:
     def value_of(self, came: WaitOutcome) -> Any:
         """Return the value that came of a wait; NobodyToAsk if its time is over."""
         if came.expired:
-            raise NobodyToAsk(f"step {self._key!r} of run {self.run_id!r}: {came.late}")
+            raise NobodyToAsk(f"step {self._key!r} of run {self.run_id!r}: {came.late_text}")
         return came.value
 
     async def ask(self, later: Later, **details: Any) -> Stop:
@@ -206,7 +206,7 @@ class StepHandle:
         if later.asks_caller:
             request["of_caller"] = True
         self.past.requests[wait] = request
-        self._add_entry(WAITS, request | self._spent())
+        self._add_entry(WAIT_ENTRY, request | self._spent())
         await self.record.commit()
         return request
 
@@ -219,7 +219,7 @@ class StepHandle:
                 request, wait = {**request, "name": wait}, self.key_of(wait)
                 request["wait"] = wait
                 self.past.requests[wait] = request
-            self._add_entry(WAITS, request)
+            self._add_entry(WAIT_ENTRY, request)
             await record.commit()
             outcome = await self._row(wait)
         if not isinstance(outcome, WaitOutcome):
@@ -231,7 +231,7 @@ class StepHandle:
             details["by"] = outcome.by
         if outcome.sources:
             details["sources"] = [*outcome.sources]
-        self._add_entry(ANSWERED, {"key": self._key, "wait": wait, **details})
+        self._add_entry(ANSWER_ENTRY, {"key": self._key, "wait": wait, **details})
         await record.commit()
         self.past.answers[wait] = outcome
         return outcome
@@ -239,7 +239,7 @@ class StepHandle:
     def withdraw(self) -> None:
         """Note that nobody need answer what it has asked: it has its result from elsewhere."""
         for wait in self.past.requests.keys() - self.past.answers.keys():
-            self._add_entry(ANSWERED, {"key": self._key, "wait": wait, "withdrawn": True})
+            self._add_entry(ANSWER_ENTRY, {"key": self._key, "wait": wait, "withdrawn": True})
 
     def rests(self) -> None:
         """Keep what it has recorded: it may be called again while this process has the run."""
@@ -267,9 +267,9 @@ class StepHandle:
     async def _row(self, wait: str) -> WaitOutcome | bool:
         run: OpenRun = self.record.run
         place = (wait, self.record.path, self._key)
-        if not run.file.waits:  # else the loop would wait for a disk or a network
-            return run.answer(*place)
-        return await WORKERS.run(asyncio.get_running_loop(), run.answer, *place)
+        if not run.file.commits_wait:  # else the loop would wait for a disk or a network
+            return run.find_outcome(*place)
+        return await WORKERS.run(asyncio.get_running_loop(), run.find_outcome, *place)
 
     def _wait_for(self, request: dict[str, Any]) -> Wait:
         since = request.get("since") or time.time()

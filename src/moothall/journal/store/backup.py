@@ -17,7 +17,7 @@ from moothall.journal.store.journal_file import JournalFile
 from moothall.journal.store.store import Store
 
 
-def faults(store: Store) -> list[str]:
+def find_faults(store: Store) -> list[str]:
     """Return what is damaged: in the tables, in the entries of runs, in the values they name."""
     problems = store.faults()
     with store.reading() as db:
@@ -42,11 +42,13 @@ def restore_journal(backup: Path, path: Path) -> Path | None:
         raise ConfigError(f"{str(backup)!r} is the journal itself: name a backup of it")
     backup_journal = JournalFile(backup, "process", 10)
     try:
-        if problems := faults(backup_journal):
+        if problems := find_faults(backup_journal):
             raise JournalError(str(backup), f"it is damaged, and was not restored: {problems[0]}")
         with _exclusive_file(path):
-            now = f"{datetime.now():%Y-%m-%d-%H%M%S}"
-            old, copy = (path.with_name(f"{path.name}-{each}-{now}") for each in ("before", "new"))
+            time_text = f"{datetime.now():%Y-%m-%d-%H%M%S}"
+            old, copy = (
+                path.with_name(f"{path.name}-{each}-{time_text}") for each in ("before", "new")
+            )
             values_folder, new_folder = Path(f"{path}-kept"), Path(f"{copy}-kept")
             try:  # the copy first: if the disk has no room for it, the journal stays
                 back_up(backup_journal, copy)
@@ -112,7 +114,7 @@ def value_hashes(store: Store, db: Database, number: int) -> list[str]:
         pending += hashes_in(data)
     while pending:
         hash = pending.pop()
-        if hash in hashes or not store.has(hash, db):
+        if hash in hashes or not store.has_value(hash, db):
             continue
         hashes[hash] = None
         pending += hashes_in(store.read_value(hash, db))

@@ -7,13 +7,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from moothall.foundation.errors import NoSuchRun
-from moothall.journal.entry import FIRST, begin_data_of
-from moothall.journal.stop_reason import FINAL
+from moothall.journal.entry import FIRST_ENTRIES, begin_data_of
+from moothall.journal.stop_reason import FINAL_REASONS
 
 if TYPE_CHECKING:
     from moothall.journal.store.store import Store
 
-_AGAIN_S: Final = 60.0
+_RETRY_S: Final = 60.0
 
 
 class DueRuns:
@@ -38,12 +38,12 @@ class DueRuns:
             rows = db.execute(query, (now,)).fetchall()
         agents = {id: run_agent for id, run_agent, _ in rows}
         self._askers = {id: each for id, each in self._askers.items() if id in agents}
-        for id, _, at in rows:
-            asking = {id: None}
-            while (asker := self.asker(id)) is not None and asker[0] not in asking:
+        for id, _, due_at in rows:
+            visited = {id: None}
+            while (asker := self.asker(id)) is not None and asker[0] not in visited:
                 id, asker_agent, changed = asker
-                asking[id] = None
-                if at > changed or now > changed + _AGAIN_S:
+                visited[id] = None
+                if due_at > changed or now > changed + _RETRY_S:
                     agents.setdefault(id, asker_agent)
         return [id for id, run_agent in agents.items() if agent in (None, run_agent)]
 
@@ -53,32 +53,32 @@ class DueRuns:
             asked_for = None
             skipping = self._store.skipping_damaged(run_id)
             with suppress(NoSuchRun), skipping, self._store.reading() as db:
-                first = self._store.read_entries(
-                    db, self._store.number(db, run_id), run_id, 0, FIRST
+                first_entries = self._store.read_entries(
+                    db, self._store.run_number(db, run_id), run_id, 0, FIRST_ENTRIES
                 )
-                start = begin_data_of([entry for entry, _ in first]) or {}
+                start = begin_data_of([entry for entry, _ in first_entries]) or {}
                 asked_for = start.get("asked_for")
             self._askers[run_id] = asked_for  # after a read that fails, it is read again
-        asker = self._askers[run_id]
-        if not isinstance(asker, str):
+        asker_id = self._askers[run_id]
+        if not isinstance(asker_id, str):
             return None
         query = (
             "SELECT r.id, r.agent, r.changed FROM runs r JOIN waits w ON w.run = r.number "
             "WHERE w.key = ? AND NOT w.taken AND NOT r.deleted"
         )
         with self._store.reading() as db:
-            row = db.execute(f"{query} AND r.id = ?", (run_id, asker)).fetchone()
+            row = db.execute(f"{query} AND r.id = ?", (run_id, asker_id)).fetchone()
             if row is None:  # it has gone: perhaps a copy of it waits
                 row = db.execute(f"{query} ORDER BY r.number", (run_id,)).fetchone()
-        question: tuple[str, str, float] | None = row
-        return question
+        asker: tuple[str, str, float] | None = row
+        return asker
 
     def asking_first(self, run_id: str) -> str:
         """Return the run that waits for this run, for one that does, and so on; or the run."""
-        asking = {run_id: None}  # a file that somebody made up may have a circle
-        while (asker := self.asker(run_id)) is not None and asker[0] not in asking:
+        visited = {run_id: None}  # a file that somebody made up may have a circle
+        while (asker := self.asker(run_id)) is not None and asker[0] not in visited:
             run_id = asker[0]
-            asking[run_id] = None
+            visited[run_id] = None
         return run_id
 
     def after_others(self, agent: str) -> list[str]:
@@ -86,10 +86,11 @@ class DueRuns:
         query = (
             "SELECT DISTINCT r.id FROM waits w JOIN runs r ON r.number = w.run "
             "JOIN runs h ON h.id = w.key WHERE w.agent = ? AND w.kind = 'result' AND NOT w.taken "
-            f"AND w.value IS NULL AND NOT r.deleted AND h.state IN ({', '.join('?' * len(FINAL))})"
+            "AND w.value IS NULL AND NOT r.deleted AND h.state IN "
+            f"({', '.join('?' * len(FINAL_REASONS))})"
         )
         with self._store.reading() as db:
-            return [id for (id,) in db.execute(query, (agent, *FINAL))]
+            return [id for (id,) in db.execute(query, (agent, *FINAL_REASONS))]
 
 
 def is_due(store: Store, run_id: str) -> bool:

@@ -12,11 +12,11 @@ from pydantic_core import to_json as plain_json
 
 from moothall.foundation.jsonvalue import to_json
 
-MARKED: Final = '{"\\u0000":'
+MARK_JSON: Final = '{"\\u0000":'
 """The JSON text with which an object that stands for a large text begins."""
 
 
-TEXT_CHARS: Final = 2000
+MAX_TEXT_CHARS: Final = 2000
 """A longer text of an entry is stored in the journal once, by its hash."""
 _MARK: Final = "\0"
 """The one key of an object that stands for a large text; an object of the data that has this key
@@ -28,49 +28,49 @@ def hash_of(data: bytes) -> str:
     return sha256(data).hexdigest()
 
 
-def extract_texts(data: Any, put: Callable[[bytes], str]) -> Any:
+def extract_texts(data: Any, keep_value: Callable[[bytes], str]) -> Any:
     """Return JSON data with its large texts replaced by their hashes."""
     if isinstance(data, str):
-        if len(data) <= TEXT_CHARS:
+        if len(data) <= MAX_TEXT_CHARS:
             return data
-        return {_MARK: put(data.encode("utf-8", "surrogatepass"))}
+        return {_MARK: keep_value(data.encode("utf-8", "surrogatepass"))}
     if isinstance(data, dict):
-        copy = {key: extract_texts(value, put) for key, value in data.items()}
+        copy = {key: extract_texts(value, keep_value) for key, value in data.items()}
         return {_MARK: copy} if _MARK in copy else copy
     if isinstance(data, list | tuple):
-        return [extract_texts(value, put) for value in data]
+        return [extract_texts(value, keep_value) for value in data]
     if data is None or isinstance(data, int | float):
         return data
-    return extract_texts(json.loads(as_text(data)), put)
+    return extract_texts(json.loads(stored_json(data)), keep_value)
 
 
-def restore_texts(data: Any, find: Callable[[str], bytes]) -> Any:
+def restore_texts(data: Any, read_value: Callable[[str], bytes]) -> Any:
     """Return JSON data with its large texts, as it was before `extract_texts`."""
     if isinstance(data, dict):
         if len(data) == 1 and _MARK in data:
             inner = data[_MARK]
             if isinstance(inner, str):
-                return find(inner).decode("utf-8", "surrogatepass")
+                return read_value(inner).decode("utf-8", "surrogatepass")
             data = inner
-        return {key: restore_texts(value, find) for key, value in data.items()}
+        return {key: restore_texts(value, read_value) for key, value in data.items()}
     if isinstance(data, list):
-        return [restore_texts(value, find) for value in data]
+        return [restore_texts(value, read_value) for value in data]
     return data
 
 
-class NoFiles:
+class ValueFiles:
     """The files beside a journal that has no files: its tables have all values."""
 
     min_bytes: int | None = None
     """From how many bytes on a value is a file; None if no value is."""
-    place: str = ""
+    location: str = ""
     """The folder, as it stands in an error."""
 
     def put(self, hash: str, data: bytes) -> None:
         """Store a value, whole or not at all."""
         raise AssertionError(f"value {hash} of {len(data)} bytes is not for a file")
 
-    def beginning_with(self, beginning: str) -> list[str]:
+    def hashes_with_prefix(self, prefix: str) -> list[str]:
         """Return the hashes of the values that begin with some digits."""
         return []
 
@@ -102,7 +102,7 @@ def _json_parts(value: Any) -> Any:
 _JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_json_parts)
 
 
-def as_text(data: Any) -> str:
+def stored_json(data: Any) -> str:
     """Return JSON data as it is stored: what UTF-8 cannot encode is escaped."""
     try:
         return plain_json(data).decode()

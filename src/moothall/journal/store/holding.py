@@ -14,10 +14,10 @@ from typing import Final
 from moothall.foundation.database import Database
 from moothall.journal.store.store import Store
 
-AT_ONCE: Final = 100
+BATCH_SIZE: Final = 100
 """So many values one statement names."""
-_DIGITS: Final = bytes(ord("x" if each in b"0123456789abcdef" else " ") for each in range(256))
-_HASH: Final = b"x" * 64
+_DIGIT_TABLE: Final = bytes(ord("x" if each in b"0123456789abcdef" else " ") for each in range(256))
+_HASH_PATTERN: Final = b"x" * 64
 _GROUP_BYTES: Final = 256 * 32
 _NO_VALUES: Final[Mapping[str, bytes]] = MappingProxyType({})
 
@@ -27,7 +27,7 @@ def holder_of(run: int) -> bytes:
     return run.to_bytes(8, "big")
 
 
-def short(hash: str) -> bytes:
+def short_hash(hash: str) -> bytes:
     """Return what stands for a value in the table: nobody finds two hashes that begin alike."""
     return bytes.fromhex(hash[:32])
 
@@ -38,67 +38,69 @@ def hashes_in(data: object) -> list[str]:
     text = data.encode() if isinstance(data, str) else data
     if not isinstance(text, bytes):
         return hashes
-    digits = text.translate(_DIGITS)  # a regular expression takes ten times as long
-    at = digits.find(_HASH)
-    while at >= 0:
-        end = digits.find(b" ", at)
+    digits = text.translate(_DIGIT_TABLE)  # a regular expression takes ten times as long
+    start = digits.find(_HASH_PATTERN)
+    while start >= 0:
+        end = digits.find(b" ", start)
         end = len(text) if end < 0 else end
-        if end - at == len(_HASH):
-            hashes.append(text[at:end].decode())
-        at = digits.find(_HASH, end)
+        if end - start == len(_HASH_PATTERN):
+            hashes.append(text[start:end].decode())
+        start = digits.find(_HASH_PATTERN, end)
     if text is data and len(text) <= _GROUP_BYTES and len(text) % 32 == 0:
         hashes.extend(text[at : at + 32].hex() for at in range(0, len(text), 32))
     return hashes
 
 
-def hold(
+def note_holder(
     store: Store,
     db: Database,
     holder: bytes,
     hashes: Iterable[str],
-    at_hand: Mapping[str, bytes] = _NO_VALUES,
+    new_values: Mapping[str, bytes] = _NO_VALUES,
 ) -> None:
     """Note that a holder names values, if there are such, and what these name.
 
-    `at_hand` has values that this transaction has stored.
+    `new_values` has values that this transaction has stored.
     """
-    waiting = [(holder, batch) for batch in batches(hashes)]
+    pending = [(holder, batch) for batch in batches(hashes)]
     # No recursion: values name values to any depth.
-    while waiting:
-        holder, batch = waiting.pop()
-        stored_hashes = _stored_hashes(db, [each for each in batch if each not in at_hand])
+    while pending:
+        holder, batch = pending.pop()
+        stored_hashes = _stored_hashes(db, [each for each in batch if each not in new_values])
         values = {
-            each: short(each)
+            each: short_hash(each)
             for each in batch
-            if each in at_hand or each in stored_hashes or store.files.has(each)
+            if each in new_values or each in stored_hashes or store.files.has(each)
         }
         if not values:
             continue
-        named_before = named_values(db, [*values.values()])
+        already_named = named_values(db, [*values.values()])
         db.executemany(
             "INSERT INTO holders VALUES (?, ?) ON CONFLICT DO NOTHING",
             [(value, holder) for value in values.values()],
         )
         for hash, value in values.items():
-            if value not in named_before:  # read for the first time
-                data = at_hand[hash] if hash in at_hand else _data(store, db, hash)
-                waiting += ((value, each) for each in batches({*hashes_in(data)} - {hash}))
+            if value not in already_named:  # read for the first time
+                data = new_values[hash] if hash in new_values else _read_data(store, db, hash)
+                pending += ((value, each) for each in batches({*hashes_in(data)} - {hash}))
 
 
 def batches(hashes: Iterable[str]) -> Iterator[list[str]]:
     """Yield different hashes, as many as one statement takes."""
-    different = [*set(hashes)]
-    return (different[at : at + AT_ONCE] for at in range(0, len(different), AT_ONCE))
+    distinct = [*set(hashes)]
+    return (distinct[at : at + BATCH_SIZE] for at in range(0, len(distinct), BATCH_SIZE))
 
 
-def marks(values: Sequence[object]) -> str:
+def placeholders(values: Sequence[object]) -> str:
     """Return the places of these values in a statement."""
     return f"({', '.join('?' * len(values)) or 'NULL'})"
 
 
 def named_values(db: Database, values: list[bytes], except_holder: bytes = b"") -> set[bytes]:
     """Return which of these values something names, other than one holder."""
-    query = f"SELECT DISTINCT value FROM holders WHERE value IN {marks(values)} AND holder <> ?"
+    query = (
+        f"SELECT DISTINCT value FROM holders WHERE value IN {placeholders(values)} AND holder <> ?"
+    )
     rows = db.execute(query, (*values, except_holder))
     return {value for (value,) in rows}
 
@@ -106,10 +108,10 @@ def named_values(db: Database, values: list[bytes], except_holder: bytes = b"") 
 def _stored_hashes(db: Database, hashes: list[str]) -> set[str]:
     if not hashes:
         return set()
-    rows = db.execute(f"SELECT hash FROM kept WHERE hash IN {marks(hashes)}", hashes)
+    rows = db.execute(f"SELECT hash FROM kept WHERE hash IN {placeholders(hashes)}", hashes)
     return {hash for (hash,) in rows}
 
 
-def _data(store: Store, db: Database, hash: str) -> bytes | None:
+def _read_data(store: Store, db: Database, hash: str) -> bytes | None:
     row = db.execute("SELECT data FROM kept WHERE hash = ?", (hash,)).fetchone()
     return store.files.get(hash) if row is None else row[0]

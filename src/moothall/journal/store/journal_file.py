@@ -14,32 +14,32 @@ from moothall.foundation.database import CHANGES, RUNS, Lock
 from moothall.foundation.errors import DefinitionError, JournalError
 from moothall.foundation.files import copy_owner, written_whole
 from moothall.foundation.sqlite import SQLiteConnection, SQLiteFile, SQLitePool
-from moothall.journal.store.entry_values import NoFiles
+from moothall.journal.store.entry_values import ValueFiles
 from moothall.journal.store.leases import FileLeases
 from moothall.journal.store.store import Store
 from moothall.journal.store.tables import APPLICATION, MIGRATIONS
 
 _ROOM_BYTES: Final = 2**20
 """So much more room is kept on the disk than the log takes."""
-_SMALL_LOG: Final = 2**19
+_SMALL_LOG_BYTES: Final = 2**19
 """No room is kept for a smaller log: there is little to prune then."""
-_OPEN: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-_FULL_BYTES: Final = 2**23
+_OPEN_FLAGS: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+_DISK_FULL_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT)
+_MIN_FREE_BYTES: Final = 2**23
 """With less room than this, a disk counts as full."""
-FILE_BYTES: Final = 1 << 20
+MIN_FILE_BYTES: Final = 1 << 20
 """A value of this size or more is a file beside the journal, written without a lock."""
 _HASH_CHARS: Final = 64
 
 
-class KeptFiles(NoFiles):
+class KeptFiles(ValueFiles):
     """The values that are files beside a journal, in the folder `NAME-kept`."""
 
     def __init__(self, journal: str) -> None:
         self._journal = os.path.realpath(journal)
         self.folder: Path = Path(f"{self._journal}-kept")
-        self.min_bytes: int | None = FILE_BYTES
-        self.place: str = f" in {self.folder}"
+        self.min_bytes: int | None = MIN_FILE_BYTES
+        self.location: str = f" in {self.folder}"
 
     def put(self, hash: str, data: bytes) -> None:
         """Store a value, whole or not at all."""
@@ -50,13 +50,13 @@ class KeptFiles(NoFiles):
         with suppress(FileExistsError):
             self.folder.mkdir(mode=0o700)
             copy_owner(self.folder, self._journal)
-        with written_whole(file, 0o600) as part:
-            part.write_bytes(data)
-            copy_owner(part, self._journal)
+        with written_whole(file, 0o600) as temporary:
+            temporary.write_bytes(data)
+            copy_owner(temporary, self._journal)
 
-    def beginning_with(self, beginning: str) -> list[str]:
+    def hashes_with_prefix(self, prefix: str) -> list[str]:
         """Return the hashes of the values that begin with some digits."""
-        return [file.name for file in self.folder.glob(f"{beginning}*")]
+        return [file.name for file in self.folder.glob(f"{prefix}*")]
 
     def has(self, hash: str) -> bool:
         """Return whether there is a value."""
@@ -78,12 +78,12 @@ class KeptFiles(NoFiles):
             if copy.exists():
                 continue
             folder.mkdir(mode=0o700, exist_ok=True)
-            with written_whole(copy, 0o600) as part:
+            with written_whole(copy, 0o600) as temporary:
                 try:
-                    shutil.copyfile(self.folder / hash, part)
+                    shutil.copyfile(self.folder / hash, temporary)
                 except FileNotFoundError:
                     continue  # deleted since
-                os.chmod(part, 0o600)
+                os.chmod(temporary, 0o600)
 
     def delete(self, hash: str) -> None:
         """Delete a value, if it is there."""
@@ -104,7 +104,7 @@ _SYNCHRONOUS: Final = {"process": "NORMAL", "power": "FULL"}
 class JournalFile(SQLitePool[JournalError], Store):
     """The SQLite file of a journal."""
 
-    look_s: float = 0.25  # SQLite signals nothing
+    recheck_s: float = 0.25  # SQLite signals nothing
     attribute_sql: str = "json_extract(attributes, ?)"
 
     def __init__(self, path: str | os.PathLike[str], durability: str, timeout: float) -> None:
@@ -124,10 +124,10 @@ class JournalFile(SQLitePool[JournalError], Store):
             )
         # Deleted data is overwritten, however this SQLite was built.
         settings = (f"synchronous = {_SYNCHRONOUS[durability]}", "secure_delete = ON")
-        self.files: NoFiles = KeptFiles(str(file.path))
-        self.waits: bool = durability == "power"
+        self.files: ValueFiles = KeptFiles(str(file.path))
+        self.commits_wait: bool = durability == "power"
         self._kept_room = 0  # how many bytes of the disk are kept
-        self.left_out: set[str] = set()
+        self.damaged_runs: set[str] = set()
         super().__init__(
             file,
             timeout,
@@ -153,60 +153,68 @@ class JournalFile(SQLitePool[JournalError], Store):
     ) -> AbstractContextManager[SQLiteConnection]:
         """Yield a connection in a transaction; what works on runs keeps room for a deletion."""
         # As it was at this process's last transaction: a look at each commit would cost time.
-        log = self.file.log_bytes
-        if log >= _SMALL_LOG and log + _ROOM_BYTES > self._kept_room and lock is RUNS:
+        log_bytes = self.file.log_bytes
+        if (
+            log_bytes >= _SMALL_LOG_BYTES
+            and log_bytes + _ROOM_BYTES > self._kept_room
+            and lock is RUNS
+        ):
             self._keep_room()
         return super().writing(wait, lock)
 
     def _keep_room(self) -> None:
         """Keep so much of the disk that the log can be moved into the file: to prune a full one."""
         with suppress(OSError, JournalError):
-            log = os.stat(f"{self.file.path}-wal").st_size
-            needed = log + _ROOM_BYTES
-            if log < _SMALL_LOG or needed <= self._kept_room or not hasattr(os, "posix_fallocate"):
+            log_bytes = os.stat(f"{self.file.path}-wal").st_size
+            needed = log_bytes + _ROOM_BYTES
+            if (
+                log_bytes < _SMALL_LOG_BYTES
+                or needed <= self._kept_room
+                or not hasattr(os, "posix_fallocate")
+            ):
                 return
-            room = os.open(self._room, _OPEN | os.O_CREAT, 0o600)
+            fd = os.open(self._room_path, _OPEN_FLAGS | os.O_CREAT, 0o600)
             try:
-                copy_owner(self._room, self.path)
-                os.posix_fallocate(room, 0, needed + _ROOM_BYTES)
+                copy_owner(self._room_path, self.path)
+                os.posix_fallocate(fd, 0, needed + _ROOM_BYTES)
                 self._kept_room = needed + _ROOM_BYTES
             except OSError as error:
-                if error.errno not in _FULL:
+                if error.errno not in _DISK_FULL_ERRORS:
                     self._kept_room = sys.maxsize  # this disk can keep none
                     return
-                self._kept_room = os.fstat(room).st_size
+                self._kept_room = os.fstat(fd).st_size
                 self.empty_log(0)  # the log must not grow beyond what is kept
             finally:
-                os.close(room)
+                os.close(fd)
 
     @property
-    def _room(self) -> str:
+    def _room_path(self) -> str:
         return f"{os.path.realpath(self.file.path)}-room"
 
     def _is_full(self) -> bool:
-        return shutil.disk_usage(os.path.dirname(self.path)).free < _FULL_BYTES
+        return shutil.disk_usage(os.path.dirname(self.path)).free < _MIN_FREE_BYTES
 
     def make_room(self) -> None:
         """Move the log into the file; on a full disk, with the room that is kept for it."""
         if self._is_full():
             self._kept_room = 0
             with suppress(OSError):
-                room = os.open(self._room, _OPEN)
-                os.ftruncate(room, 0)
-                os.close(room)
+                fd = os.open(self._room_path, _OPEN_FLAGS)
+                os.ftruncate(fd, 0)
+                os.close(fd)
         self.move_log()
 
     def leases(self) -> FileLeases:
         """Return the leases, which are locks on a file beside this one."""
         return FileLeases(self.path)
 
-    def after_deletion(self, idle: bool) -> bool:
+    def after_deletion(self, is_idle: bool) -> bool:
         """Tidy up after a deletion; return whether no copy of what was deleted is left."""
         if self._is_full():  # there is no room to write it anew
             self.shrink()
             self.empty_log()
             return False
-        if idle and self.is_small():
+        if is_idle and self.is_small():
             return self.rewrite()
         self.move_log()  # to empty it would have writers wait for the disk
         return False

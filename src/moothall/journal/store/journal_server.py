@@ -25,19 +25,19 @@ from moothall.journal.store.store import RunEnd, Store, WriteUncertain
 from moothall.journal.store.tables import SERVER_MIGRATIONS
 
 _LAST_RUN: Final = 2**31 - 1
-_AGAIN_S: Final = 1.0
+_RETRY_S: Final = 1.0
 """Seconds before a lost connection for `LISTEN` is made again."""
 _TABLES: Final = ("runs", "entries", "kept", "texts", "holders", "budgets", "waits")
 
 # A follower has the lock of its run shared: a process that cannot have it alone tells the
 # followers. So a run that nobody follows costs no notice, of which the server sends one commit's
 # at a time.
-_TELL: Final = (
+_NOTIFY: Final = (
     "SELECT CASE WHEN NOT pg_try_advisory_xact_lock(CAST(? AS INT), CAST(? AS INT)) "
     "THEN pg_notify(?, ?) END"
 )
 _FOLLOW: Final = "SELECT pg_advisory_lock_shared($1::int, $2::int)"
-_SERVER: Final = (
+_SERVER_IDENTITY: Final = (
     "SELECT system_identifier::text, oid::bigint FROM pg_control_system(), pg_database "
     "WHERE datname = current_database()"
 )
@@ -71,12 +71,14 @@ class ServerLeases:
 
     def leased_runs(self, numbers: Iterable[int]) -> list[int]:
         """Return which runs this process or another one works on."""
-        return self._server.lock_numbers(self._server.runs)
+        return self._server.lock_numbers(self._server.runs_oid)
 
     def is_idle(self, numbers: Iterable[int]) -> bool:
         """Return whether nobody has a lease, also of shared budgets."""
         server = self._server
-        return not any(server.lock_numbers(server.runs)) and not server.lock_numbers(server.budgets)
+        return not any(server.lock_numbers(server.runs_oid)) and not server.lock_numbers(
+            server.budgets_oid
+        )
 
     def close(self) -> None:
         """Do nothing: they end with the connection."""
@@ -85,15 +87,15 @@ class ServerLeases:
 class JournalServer(PostgresPool[JournalError], Store):
     """The tables of a journal in a PostgreSQL database."""
 
-    waits = True  # for the network
+    commits_wait = True  # for the network
     slice_s: float = 0.025  # a transaction is several round trips
     attribute_sql: str = "(jsonb_path_query_first(attributes, CAST(? AS jsonpath)) #>> '{}')"
-    look_s: float = 1.0  # for a process that has died; what is written is told
+    recheck_s: float = 1.0  # for a process that has died; what is written is told
 
     def __init__(self, url: str, timeout: float) -> None:
         # By run, the connection over which its end was seen last.
         self.end_seen_on: dict[int, int] = {}
-        self.left_out: set[str] = set()
+        self.damaged_runs: set[str] = set()
         super().__init__(
             DatabaseAddress(url, "a journal in PostgreSQL"),
             timeout,
@@ -104,39 +106,39 @@ class JournalServer(PostgresPool[JournalError], Store):
             error=JournalError,
             unfinished_error=WriteUncertain,
         )
-        self.runs: int = self.oid("runs")
-        self.budgets: int = self.oid("budgets")
-        self._followed: int = self.oid("texts")
-        self._channel = f"moothall_{self.runs}"
-        self._server = self._server_of()
+        self.runs_oid: int = self.oid("runs")
+        self.budgets_oid: int = self.oid("budgets")
+        self._texts_oid: int = self.oid("texts")
+        self._channel = f"moothall_{self.runs_oid}"
+        self._server_identity = self._read_server_identity()
 
-    def _server_of(self) -> object:
+    def _read_server_identity(self) -> object:
         """Return what names the server and the database; its URL, if the server does not say."""
         with suppress(psycopg.errors.InsufficientPrivilege), self._reader() as connection:
-            return connection.execute(_SERVER).fetchone()
+            return connection.execute(_SERVER_IDENTITY).fetchone()
         return self.name
 
     @property
     def identity(self) -> object:
         """Return the numbers of the server, of the database and of its table of runs."""
-        return self._server, self.runs
+        return self._server_identity, self.runs_oid
 
     def lease(self, number: int) -> Lease:
         """Return the lock of a run, or of a process that uses shared budgets."""
         if number <= _LAST_RUN:
-            return self.runs, number
-        return self.budgets, number & _LAST_RUN
+            return self.runs_oid, number
+        return self.budgets_oid, number & _LAST_RUN
 
     def leases(self) -> Leases:
         """Return the leases, which are locks of the connection that writes."""
         return ServerLeases(self)
 
-    def check_held(self, db: Database, run: int, id: str, place: RunEnd) -> None:
+    def check_lease(self, db: Database, run: int, id: str, end: RunEnd) -> None:
         """Raise if another process has worked on a run since the connection was lost."""
         if self.has_lost(self.lease(run)):
             raise self._taken_over(id)
         if self.end_seen_on.get(run, self.renewed) != self.renewed:
-            if self.end(db, run) != place:
+            if self.read_end(db, run) != end:
                 raise self._taken_over(id)
             self.end_seen_on[run] = self.renewed
 
@@ -148,31 +150,31 @@ class JournalServer(PostgresPool[JournalError], Store):
 
     # -- following ---------------------------------------------------------------------------------
 
-    def wrote(self, db: Database, runs: Iterable[int]) -> None:
+    def notify_followers(self, db: Database, runs: Iterable[int]) -> None:
         """Notify the followers of these runs, in the transaction that writes them."""
         for run in runs:
-            db.execute(_TELL, (self._key, run, self._channel, str(run)))
+            db.execute(_NOTIFY, (self._follow_key, run, self._channel, str(run)))
 
     @property
-    def _key(self) -> int:
-        return self._followed - (1 << 32) if self._followed >= 1 << 31 else self._followed
+    def _follow_key(self) -> int:
+        return self._texts_oid - (1 << 32) if self._texts_oid >= 1 << 31 else self._texts_oid
 
     def watching_commits(
-        self, run: int, tell: Callable[[], None]
+        self, run: int, notify: Callable[[], None]
     ) -> AbstractAsyncContextManager[object]:
         """Call a function after each commit of another process to a run."""
-        return self._watching_commits(run, tell)
+        return self._watching_commits(run, notify)
 
     @asynccontextmanager
-    async def _watching_commits(self, run: int, tell: Callable[[], None]) -> AsyncIterator[None]:
-        listening = asyncio.create_task(self._listen(run, tell))
+    async def _watching_commits(self, run: int, notify: Callable[[], None]) -> AsyncIterator[None]:
+        listener = asyncio.create_task(self._listen(run, notify))
         try:
             yield
         finally:
-            listening.cancel()
-            await asyncio.gather(listening, return_exceptions=True)
+            listener.cancel()
+            await asyncio.gather(listener, return_exceptions=True)
 
-    async def _listen(self, run: int, tell: Callable[[], None]) -> None:
+    async def _listen(self, run: int, notify: Callable[[], None]) -> None:
         """Wait for the commits of a run, over a separate connection."""
         while True:
             try:
@@ -180,18 +182,18 @@ class JournalServer(PostgresPool[JournalError], Store):
                     **self.parameters(), autocommit=True, cursor_factory=psycopg.AsyncRawCursor
                 )
                 async with connection:
-                    await connection.execute(_FOLLOW, (self._key, run))
+                    await connection.execute(_FOLLOW, (self._follow_key, run))
                     await connection.execute(f"LISTEN {self._channel}".encode())
-                    tell()  # what was written before is read now
+                    notify()  # what was written before is read now
                     async for notice in connection.notifies():
                         if notice.payload == str(run):
-                            tell()
+                            notify()
             except psycopg.Error:
-                await asyncio.sleep(_AGAIN_S)
+                await asyncio.sleep(_RETRY_S)
 
     # -- what is deleted and moved -----------------------------------------------------------------
 
-    def after_deletion(self, idle: bool) -> bool:
+    def after_deletion(self, is_idle: bool) -> bool:
         """Let the server use the space again; copies stay in its files until it does."""
         for table in _TABLES:
             self.run_alone(f"VACUUM {table}")

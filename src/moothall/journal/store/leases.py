@@ -60,7 +60,7 @@ class Leases(Protocol):
 
 _LAST_RUN: Final = 2**31 - 1
 _LAST_BYTE: Final = 2**62
-_LOCKED_ERRORS: Final = (errno.EACCES, errno.EAGAIN)
+_TAKEN_ERRORS: Final = (errno.EACCES, errno.EAGAIN)
 
 
 class FileLeases:
@@ -75,24 +75,24 @@ class FileLeases:
         self._path = f"{self._journal}-leases"
         self._fd = -1
         self._finalizer: weakref.finalize[..., Any] | None = None
-        self._leased: set[int] = set()
+        self._taken_runs: set[int] = set()
         self.lock: AbstractContextManager[object] = guard()
         # A child inherits the open file, and would keep the locks after its parent's death.
         in_child(self.close)
 
     def take(self, run: int) -> bool:
         """Take the lease of a run; return False if it is taken."""
-        if run in self._leased:
+        if run in self._taken_runs:
             return False
         if self._fd < 0:
             self._open()
         try:
-            self._lock(fcntl.F_WRLCK, run)
+            self._set_lock(fcntl.F_WRLCK, run)
         except OSError as error:
-            if error.errno in _LOCKED_ERRORS:
+            if error.errno in _TAKEN_ERRORS:
                 return False
             raise JournalError(self._path, lock_problem(error)) from error
-        self._leased.add(run)
+        self._taken_runs.add(run)
         return True
 
     def _open(self) -> None:
@@ -110,17 +110,17 @@ class FileLeases:
 
     def give_back(self, run: int) -> None:
         """Release the lease of a run."""
-        if run in self._leased:
-            self._leased.discard(run)
+        if run in self._taken_runs:
+            self._taken_runs.discard(run)
             if self._finalizer is not None and self._finalizer.alive:  # else its file is closed
-                self._lock(fcntl.F_UNLCK, run)
+                self._set_lock(fcntl.F_UNLCK, run)
 
     def is_taken(self, run: int) -> bool:
         """Return whether this process or another one works on a run."""
-        if run in self._leased:
+        if run in self._taken_runs:
             return True
         if OPEN_FILE_LOCKS:
-            return any(self._locks(run, run))
+            return any(self._locked_ranges(run, run))
         try:
             if not self.take(run):
                 return True
@@ -133,23 +133,25 @@ class FileLeases:
         """Return which of these runs this process or another one works on."""
         if not OPEN_FILE_LOCKS:
             return [run for run in numbers if self.is_taken(run)]
-        return [run for locked in self._locks(1, _LAST_RUN) for run in locked]
+        return [run for locked in self._locked_ranges(1, _LAST_RUN) for run in locked]
 
     def is_idle(self, numbers: Iterable[int]) -> bool:
         """Return whether nobody has a lease, on Linux also of shared budgets."""
         return not (
-            any(self._locks(1, _LAST_BYTE)) if OPEN_FILE_LOCKS else self.leased_runs(numbers)
+            any(self._locked_ranges(1, _LAST_BYTE))
+            if OPEN_FILE_LOCKS
+            else self.leased_runs(numbers)
         )
 
     def close(self) -> None:
         """Release all leases."""
-        self._leased.clear()
+        self._taken_runs.clear()
         self._fd = -1
-        end, self._finalizer = self._finalizer, None
-        if end is not None:
-            end()
+        finalizer, self._finalizer = self._finalizer, None
+        if finalizer is not None:
+            finalizer()
 
-    def _locks(self, first: int, last: int) -> Iterator[range]:
+    def _locked_ranges(self, first: int, last: int) -> Iterator[range]:
         """Yield the locked bytes of a range, on Linux, without taking one that is free."""
         try:
             fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
@@ -172,7 +174,7 @@ class FileLeases:
         finally:
             os.close(fd)
 
-    def _lock(self, kind: int, run: int) -> None:
+    def _set_lock(self, kind: int, run: int) -> None:
         if OPEN_FILE_LOCKS:
             # So that two journals of one process exclude each other too.
             set_lock(self._fd, kind, run)

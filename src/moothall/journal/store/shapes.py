@@ -16,17 +16,17 @@ from moothall.actions.facts import Fact
 from moothall.budget.limits import RESERVABLE
 from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import cut
-from moothall.journal.entry import OURS
-from moothall.journal.wait_kinds import DECISIONS, KINDS, RESUME
+from moothall.journal.entry import OUR_KINDS
+from moothall.journal.wait_kinds import DECISIONS, RESUME, WAIT_KINDS
 from moothall.models.protocol import Usage
 
 Shape: TypeAlias = Any
 """A type; a list of one shape; a dict of shapes by key (`key?` may be left out, other keys are
 free); a tuple of which one fits; None; or a function that returns whether a value fits."""
 
-_USAGES: Final = (2, *range(5, len(Usage.__slots__) + 1))
+_USAGE_LENGTHS: Final = (2, *range(5, len(Usage.__slots__) + 1))
 """How many figures of usage there may be: those of today, or of an earlier version."""
-_NAMES: Final[dict[type, str]] = {
+_TYPE_NAMES: Final[dict[type, str]] = {
     str: "a text",
     int: "a whole number",
     float: "a number",
@@ -36,45 +36,48 @@ _NAMES: Final[dict[type, str]] = {
 }
 _EXCERPT_CHARS: Final = 60
 _ID_CHARS: Final = 255
-_LAST_S: Final = 253_000_000_000
+_MAX_TIME_S: Final = 253_000_000_000
 """The year 9987, in seconds since 1970: later ones have no date."""
-_STEP: Final = re.compile(r"[0-9]{1,9}[./].*", re.DOTALL)
+_STEP_KEY: Final = re.compile(r"[0-9]{1,9}[./].*", re.DOTALL)
 
 
-def _share(value: Any) -> bool:
+def _is_share(value: Any) -> bool:
     return _fits(value, float) and 0 <= value <= 1
 
 
-def _program(value: Any) -> bool:
+def _is_program(value: Any) -> bool:
     """Return whether it is the fingerprint of a program, which has those of its members."""
     if not isinstance(value, dict):
         return False
     members = value.get("members", [])
     return isinstance(members, list) and all(
-        isinstance(each, list) and len(each) == 2 and isinstance(each[0], str) and _program(each[1])
+        isinstance(each, list)
+        and len(each) == 2
+        and isinstance(each[0], str)
+        and _is_program(each[1])
         for each in members
     )
 
 
-def _tokens(value: Any) -> bool:
-    if not isinstance(value, list) or len(value) not in _USAGES:
+def _is_usage(value: Any) -> bool:
+    if not isinstance(value, list) or len(value) not in _USAGE_LENGTHS:
         return False
     return all(_fits(each, int) for each in value)
 
 
-def _lists(value: Any) -> bool:
+def _has_lists(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(each, list) for each in value.values())
 
 
-def _hashes(value: Any) -> bool:
+def _has_hashes(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
 
 
-def _facts(value: Any) -> bool:
+def _has_facts(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(each, Fact) for each in value.values())
 
 
-def _cost(value: Any) -> bool:
+def _is_cost(value: Any) -> bool:
     """Return whether it is an amount of US dollars, which is written as a text."""
     return (
         isinstance(value, str) and re.fullmatch(r"[0-9]{1,20}(\.[0-9]{1,20})?", value) is not None
@@ -88,18 +91,18 @@ _DETAILS: Final = {
     "once?": list,
 }
 _AMOUNTS: Final = {
-    f"{limit.name}?": int if limit.is_whole_number else _cost for limit in RESERVABLE
+    f"{limit.name}?": int if limit.is_whole_number else _is_cost for limit in RESERVABLE
 }
-_CHARGED: Final = (None, {"tokens": int, "usd": _cost, "model_calls": int, **_AMOUNTS})
+_CHARGE: Final = (None, {"tokens": int, "usd": _is_cost, "model_calls": int, **_AMOUNTS})
 _STEP_DATA: Final = {
     "key": str,
     "about?": _DETAILS,
-    "charged?": _CHARGED,
-    "reserved?": _CHARGED,
+    "charged?": _CHARGE,
+    "reserved?": _CHARGE,
     "allowed?": [str],
     "always?": bool,
 }
-_DECIDED: Final = {
+_PERMISSION: Final = {
     "key": str,
     "fingerprint": str,
     **dict.fromkeys(("asked?", "args?", "was?"), dict),
@@ -108,22 +111,22 @@ _DECIDED: Final = {
 }
 _MESSAGE: Final = {"role": str}
 
-_KINDS: Final[dict[str, Shape]] = {
+_SHAPE_BY_KIND: Final[dict[str, Shape]] = {
     "begun": {
         "kind": str,
         "agent": str,
-        "fingerprint": (None, _program),
+        "fingerprint": (None, _is_program),
         "copied?": [{"key": str, "messages": int, "entries": int}],
     },
     "started": {**_STEP_DATA, "part?": str, "agent?": str, "asks?": bool},
     "ended": {**_STEP_DATA, "kept?": (str, None)},
     "failed": {**_STEP_DATA, "error": str},
-    "permitted": {**_DECIDED, "allowed?": [str]},
-    "refused": {**_DECIDED, "refused": [str]},
+    "permitted": {**_PERMISSION, "allowed?": [str]},
+    "refused": {**_PERMISSION, "refused": [str]},
     "waits": {
         "key": str,
         "wait": str,
-        "kind": KINDS.__contains__,
+        "kind": WAIT_KINDS.__contains__,
         "action?": str,
         "args?": dict,
         "text?": str,
@@ -133,8 +136,8 @@ _KINDS: Final[dict[str, Shape]] = {
         "name?": str,
         "takes?": [str],
         "read?": [str],
-        "facts?": _facts,
-        "charged?": _CHARGED,
+        "facts?": _has_facts,
+        "charged?": _CHARGE,
     },
     "answered": {
         "key": str,
@@ -144,7 +147,7 @@ _KINDS: Final[dict[str, Shape]] = {
         "sources?": [str],
     },
     "decided": {"key": str, "decision": (RESUME, *DECISIONS).__contains__},
-    "state": {"state": dict, "appended": _lists, "earlier?": _hashes},
+    "state": {"state": dict, "appended": _has_lists, "earlier?": _has_hashes},
     "over": {"reason": str, "detail?": (str, None)},
 }
 """Of every run, by the kind of entry: a run of the user's own orchestrator has these, too."""
@@ -154,20 +157,20 @@ _KINDS: Final[dict[str, Shape]] = {
 _ANSWER: Final = {
     "text": str,
     "calls": [{"id": str, "name": str, "args": (dict, str)}],
-    "usage": _tokens,
+    "usage": _is_usage,
     "reasoning?": str,
 }
 _OUTCOME: Final = {"args": (dict, str, None), "result": dict}
 _RESOURCES: Final = {"resources": [{"url": str, "description?": (str, None)}]}
-_OBJECTIVES: Final = [{"topic": str, "expertise": _share}]
+_OBJECTIVES: Final = [{"topic": str, "expertise": _is_share}]
 _CALL: Final = {"tool": str, "args": dict}
-_BLOCKS: Final[dict[str, Shape]] = {
+_RESULT_BY_BLOCK: Final[dict[str, Shape]] = {
     "plan": {"tasks": [{**_CALL, "reasoning?": str}]},
     "research": {"results": [{**_CALL, "error": (str, None)}]},
     "narrate": {"narrative": str, "citations": list, "unsupported": list},
     "evaluate": {"objectives": _OBJECTIVES, "generated": _OBJECTIVES, "remark": str},
 }
-_SPENT: Final = {"spent?": _tokens, "notes?": [str]}
+_SPENDING: Final = {"spent?": _is_usage, "notes?": [str]}
 _CONCLUSION: Final = {"summary": str}
 _DECISION: Final = {"action": str, "new_instruction": (str, [str]), "reasoning": str}
 _REPLY: Final = {"text": str, "detail": str}
@@ -189,14 +192,14 @@ def _end_shape(kind: str, data: dict[str, Any]) -> Shape:
         return {"result": _OUTCOME}
     if kind == "Researcher":
         block = data["key"].partition(".")[2]
-        return {"result": {**_BLOCKS.get(block, {}), **_SPENT}}
+        return {"result": {**_RESULT_BY_BLOCK.get(block, {}), **_SPENDING}}
     return {}
 
 
-def _of_ours(kind: str, entry: str, data: dict[str, Any]) -> Shape:
+def _our_shape(kind: str, entry: str, data: dict[str, Any]) -> Shape:
     """Return the shape of an entry of a part of this kind, besides that of every run."""
     if entry == "begun":
-        return _REQUEST_SHAPE if kind in _REPLIES else {}
+        return _REQUEST_SHAPE if kind in _REPLY_BY_KIND else {}
     if entry == "started" and {"action", "iteration"} <= data.get("about", {}).keys():
         return {"args?": (dict, str, None)}
     if entry == "started" and "part" in data:
@@ -205,11 +208,11 @@ def _of_ours(kind: str, entry: str, data: dict[str, Any]) -> Shape:
         marks = [{"message": int, "provenance?": dict, "result?": list}]
         messages = {"messages?": [_MESSAGE], "marks?": marks, "rows?": [{"step": int, "time": str}]}
         rounds = {"conclusions?": [_CONCLUSION], "decisions?": [_DECISION]}
-        return {"appended": {**messages, **rounds} if kind in _WITH_ROUNDS else messages}
+        return {"appended": {**messages, **rounds} if kind in _KINDS_WITH_ROUNDS else messages}
     if entry == "ended":
         return _end_shape(kind, data)
-    if entry == "over" and kind in _REPLIES:
-        return _REPLY | _REPLIES[kind]
+    if entry == "over" and kind in _REPLY_BY_KIND:
+        return _REPLY | _REPLY_BY_KIND[kind]
     if entry == "heard" and kind == "Conversation":
         return {"content": object, "known_to": object, "outside?": [str]}
     if entry == "heard" and kind == "DualActAgent":
@@ -217,24 +220,24 @@ def _of_ours(kind: str, entry: str, data: dict[str, Any]) -> Shape:
     return {}
 
 
-def _blocks(value: Any) -> bool:
+def _is_blocks(value: Any) -> bool:
     return value != [] and not _fault(value, [{"type": str}], "")
 
 
-def _id(value: Any) -> bool:
+def _is_id(value: Any) -> bool:
     return isinstance(value, str) and 0 < len(value) <= _ID_CHARS
 
 
-_CONTENT: Final = (str, _blocks)
+_CONTENT: Final = (str, _is_blocks)
 _REQUEST_SHAPE: Final = {
     "task": _CONTENT,
     "given": (None, *_CONTENT),
-    "thread": (None, _id),
+    "thread": (None, _is_id),
     "schema": (dict, bool, None),
 }
-_WITH_ROUNDS: Final = ("DualActAgent",)
-_REPLIES: Final[dict[str, Shape]] = {
-    "ReActAgent": {"value": object, "usage": _tokens},
+_KINDS_WITH_ROUNDS: Final = ("DualActAgent",)
+_REPLY_BY_KIND: Final[dict[str, Shape]] = {
+    "ReActAgent": {"value": object, "usage": _is_usage},
     "DualActAgent": {
         "value": object,
         "progress?": {"conclusions": [_CONCLUSION], "decisions": [_DECISION]},
@@ -242,36 +245,40 @@ _REPLIES: Final[dict[str, Shape]] = {
     "Conversation": {"value": object, "saved?": dict},
     "Researcher": {"report": dict},
 }
-_NUMBERED: Final = ("Researcher", "Society", "Survey")
+_KINDS_WITH_NUMBERS: Final = ("Researcher", "Society", "Survey")
 
 
-class Shapes:
+class EntryChecker:
     """The shapes of a run's entries, in order: what began a part says what is in it."""
 
     def __init__(self) -> None:
-        self._kinds: dict[str, str] = {}
+        self._kind_by_path: dict[str, str] = {}
 
     def fault(self, path: Any, kind: Any, at: Any, data: Any) -> str:
         """Return what of an entry is not as moothall writes it; empty if nothing."""
         if not isinstance(path, str) or not isinstance(kind, str):
             return f"its part and kind must be texts, got {_excerpt([path, kind])}"
-        if not _fits(at, float) or not 0 <= at < _LAST_S:
+        if not _fits(at, float) or not 0 <= at < _MAX_TIME_S:
             return f"its time must be in seconds since 1970, got {_excerpt(at)}"
         if kind == "heard":  # whatever the user's own program was told
             return self._fault_of_ours(path, kind, data)
-        problem = _fault(data, _KINDS.get(kind, dict), "")
+        problem = _fault(data, _SHAPE_BY_KIND.get(kind, dict), "")
         if kind == "begun" and not problem:
-            self._kinds[path] = data["kind"]
+            self._kind_by_path[path] = data["kind"]
         return problem or self._fault_of_ours(path, kind, data)
 
     def _fault_of_ours(self, path: str, kind: str, data: Any) -> str:
-        part_kind = self._kinds.get(path, "")
-        if part_kind not in OURS:
+        part_kind = self._kind_by_path.get(path, "")
+        if part_kind not in OUR_KINDS:
             return ""
-        if kind == "ended" and part_kind in _NUMBERED and not _STEP.fullmatch(data["key"]):
-            must = f"key must begin with a number, as a step of a {part_kind} does"
-            return f"{must}, got {_excerpt(data['key'])}"
-        return _fault(data, _of_ours(part_kind, kind, data), "")
+        if (
+            kind == "ended"
+            and part_kind in _KINDS_WITH_NUMBERS
+            and not _STEP_KEY.fullmatch(data["key"])
+        ):
+            problem = f"key must begin with a number, as a step of a {part_kind} does"
+            return f"{problem}, got {_excerpt(data['key'])}"
+        return _fault(data, _our_shape(part_kind, kind, data), "")
 
 
 def fault_of(value: Any, shape: dict[str, Shape]) -> str:
@@ -287,38 +294,38 @@ def _fits(value: Any, shape: Shape) -> bool:
     return isinstance(value, shape)
 
 
-def _fault(value: Any, shape: Shape, at: str) -> str:
+def _fault(value: Any, shape: Shape, path: str) -> str:
     """Return what does not fit a shape, and where; empty if it fits."""
     if shape is None:
-        return "" if value is None else f"{at or 'it'} must be null, got {_excerpt(value)}"
+        return "" if value is None else f"{path or 'it'} must be null, got {_excerpt(value)}"
     if isinstance(shape, type):
         if _fits(value, shape):
             return ""
-        return f"{at or 'it'} must be {_NAMES.get(shape, 'data')}, got {_excerpt(value)}"
+        return f"{path or 'it'} must be {_TYPE_NAMES.get(shape, 'data')}, got {_excerpt(value)}"
     if isinstance(shape, tuple):
-        faults = [_fault(value, each, at) for each in shape]
+        faults = [_fault(value, each, path) for each in shape]
         return "" if "" in faults else faults[0]
     if isinstance(shape, list):
         if not isinstance(value, list):
-            return f"{at or 'it'} must be a list, got {_excerpt(value)}"
-        problems = (_fault(each, shape[0], f"{at}[{n}]") for n, each in enumerate(value))
+            return f"{path or 'it'} must be a list, got {_excerpt(value)}"
+        problems = (_fault(each, shape[0], f"{path}[{n}]") for n, each in enumerate(value))
         return next(filter(None, problems), "")
     if callable(shape):
         check: Callable[[Any], bool] = shape
-        return "" if check(value) else f"{at or 'it'} must not be {_excerpt(value)}"
-    return _fault_of_object(value, shape, at)
+        return "" if check(value) else f"{path or 'it'} must not be {_excerpt(value)}"
+    return _fault_of_object(value, shape, path)
 
 
-def _fault_of_object(value: Any, shape: dict[str, Shape], at: str) -> str:
+def _fault_of_object(value: Any, shape: dict[str, Shape], path: str) -> str:
     if not isinstance(value, dict):
-        return f"{at or 'it'} must be an object, got {_excerpt(value)}"
-    for key, inner in shape.items():
+        return f"{path or 'it'} must be an object, got {_excerpt(value)}"
+    for key, inner_shape in shape.items():
         name = key.removesuffix("?")
-        where = f"{at}.{name}" if at else name
+        where = f"{path}.{name}" if path else name
         if name not in value:
             if name == key:
                 return f"{where} is missing"
-        elif problem := _fault(value[name], inner, where):
+        elif problem := _fault(value[name], inner_shape, where):
             return problem
     return ""
 

@@ -21,35 +21,35 @@ from moothall.foundation.text import escaped
 from moothall.journal.entry import Entry, RunDamaged
 from moothall.journal.stop_reason import OPEN_STATES
 from moothall.journal.store.entry_values import (
-    MARKED,
-    TEXT_CHARS,
-    NoFiles,
-    as_text,
+    MARK_JSON,
+    MAX_TEXT_CHARS,
+    ValueFiles,
     extract_texts,
     hash_of,
     restore_texts,
+    stored_json,
 )
 from moothall.journal.store.leases import Leases
-from moothall.journal.store.shapes import Shapes
+from moothall.journal.store.shapes import EntryChecker
 from moothall.journal.tally import SUM_COLUMNS, Tally, search_text
 
 logger: logging.Logger = logging.getLogger("moothall.journal")
 
-_INSERT = "INSERT INTO entries (place, path, kind, at, data, sum) VALUES (?, ?, ?, ?, ?, ?)"
-_UPDATE = (
+_INSERT_ENTRY = "INSERT INTO entries (place, path, kind, at, data, sum) VALUES (?, ?, ?, ?, ?, ?)"
+_UPDATE_RUN = (
     "UPDATE runs SET last = ?, sum = ?, changed = ?, seconds = seconds + ?, waiting = ?, "
     f"{', '.join(f'{name} = {name} + ?' for name in SUM_COLUMNS)}, state = {{}} WHERE number = ?"
 )
-_WORKED_ON = _UPDATE.format("NULL")
-_IN_DOUBT = _UPDATE.format("?")
-_AT_END = _UPDATE.format("?, open = FALSE")
+_WORKED_ON = _UPDATE_RUN.format("NULL")
+_IN_DOUBT = _UPDATE_RUN.format("?")
+_AT_END = _UPDATE_RUN.format("?, open = FALSE")
 SEQUENCE: Final = "place & 4294967295"
 """The number of an entry in its run; the upper half of its place is the number of the run."""
-_SELECT = (
+_SELECT_ENTRIES = (
     f"SELECT {SEQUENCE}, path, kind, at, data, sum FROM entries WHERE place > ? AND place < ? "
     "ORDER BY place LIMIT ?"
 )
-_TEXT: Final = (
+_SET_TEXT: Final = (
     "INSERT INTO texts (run, text) VALUES (?, ?) "
     "ON CONFLICT (run) DO UPDATE SET text = excluded.text"
 )
@@ -68,14 +68,14 @@ class Store(ABC):
     name: str
     """Its file or server as an error names it: never with a password."""
     damaged: Callable[[str], JournalError]
-    files: NoFiles = NoFiles()
-    left_out: set[str]
+    files: ValueFiles = ValueFiles()
+    damaged_runs: set[str]
     """The ids of damaged runs that the log has named."""
-    waits: bool = False
+    commits_wait: bool = False
     """Whether a commit waits for a disk or a network, so that a loop has a thread make it."""
     slice_s: float = 0.005
     """For about so many seconds writers wait for one transaction of a deletion."""
-    look_s: float
+    recheck_s: float
     """Seconds between two checks whether another process has written or died."""
     attribute_sql: str  # the text at a path of a run's attributes, in the database's own words
 
@@ -123,10 +123,10 @@ class Store(ABC):
         return  # a server manages its own
 
     @abstractmethod
-    def after_deletion(self, idle: bool) -> bool:
+    def after_deletion(self, is_idle: bool) -> bool:
         """Tidy up after a deletion; return whether no copy of what was deleted is left.
 
-        `idle`: nobody works on a run, so that nobody has to wait.
+        `is_idle`: nobody works on a run, so that nobody has to wait.
         """
 
     @abstractmethod
@@ -149,21 +149,21 @@ class Store(ABC):
     def close(self) -> None:
         """Close its connections."""
 
-    def check_held(self, db: Database, run: int, id: str, place: RunEnd) -> None:
+    def check_lease(self, db: Database, run: int, id: str, end: RunEnd) -> None:
         """Raise if this process has lost the lease of a run that it has written up to a place."""
         return  # a living process cannot lose a lease of a file
 
-    def wrote(self, db: Database, runs: Iterable[int]) -> None:
+    def notify_followers(self, db: Database, runs: Iterable[int]) -> None:
         """Notify the followers of these runs, in the transaction that writes them."""
         return  # a follower of a file looks itself
 
-    def watching_commits(self, run: int, tell: Callable[[], None]) -> AsyncManager[object]:
+    def watching_commits(self, run: int, notify: Callable[[], None]) -> AsyncManager[object]:
         """Call a function, from any thread, after each commit of another process to a run."""
         return nullcontext()
 
     # -- runs --------------------------------------------------------------------------------------
 
-    def number(self, db: Database, run_id: str) -> int:
+    def run_number(self, db: Database, run_id: str) -> int:
         """Return the number of a run in the tables; raise NoSuchRun if there is no such run."""
         if not isinstance(run_id, str):
             raise ConfigError(f"the id of a run must be a text, got {run_id!r:.80}")
@@ -189,27 +189,27 @@ class Store(ABC):
 
     def encode_data(self, data: dict[str, Any]) -> tuple[str, dict[str, bytes]]:
         """Return the data of an entry as it is stored, and its large values by their hashes."""
-        text = as_text(data)
-        if len(text) <= TEXT_CHARS and MARKED not in text:
+        text = stored_json(data)
+        if len(text) <= MAX_TEXT_CHARS and MARK_JSON not in text:
             return text, {}
         values: dict[str, bytes] = {}
 
-        def put(value: bytes) -> str:
-            hash = self.keep(value)
+        def keep_value(value: bytes) -> str:
+            hash = self.keep_value(value)
             values[hash] = value
             return hash
 
-        return as_text(extract_texts(data, put)), values
+        return stored_json(extract_texts(data, keep_value)), values
 
-    def keep(self, data: bytes) -> str:
-        """Return the hash of a value to `insert`; a very large value is written to a file."""
+    def keep_value(self, data: bytes) -> str:
+        """Return the hash of a value to `insert_values`; a very large one is written to a file."""
         hash = hash_of(data)
         # Now, in no transaction: no writer waits for a large file.
-        if self._is_file(data):
+        if self._is_for_file(data):
             self._put_value(hash, data)
         return hash
 
-    def _is_file(self, data: bytes) -> bool:
+    def _is_for_file(self, data: bytes) -> bool:
         return self.files.min_bytes is not None and len(data) >= self.files.min_bytes
 
     def _put_value(self, hash: str, data: bytes) -> None:
@@ -219,18 +219,18 @@ class Store(ABC):
             reason = f"a value of {len(data)} bytes cannot be written ({error.strerror})"
             raise JournalError(self.name, f"{reason}: make room, or give it to another") from error
 
-    def insert(self, db: Database, values: dict[str, bytes]) -> None:
+    def insert_values(self, db: Database, values: dict[str, bytes]) -> None:
         """Store values, unless they are stored already."""
         rows = []
         for hash, data in values.items():
-            if self._is_file(data):
-                self._put_value(hash, data)  # again, if it was deleted since `keep`
+            if self._is_for_file(data):
+                self._put_value(hash, data)  # again, if it was deleted since `keep_value`
             else:
                 rows.append((hash, data))
         # In one order, so that no two transactions wait for each other.
         db.executemany("INSERT INTO kept VALUES (?, ?) ON CONFLICT DO NOTHING", sorted(rows))
 
-    def deletions(self, db: Database) -> int:
+    def deletion_count(self, db: Database) -> int:
         """Return how often runs or values were deleted from the journal."""
         (count,) = db.execute("SELECT values_deleted FROM deletions").fetchone()
         return int(count)
@@ -246,63 +246,63 @@ class Store(ABC):
         except (OSError, TypeError) as error:
             raise self._run_damaged(f"the value {hash} cannot be read: {error}") from error
         if data is None or hash_of(data) != hash:
-            place = self.files.place if row is None else ""
-            raise self._run_damaged(f"the value {hash}{place} is missing or not what was written")
+            where = self.files.location if row is None else ""
+            raise self._run_damaged(f"the value {hash}{where} is missing or not what was written")
         return data
 
     def _run_damaged(self, problem: str) -> RunDamaged:
         return RunDamaged(self.path, self.damaged(problem).reason)
 
-    def has(self, hash: str, db: Database) -> bool:
+    def has_value(self, hash: str, db: Database) -> bool:
         """Return whether there is a value of this hash."""
         row = db.execute("SELECT 1 FROM kept WHERE hash = ?", (hash,)).fetchone()
         return row is not None or self.files.has(hash)
 
     # -- entries -----------------------------------------------------------------------------------
 
-    def write(
+    def write_entries(
         self,
         db: Database,
         run: int,
         end: RunEnd,
         entries: Iterable[tuple[str, str, str]],
         state: str | None,
-        work: Work,
+        work: RunWork,
         times: Iterable[float] | None = None,
     ) -> RunEnd:
         """Append entries, each of path, kind and data as JSON text; return where the run ends."""
-        sequence, sum = end
+        sequence, checksum = end
         now = time.time()
-        rows, first, as_of, time_text = [], run << 32, 0.0, ""
+        rows, run_start, formatted_at, time_text = [], run << 32, 0.0, ""
         for (path, kind, data), at in zip(entries, times or repeat(now), strict=False):
             sequence += 1
-            if at != as_of:  # mostly the same: a float takes longer to format than all else here
-                as_of, time_text = at, str(at)
-            sum = _sum(sum, sequence, path, kind, time_text, data)
+            if at != formatted_at:  # mostly equal: to format a float takes longer than all else
+                formatted_at, time_text = at, str(at)
+            checksum = _checksum(checksum, sequence, path, kind, time_text, data)
             # sqlite3 looks for an adapter of each bytes and None, and of no bytearray.
-            rows.append((first | sequence, path, kind, at, data, bytearray(sum)))
-        db.executemany(_INSERT, rows)
+            rows.append((run_start | sequence, path, kind, at, data, bytearray(checksum)))
+        db.executemany(_INSERT_ENTRY, rows)
         tally, seconds, waiting = work
-        values = (sequence, bytearray(sum), now, seconds, waiting, *tally.sums())
+        values = (sequence, bytearray(checksum), now, seconds, waiting, *tally.sums())
         if state is None:
             db.execute(_WORKED_ON, (*values, run))
         else:
             db.execute(_IN_DOUBT if state in OPEN_STATES else _AT_END, (*values, state, run))
         if tally.reply is not None:
-            (task,) = self._of_run(db, run, "task")
+            (task,) = self._run_columns(db, run, "task")
             self.index_text(db, run, search_text(task, tally.reply))
-        return sequence, sum
+        return sequence, checksum
 
     def index_text(self, db: Database, run: int, text: str) -> None:
         """Set the text in which a search for runs looks."""
-        db.execute(_TEXT, (run, text))
+        db.execute(_SET_TEXT, (run, text))
 
-    def end(self, db: Database, run: int) -> RunEnd:
+    def read_end(self, db: Database, run: int) -> RunEnd:
         """Return where a run ends."""
-        last, sum = self._of_run(db, run, "last, sum")
-        return last, bytes(sum)
+        last, checksum = self._run_columns(db, run, "last, sum")
+        return last, bytes(checksum)
 
-    def _of_run(self, db: Database, run: int, columns: str) -> Any:
+    def _run_columns(self, db: Database, run: int, columns: str) -> Any:
         row = db.execute(f"SELECT {columns} FROM runs WHERE number = ?", (run,)).fetchone()
         if row is None:
             raise JournalError(
@@ -312,9 +312,9 @@ class Store(ABC):
             )
         return row
 
-    def sum_of(self, end: RunEnd, path: str, kind: str, data: str, at: float) -> RunEnd:
-        """Return where a run ends after another entry, as `write` counts."""
-        return end[0] + 1, _sum(end[1], end[0] + 1, path, kind, str(at), data)
+    def end_after(self, end: RunEnd, path: str, kind: str, data: str, at: float) -> RunEnd:
+        """Return where a run ends after another entry, as `write_entries` counts."""
+        return end[0] + 1, _checksum(end[1], end[0] + 1, path, kind, str(at), data)
 
     @contextmanager
     def skipping_damaged(self, run_id: str) -> Iterator[None]:
@@ -322,8 +322,8 @@ class Store(ABC):
         try:
             yield
         except RunDamaged as error:
-            if run_id not in self.left_out:
-                self.left_out.add(run_id)
+            if run_id not in self.damaged_runs:
+                self.damaged_runs.add(run_id)
                 logger.error("run %r is left out; delete it, or restore a copy: %s", run_id, error)
 
     def data_at(self, db: Database, place: int) -> dict[str, Any]:
@@ -331,7 +331,7 @@ class Store(ABC):
         row = db.execute("SELECT data FROM entries WHERE place = ?", (place,)).fetchone()
         try:
             data: dict[str, Any] = {} if row is None else json.loads(row[0])
-            if row is not None and MARKED in row[0]:
+            if row is not None and MARK_JSON in row[0]:
                 data = restore_texts(data, lambda hash: self.read_value(hash, db))
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise self._run_damaged(f"an entry is not what was written: {error}") from error
@@ -344,18 +344,18 @@ class Store(ABC):
 
         At most `most` of them.
         """
-        end = self._of_run(db, run, "last, sum")
-        last, sum = 0, b""
+        end = self._run_columns(db, run, "last, sum")
+        last, checksum = 0, b""
         if 0 < after <= end[0]:
             row = db.execute(
                 f"SELECT {SEQUENCE}, sum FROM entries WHERE place = ?", (run << 32 | after,)
             ).fetchone()
-            last, sum = row or (0, b"")
+            last, checksum = row or (0, b"")
         elif after > 0:
             return
-        shapes = Shapes()
-        for sequence, path, kind, at, data, stored in db.execute(
-            _SELECT,
+        shapes = EntryChecker()
+        for sequence, path, kind, at, data, stored_checksum in db.execute(
+            _SELECT_ENTRIES,
             (
                 run << 32 | last,
                 (run + 1) << 32,
@@ -366,11 +366,11 @@ class Store(ABC):
                 raise self._run_damaged(f"entry {last + 1} of run {id!r} is missing")
             last = sequence
             try:
-                sum = _sum(sum, sequence, path, kind, str(at), data)
-                if sum != stored:
+                checksum = _checksum(checksum, sequence, path, kind, str(at), data)
+                if checksum != stored_checksum:
                     raise ValueError("its checksum is wrong")
                 value = json.loads(data)
-                if MARKED in data:
+                if MARK_JSON in data:
                     value = restore_texts(value, lambda hash: self.read_value(hash, db))
                 fault = shapes.fault(path, kind, at, value)
             except (ValueError, TypeError, AttributeError, RecursionError) as error:
@@ -382,19 +382,19 @@ class Store(ABC):
                     f"entry {sequence} ({escaped(str(kind))}) of run {id!r} is not one that this "
                     f"moothall writes: {fault}; read it with the moothall that wrote it",
                 )
-            yield Entry(sequence, path, kind, at, value), sum
-        if end != (last, sum) and (most is None or last < min(after + most, end[0])):
+            yield Entry(sequence, path, kind, at, value), checksum
+        if end != (last, checksum) and (most is None or last < min(after + most, end[0])):
             raise self._run_damaged(
                 f"entry {last + 1} of run {id!r} is missing, or one is too many"
             )
 
 
-Work = tuple[Tally, float, int]
+RunWork = tuple[Tally, float, int]
 """What entries add to a run: what they spent, seconds of work, and how many of its calls wait."""
 RunEnd = tuple[int, bytes]
 """Where a run ends: the number of its last entry, and the checksum of that entry."""
 
 
-def _sum(earlier_sum: bytes, sequence: int, path: str, kind: str, at: str, data: str) -> bytes:
+def _checksum(earlier_sum: bytes, sequence: int, path: str, kind: str, at: str, data: str) -> bytes:
     text = f"{sequence}\0{path}\0{kind}\0{at}\0{data}"
     return blake2b(text.encode(), digest_size=8, key=earlier_sum).digest()

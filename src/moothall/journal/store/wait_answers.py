@@ -12,82 +12,84 @@ from moothall.actions.approval.later import is_reserved_key
 from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError, NotPermitted, StateError
 from moothall.foundation.text import cut, escaped
-from moothall.journal.stop_reason import FINAL
-from moothall.journal.store.entry_values import as_text
+from moothall.journal.stop_reason import FINAL_REASONS
+from moothall.journal.store.entry_values import stored_json
 from moothall.journal.store.store import Store
-from moothall.journal.store.wait_rows import WaitOutcome, as_answer, in_order
-from moothall.journal.wait_kinds import stamp
+from moothall.journal.store.wait_rows import WaitOutcome, answer_json, sorted_json
+from moothall.journal.wait_kinds import moment_text
 from moothall.models.protocol import call_line
 
-_MOST_EARLY: Final = 100
+_MAX_EARLY_ANSWERS: Final = 100
 """So many answers of a run are kept before they are asked for."""
 _EXCERPT_CHARS: Final = 200
 
 
-def give(
-    store: Store, db: Database, run: tuple[int, str], key: str, value: Any, answer: WaitOutcome
+def give_answer(
+    store: Store, db: Database, run: tuple[int, str], key: str, value: Any, outcome: WaitOutcome
 ) -> None:
     """Keep the answer to a wait, once; the same answer again changes nothing.
 
     `run` is its number and id; `key` that of a wait, or a name under which one call waits;
-    `answer` says who gives the value, and where it is from.
+    `outcome` says who gives the value, and where it is from.
     """
     number, run_id = run
-    answerer, now = answer.by, time.time()
+    answerer, now = outcome.by, time.time()
     rows = db.execute(
         "SELECT key, kind, place, until, value, decided_by, answered, taken FROM waits "
         "WHERE run = ? AND (key = ? OR name = ?) ORDER BY since, key",
         (number, key, key),
     ).fetchall()
-    text = as_answer((rows[0][1] if rows else "") or "result", key, value)
+    text = answer_json((rows[0][1] if rows else "") or "result", key, value)
     if not rows:
         _keep_early(db, run, key, (text, answerer, now))
         return
     # Of several calls that have asked under one name, the key of its own says which it is for.
-    is_repeated = any(row[4] is not None and in_order(row[4]) == in_order(text) for row in rows)
-    waiting = [row for row in rows if row[4] is None and not (row[7] or _is_late(row, now))]
-    if len(waiting) > 1 or (waiting and is_repeated):
-        calls = (f"{row[0]} of {_call(store, db, row[2])}" for row in waiting)
+    is_repeated = any(
+        row[4] is not None and sorted_json(row[4]) == sorted_json(text) for row in rows
+    )
+    open_rows = [row for row in rows if row[4] is None and not (row[7] or _is_late(row, now))]
+    if len(open_rows) > 1 or (open_rows and is_repeated):
+        calls = (f"{row[0]} of {_call_text(store, db, row[2])}" for row in open_rows)
         raise StateError(
             f"run {run_id!r}: several calls have asked for {key!r}, and an answer is given to one "
             f"of them: answer by the key of the call that it is for: {', or '.join(calls)}"
         )
-    wait_key, _, place, until, earlier_value, earlier_answerer, at, _ = (
-        waiting[0] if waiting else rows[-1]
+    wait_key, _, place, until, earlier_value, earlier_answerer, answered_at, _ = (
+        open_rows[0] if open_rows else rows[-1]
     )
     if earlier_value is not None:
         # Who answers again may not know that the first answer arrived.
         if is_repeated:
             return
-        author = "" if earlier_answerer is None else f" by {escaped(earlier_answerer)}"
+        author_note = "" if earlier_answerer is None else f" by {escaped(earlier_answerer)}"
         raise StateError(
-            f"run {run_id!r}: {key!r} was answered{author} at {stamp(at)} with "
+            f"run {run_id!r}: {key!r} was answered{author_note} at {moment_text(answered_at)} with "
             f"{cut(earlier_value, _EXCERPT_CHARS)}, and not with "
             f"{cut(text, _EXCERPT_CHARS)}: the first answer counts"
         )
-    if not waiting:
+    if not open_rows:
         problem = "the run has gone on"
-        if (state := _state(db, number)) in (*FINAL, "cancelled"):
+        if (state := _state(db, number)) in (*FINAL_REASONS, "cancelled"):
             problem = f"the run is {state}"
         if until is not None and until <= now:
-            problem = f"it was over at {stamp(until)}"
+            problem = f"it was over at {moment_text(until)}"
         raise StateError(f"run {run_id!r}: {key!r} cannot be answered any more: {problem}")
     wait_data = store.data_at(db, place)
     decision = DECISION_KINDS.read(json.loads(text))
     args = decision.args if isinstance(decision, ChangedArgs) else {}
-    takes: list[str] = wait_data.get("takes", [*args])
-    if unknown := [each for each in args if each not in takes]:
+    parameters: list[str] = wait_data.get("takes", [*args])
+    if unknown := [each for each in args if each not in parameters]:
         raise ConfigError(
-            f"run {run_id!r}: {wait_data['action']!r} takes {', '.join(takes) or 'nothing'}, and "
-            f"ChangedArgs has {', '.join(map(escaped, unknown))}: leave that out"
+            f"run {run_id!r}: {wait_data['action']!r} takes {', '.join(parameters) or 'nothing'}, "
+            f"and ChangedArgs has {', '.join(map(escaped, unknown))}: leave that out"
         )
-    allowed = tuple(wait_data.get("who", ()))
-    if allowed and answerer not in allowed:
+    names = tuple(wait_data.get("who", ()))
+    if names and answerer not in names:
         raise NotPermitted(
-            f"run {run_id!r}: {key!r} may be answered by {' or '.join(map(escaped, allowed))}, "
+            f"run {run_id!r}: {key!r} may be answered by {' or '.join(map(escaped, names))}, "
             f"and not by {'somebody without a name' if answerer is None else escaped(answerer)}"
         )
-    sources = as_text([*answer.sources]) if answer.sources else None
+    sources = stored_json([*outcome.sources]) if outcome.sources else None
     db.execute(
         "UPDATE waits SET value = ?, decided_by = ?, answered = ?, due = ?, sources = ? "
         "WHERE run = ? AND key = ?",
@@ -100,7 +102,7 @@ def _is_late(row: Sequence[Any], now: float) -> bool:
     return until is not None and kind != "moment" and bool(now >= until)
 
 
-def _call(store: Store, db: Database, place: int) -> str:
+def _call_text(store: Store, db: Database, place: int) -> str:
     wait_data = store.data_at(db, place)
     return cut(call_line(wait_data.get("action", ""), wait_data.get("args")), _EXCERPT_CHARS)
 
@@ -122,10 +124,10 @@ def _keep_early(
     state = _state(db, number)
     if state is not None and state not in ("waiting", "in_doubt"):
         raise StateError(f"run {run_id!r} is over ({state}): {key!r} cannot be answered")
-    early = "SELECT count(*) FROM waits WHERE run = ? AND place = 0 AND value IS NOT NULL"
-    if db.execute(early, (number,)).fetchone()[0] >= _MOST_EARLY:
+    early_query = "SELECT count(*) FROM waits WHERE run = ? AND place = 0 AND value IS NOT NULL"
+    if db.execute(early_query, (number,)).fetchone()[0] >= _MAX_EARLY_ANSWERS:
         raise StateError(
-            f"run {run_id!r} has {_MOST_EARLY} answers already that it has not asked for"
+            f"run {run_id!r} has {_MAX_EARLY_ANSWERS} answers already that it has not asked for"
         )
     db.execute(
         "INSERT INTO waits (run, key, name, kind, agent, thread, path, step, place, since, value, "

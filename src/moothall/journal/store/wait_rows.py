@@ -12,24 +12,24 @@ from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import NotJSON, copy_json
 from moothall.journal.entry import Entry
-from moothall.journal.wait_kinds import KINDS, Wait
+from moothall.journal.wait_kinds import WAIT_KINDS, Wait
 
-WAITS: Final = "waits"
+WAIT_ENTRY: Final = "waits"
 """The kind of the entry that says what a call waits for."""
-ANSWERED: Final = "answered"
+ANSWER_ENTRY: Final = "answered"
 """The kind of the entry with the answer, or that none came in time."""
 
 DOUBT: Final = "doubt"
-WAIT_KINDS: Final = frozenset((WAITS, ANSWERED, "decided"))
+WAIT_ENTRY_KINDS: Final = frozenset((WAIT_ENTRY, ANSWER_ENTRY, "decided"))
 """The kinds of entries that change rows."""
 
-_UNTOLD: Final = 0.0
+_REMIND_AT_ONCE: Final = 0.0
 """When somebody is to be reminded of what nobody has been told: at once, by any clock."""
 _AGENT_AND_THREAD: Final = (
     "(SELECT agent FROM runs WHERE number = ?), "
     "(SELECT coalesce(thread, '') FROM runs WHERE number = ?)"
 )
-_ASK: Final = (
+_INSERT_WAIT: Final = (
     "INSERT INTO waits (run, key, name, kind, path, step, place, since, until, remind, due, agent, "
     f"thread) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {_AGENT_AND_THREAD}) "
     # An answer that was kept for it is there already.
@@ -42,7 +42,7 @@ _TAKE_EARLY: Final = (
     "UPDATE waits SET key = ? WHERE run = ? AND key = ? AND place = 0 "
     "AND NOT EXISTS (SELECT 1 FROM waits o WHERE o.run = ? AND o.key = ?)"
 )
-_DECIDE: Final = (
+_INSERT_DECISION: Final = (
     "INSERT INTO waits (run, key, kind, path, step, place, since, due, value, decided_by, "
     f"answered, agent, thread) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {_AGENT_AND_THREAD}) "
     "ON CONFLICT (run, key) DO UPDATE SET place = excluded.place, due = excluded.due, "
@@ -50,7 +50,7 @@ _DECIDE: Final = (
     "taken = FALSE"
 )
 
-_TELL: Final = (
+_INSERT_REMINDER: Final = (
     "INSERT INTO waits (run, key, kind, path, step, place, since, remind, agent, thread) "
     f"VALUES (?, ?, ?, ?, ?, 0, ?, ?, {_AGENT_AND_THREAD}) "
     "ON CONFLICT (run, key) DO UPDATE SET since = excluded.since, remind = excluded.remind"
@@ -58,7 +58,7 @@ _TELL: Final = (
 
 
 _ANSWER_COLUMNS: Final = ("key", "name", "kind", "value", "decided_by", "answered", "sources")
-_KEEP: Final = (
+_INSERT_ANSWER: Final = (
     "INSERT INTO waits (run, kind, path, step, place, since, key, name, value, decided_by, "
     f"answered, sources, agent, thread) VALUES (?, '', '', '', 0, ?, ?, ?, ?, ?, ?, ?, "
     f"{_AGENT_AND_THREAD}) ON CONFLICT (run, key) DO NOTHING"
@@ -71,7 +71,7 @@ class WaitEntry(NamedTuple):
     `at` is None for now.
     """
 
-    place: int
+    position: int
     path: str
     kind: str
     data: dict[str, Any]
@@ -88,7 +88,7 @@ class WaitOutcome(NamedTuple):
     sources: tuple[str, ...] = ()  # what it comes from, if from outside
 
     @property
-    def late(self) -> str:
+    def late_text(self) -> str:
         """Return that nobody has answered in time, in words."""
         when = datetime.fromtimestamp(self.at or 0).isoformat(" ", "seconds")
         return f"nobody has answered by {when}"
@@ -104,45 +104,56 @@ def write_rows(
 ) -> None:
     """Write what entries after `last_sequence` say; `is_over`: no process works on the run now."""
     now = time.time()
-    for nth, path, kind, data, at in entries:
-        place, step = run << 32 | (last_sequence + nth + 1), str(data.get("key"))
-        if kind == WAITS:
+    for position, path, kind, data, at in entries:
+        place, step = run << 32 | (last_sequence + position + 1), str(data.get("key"))
+        if kind == WAIT_ENTRY:
             until, key = data.get("until"), data["wait"]
             # Entries of versions before 8 have no name: there, the key was that.
             name = data.get("name", key if data["kind"] == "result" else "")
-            if allowed := data.get("who"):
+            if allowed_names := data.get("who"):
                 # An answer that somebody else gave before does not count.
-                other = (
-                    f"(decided_by IS NULL OR decided_by NOT IN ({', '.join('?' * len(allowed))}))"
+                other_sql = f"decided_by NOT IN ({', '.join('?' * len(allowed_names))})"
+                db.execute(
+                    "DELETE FROM waits WHERE run = ? AND key = ? AND place = 0 "
+                    f"AND (decided_by IS NULL OR {other_sql})",
+                    (run, name, *allowed_names),
                 )
-                early = f"DELETE FROM waits WHERE run = ? AND key = ? AND place = 0 AND {other}"
-                db.execute(early, (run, name, *allowed))
             if name != key:
                 db.execute(_TAKE_EARLY, (key, run, name, run, key))
             since = now if at is None else at
             values = (run, key, name, data["kind"], path, step, place, since, until)
-            db.execute(_ASK, (*values, _UNTOLD, until, run, run))
-        elif kind == ANSWERED:
+            db.execute(_INSERT_WAIT, (*values, _REMIND_AT_ONCE, until, run, run))
+        elif kind == ANSWER_ENTRY:
             db.execute(
                 "UPDATE waits SET taken = TRUE WHERE run = ? AND key = ?", (run, data["wait"])
             )
         else:
             from moothall.journal.store.entry_values import (
-                as_text,  # no first agent needs pydantic_core
+                stored_json,  # no first agent needs pydantic_core
             )
 
             value = {name: each for name, each in data.items() if name in ("decision", "value")}
-            row = (run, doubt_key(path, step), DOUBT, path, step, place, now, now, as_text(value))
-            db.execute(_DECIDE, (*row, data.get("by"), now, run, run))
+            row = (
+                run,
+                doubt_key(path, step),
+                DOUBT,
+                path,
+                step,
+                place,
+                now,
+                now,
+                stored_json(value),
+            )
+            db.execute(_INSERT_DECISION, (*row, data.get("by"), now, run, run))
     if is_over:  # what was decided is carried out
         db.execute(
             "UPDATE waits SET taken = TRUE WHERE run = ? AND kind = ? AND NOT taken", (run, DOUBT)
         )
 
 
-def is_of(run_id: str, wait_data: Mapping[str, Any]) -> bool:
+def is_wait_of(run_id: str, wait_data: Mapping[str, Any]) -> bool:
     """Return whether a run waits for what an entry says: a copy asks a person for itself."""
-    return not KINDS[wait_data["kind"]].is_bound or wait_data.get("run", run_id) == run_id
+    return not WAIT_KINDS[wait_data["kind"]].is_bound or wait_data.get("run", run_id) == run_id
 
 
 def reopen_rows(db: Database, run: int, id: str, entries: Iterable[Entry]) -> bool:
@@ -150,7 +161,7 @@ def reopen_rows(db: Database, run: int, id: str, entries: Iterable[Entry]) -> bo
     wait_entries = [
         WaitEntry(each.sequence - 1, each.path, each.kind, each.data, each.at)
         for each in entries
-        if each.kind == ANSWERED or (each.kind == WAITS and is_of(id, each.data))
+        if each.kind == ANSWER_ENTRY or (each.kind == WAIT_ENTRY and is_wait_of(id, each.data))
     ]
     write_rows(db, run, 0, wait_entries, is_over=False)
     query = "SELECT 1 FROM waits WHERE run = ? AND NOT taken"
@@ -171,13 +182,15 @@ def keep_answers(db: Database, run: int, answers: Iterable[Mapping[str, Any]]) -
     """Keep answers of `untaken_answers` for a run that asks for them when it goes on."""
     for each in answers:
         key, name, _, value, by, answered, sources = (each[name] for name in _ANSWER_COLUMNS)
-        db.execute(_KEEP, (run, answered, key, name, value, by, answered, sources, run, run))
+        db.execute(
+            _INSERT_ANSWER, (run, answered, key, name, value, by, answered, sources, run, run)
+        )
 
 
 def note_doubt_reminder(db: Database, run: int, doubt: Wait, remind: float | None) -> None:
     """Write when somebody is told again of a call in doubt: no entry says that one is."""
     row = (run, doubt.key, DOUBT, doubt.path, doubt.step, doubt.since, remind, run, run)
-    db.execute(_TELL, row)
+    db.execute(_INSERT_REMINDER, row)
 
 
 def asked_runs(db: Database, run: int) -> list[str]:
@@ -195,17 +208,17 @@ def end_rows(db: Database, run: int) -> None:
     db.execute("UPDATE waits SET taken = TRUE WHERE run = ? AND NOT taken", (run,))
 
 
-def in_order(text: str) -> str:
+def sorted_json(text: str) -> str:
     """Return an answer as it is compared with another one."""
     return json.dumps(json.loads(text), sort_keys=True)
 
 
-def as_answer(kind: str, key: str, value: Any) -> str:
+def answer_json(kind: str, key: str, value: Any) -> str:
     """Return an answer as it is stored; ConfigError if it is not of that kind."""
-    from moothall.journal.store.entry_values import as_text
+    from moothall.journal.store.entry_values import stored_json
 
-    value = KINDS[kind].check_answer(key, value)
+    value = WAIT_KINDS[kind].check_answer(key, value)
     try:
-        return as_text(copy_json(value))
+        return stored_json(copy_json(value))
     except NotJSON as error:
         raise ConfigError(f"the answer to {key!r} is not JSON: {error}") from error

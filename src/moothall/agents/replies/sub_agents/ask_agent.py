@@ -32,7 +32,7 @@ from moothall.foundation.arguments import check_boolean
 from moothall.foundation.errors import ConfigError, NoSuchRun, RunHeld, RunMismatch
 from moothall.foundation.jsonvalue import as_json
 from moothall.journal.doubt import Doubt
-from moothall.journal.stop_reason import ELSEWHERE_STATE, FINAL, NO_ANSWER
+from moothall.journal.stop_reason import ELSEWHERE_STATE, FINAL_REASONS, NO_ANSWER_TEXT
 from moothall.journal.store.wait_rows import WaitOutcome
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ async def said_in_call(
     """Return what an agent says to a call; raise Later as long as its run waits."""
     run_id = None if call is None else run_of_call(agent, caller, call.key)
     if run_id is not None and _was_deleted(agent, caller, call.key, run_id):
-        return NO_ANSWER
+        return NO_ANSWER_TEXT
     try:
         reply = await agent.reply(text, **_without_none(run_id=run_id, **options))
     except (RunHeld, RunMismatch) as error:
@@ -146,7 +146,7 @@ def _was_deleted(agent: Any, caller: Any, key: str, run_id: str) -> bool:
             return False
     except NoSuchRun:
         record = caller.recorded
-        row = record.run.answer(run_id, record.path, key)
+        row = record.run.find_outcome(run_id, record.path, key)
         if record.copied and not isinstance(row, WaitOutcome):
             return True
     raise Later(run_id)
@@ -282,7 +282,7 @@ async def _restore_run(agent: Any, run: str, budget: Budget | None) -> None:
     if budget is None or all(_RESTORED.get(each, run) for each in budget.accounts):
         return
     try:
-        has_ended = agent.journal.run(run).state in FINAL
+        has_ended = agent.journal.run(run).state in FINAL_REASONS
         part = await agent.journal.begin(run, "", "", "")
     except (NoSuchRun, RunHeld):  # another process works on it
         return

@@ -19,8 +19,8 @@ from moothall.agents.replies.resume import fork_id_of
 from moothall.foundation.errors import NoSuchRun, RequestCancelled, RunHeld, RunMismatch
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import is_cancelled, to_its_end
-from moothall.journal.entry import FIRST, Entry, RunDamaged, begin_data_of
-from moothall.journal.stop_reason import ANSWERED, FINAL
+from moothall.journal.entry import FIRST_ENTRIES, Entry, RunDamaged, begin_data_of
+from moothall.journal.stop_reason import ANSWERED_REASONS, FINAL_REASONS
 
 if TYPE_CHECKING:
     from moothall.agents.replies.reply import Reply
@@ -117,7 +117,9 @@ def to_go_on(agent: Any, *, cut_off: bool) -> ResumableRuns:
                     top = journal.run(last)
                     _, top_runs = by_agent.get(f"{top.kind} {top.agent}", (None, {}))
                     top_runs.setdefault(last, top)
-                elif (begin_data_of(journal.entries(run.id, most=FIRST)) or {}).get("asker") in ids:
+                elif (begin_data_of(journal.entries(run.id, most=FIRST_ENTRIES)) or {}).get(
+                    "asker"
+                ) in ids:
                     runs[run.id] = run
     return [(each, list(runs.values())) for each, runs in by_agent.values()]
 
@@ -321,7 +323,7 @@ class ResumingRuns:
         if result.outcome != "resumed":
             damaged = isinstance(result.error, RunDamaged)
             self.retry_times[run.id] = math.inf if damaged else time.monotonic() + _AGAIN_S
-        elif reply is not None and reply.stop_reason in ANSWERED:
+        elif reply is not None and reply.stop_reason in ANSWERED_REASONS:
             try:
                 self._agent.tell_sender(run, reply.text)
             except Exception as error:  # it is recorded
@@ -338,7 +340,7 @@ async def _resume_run(
     journal, forks = agent.journal, set[str]()
     assert journal is not None
     try:
-        if journal.run(run.id).state in FINAL:
+        if journal.run(run.id).state in FINAL_REASONS:
             return None
         forks = {each.id for each in journal.runs(forked_from=run.id)}
         # One that waited has its answer: that is carried out, whatever its copies do.
