@@ -88,7 +88,7 @@ CEILINGS = {
     "models": 3,
     "research": 29,
     "serving": 42,
-    "society": 47,
+    "society": 27,
     "spaces": 1,
     "studio": 5,
 }

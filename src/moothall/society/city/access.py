@@ -81,8 +81,8 @@ def _snap_to_large_part(
     return nodes
 
 
-def connected_parts(matrix: object, how: str = "weak") -> Array:
+def connected_parts(matrix: object, kind: str = "weak") -> Array:
     """Return the number of each node's connected part."""
     graph = import_package("scipy.sparse.csgraph")
-    parts: Array = graph.connected_components(matrix, directed=True, connection=how)[1]
+    parts: Array = graph.connected_components(matrix, directed=True, connection=kind)[1]
     return parts

@@ -133,8 +133,8 @@ class Network(SteppedPlaces):
 
         def neighbours_of(node: int) -> set[int]:
             if node not in linked:
-                ahead = range(1, neighbours // 2 + 1)
-                linked[node] = {(node + d) % n for d in ahead} | {(node - d) % n for d in ahead}
+                steps = range(1, neighbours // 2 + 1)
+                linked[node] = {(node + d) % n for d in steps} | {(node - d) % n for d in steps}
             return linked[node]
 
         ends = []
@@ -297,9 +297,9 @@ class Network(SteppedPlaces):
         source = np.repeat(np.arange(count), np.diff(starts))
         unit = 2 / np.sqrt(max(1, count))  # the distance of linked nodes
         for step in np.linspace(0.2, 0.005, 60):
-            apart = at[:, None] - at[None]
-            far = np.maximum(np.sqrt((apart**2).sum(axis=2)), 1e-3)
-            force = (apart * (unit / far)[:, :, None] ** 2).sum(axis=1)
+            offset = at[:, None] - at[None]
+            far = np.maximum(np.sqrt((offset**2).sum(axis=2)), 1e-3)
+            force = (offset * (unit / far)[:, :, None] ** 2).sum(axis=1)
             pull = (at[source] - at[targets]) * far[source, targets][:, None] / unit
             for axis in (0, 1):
                 force[:, axis] -= np.bincount(source, pull[:, axis], count)

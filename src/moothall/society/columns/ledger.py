@@ -95,8 +95,8 @@ class LedgerField:
 
     def __get__(self, service: Any, owner: type) -> int:
         if service.ledger is None:
-            own: int = getattr(service, self.stored_name)
-            return own
+            amount: int = getattr(service, self.stored_name)
+            return amount
         return int(service.ledger.arrays[self._name][service.index])
 
     def __set__(self, service: Any, value: int) -> None:

@@ -95,7 +95,7 @@ class Fit:
     def rows(self) -> list[dict[str, float]]:
         """The points as dicts, with `weight` and `distance`."""
         triples = zip(self.points, self.weights, self.distances, strict=True)
-        return [{**point, "weight": weight, "distance": away} for point, weight, away in triples]
+        return [{**point, "weight": weight, "distance": gap} for point, weight, gap in triples]
 
     def to_pandas(self) -> DataFrame:
         """Return `rows` as a data frame of pandas."""

@@ -167,7 +167,7 @@ class _OddPage:
         surveys = [each.name for each in self.design.surveys()]
         metrics = [f"`{each.name}` ({each.label or each.name})" for each in self.design.metrics]
         metrics += [f"the survey `{name}`" for name in dict.fromkeys(surveys)]
-        every = "step" if self.design.every == 1 else f"{self.design.every} steps"
+        steps = "step" if self.design.every == 1 else f"{self.design.every} steps"
         society = self.society
         texts = {
             "sensing": "A citizen perceives the time and facts, its place and who is there, news, "
@@ -181,7 +181,7 @@ class _OddPage:
                 if society.default_model is not None
                 else "The same seed gives the same results, byte by byte."
             ),
-            "observation": f"{', '.join(metrics)}; measured after each {every}." if metrics else "",
+            "observation": f"{', '.join(metrics)}; measured after each {steps}." if metrics else "",
         }
         return "\n\n".join(
             f"**{title}.** {self._element(name, texts.get(name, ''))}"

@@ -140,8 +140,8 @@ class Results:
         return [
             {**json.loads(key[1]), **dict(zip(names, (*key, step, seed, value), strict=True))}
             for key, steps in self._values.items()
-            for step, of in sorted(steps.items())
-            for seed, value in sorted(of.items())
+            for step, by_seed in sorted(steps.items())
+            for seed, value in sorted(by_seed.items())
         ]
 
     def to_pandas(self) -> DataFrame:

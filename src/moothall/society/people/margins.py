@@ -200,20 +200,20 @@ def _drawn_part(margin: Margin) -> list[Margin]:
     return [Margin(name, *zip(*cells, strict=True))] if cells else []
 
 
-def _by_cell(margin: Margin, own: str) -> list[tuple[tuple[object, ...], Margin]]:
+def _by_cell(margin: Margin, name: str) -> list[tuple[tuple[object, ...], Margin]]:
     """Return the margins of one's own attribute by the cells of the others; () of it alone."""
     parts = margin_attributes(margin.name)
     if len(parts) == 1:
         return [((), margin)]
-    at = parts.index(own)
+    at = parts.index(name)
     cells: dict[tuple[object, ...], list[tuple[str, float]]] = {}
     for value, share in zip(margin.values, margin.shares, strict=True):
         cells.setdefault((*value[:at], *value[at + 1 :]), []).append((value[at], share))
     return [(cell, Margin(margin.name, *zip(*pairs, strict=True))) for cell, pairs in cells.items()]
 
 
-def _rest(person: dict[str, Any], margin: Margin, own: str) -> list[object]:
-    return [person["profile"].get(part) for part in margin_attributes(margin.name) if part != own]
+def _rest(person: dict[str, Any], margin: Margin, name: str) -> list[object]:
+    return [person["profile"].get(part) for part in margin_attributes(margin.name) if part != name]
 
 
 def _assign(people: list[dict[str, Any]], margin: Margin, seed: int, name: str) -> None:

@@ -172,12 +172,12 @@ def _draw_profiles(
         rows = np.arange(part.start, part.start + len(ids))
         length = np.zeros(len(ids), np.int64)
         for each in range(3):
-            subject, how = below(len(topics), "topic", each), 500 + below(501, "interest", each)
+            subject, degree = below(len(topics), "topic", each), 500 + below(501, "interest", each)
             is_same = topic[part] == subject[:, None]
             slot = np.where(is_same.any(axis=1), is_same.argmax(axis=1), length)
             positions = np.flatnonzero(each < interest_count)
             topic[rows[positions], slot[positions]] = subject[positions]
-            value[rows[positions], slot[positions]] = how[positions]
+            value[rows[positions], slot[positions]] = degree[positions]
             length += (each < interest_count) & ~is_same.any(axis=1)
 
 

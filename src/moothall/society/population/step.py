@@ -62,27 +62,27 @@ def _choose_blocks(
 ) -> Iterable[tuple[int, Array | None]]:
     """Return the rows of each block: a row runs the block that fits best, of equals the first."""
     best: Any = 0.0
-    which: Any = -1
+    numbers: Any = -1
     for number, block in enumerate(blocks):
         score = block.fits_rows(rows.of(block, plain_rows))
-        if type(which) is int and isinstance(score, float | int):
+        if type(numbers) is int and isinstance(score, float | int):
             if score > best:
-                best, which = score, number
+                best, numbers = score, number
             continue
         is_better = np.greater(score, best)
         dtype = np.result_type(best, score)
-        if type(which) is int:
+        if type(numbers) is int:
             count = len(rows) if plain_rows is None else len(plain_rows)
-            best, which = np.full(count, best, dtype), np.full(count, which, np.int8)
+            best, numbers = np.full(count, best, dtype), np.full(count, numbers, np.int8)
         best = best.astype(dtype, copy=False)
         np.fmax(best, score, out=best)
-        which *= ~is_better  # faster than by a mask
-        which += is_better * np.int8(number)
-    if type(which) is int:
-        return [(which, plain_rows)] if which >= 0 else []
+        numbers *= ~is_better  # faster than by a mask
+        numbers += is_better * np.int8(number)
+    if type(numbers) is int:
+        return [(numbers, plain_rows)] if numbers >= 0 else []
     chosen = []
-    for number in range(int(which.max()) + 1):
-        positions = np.flatnonzero(which == number)
+    for number in range(int(numbers.max()) + 1):
+        positions = np.flatnonzero(numbers == number)
         if len(positions):
             chosen.append((number, positions if plain_rows is None else plain_rows[positions]))
     return chosen

@@ -88,7 +88,7 @@ class Feed(Service):
     @property
     def follows(self) -> Mapping[str, Mapping[str, None]]:
         """The ids that each citizen follows."""
-        return {id: dict.fromkeys(whom) for id, whom in self._posts.follows_by_id().items()}
+        return {id: dict.fromkeys(authors) for id, authors in self._posts.follows_by_id().items()}
 
     def settle(self, books: Books, sender: str, want: Want) -> Answer:
         """Settle a want, as `settle_rows` does those of many."""

@@ -240,8 +240,8 @@ class RowFeed:
         key += base
         selected = np.flatnonzero(follow)
         key[selected] += ((follow[selected, None] >> bit) & np.uint64(1)).astype(dtype) * more
-        own = np.flatnonzero(lists[row] == author)
-        key[row[own], own] = -1
+        by_self = np.flatnonzero(lists[row] == author)
+        key[row[by_self], by_self] = -1
         if len(hot) > limit:
             key = np.partition(key, len(hot) - limit, axis=1)[:, -limit:]
         key = np.sort(key, axis=1)[:, ::-1]
@@ -261,9 +261,9 @@ class RowFeed:
         """Return follows of hot posts' authors, as bits; and rows and indices of other posts."""
         follow = np.zeros(len(agents), np.uint64)
         pairs = [np.zeros((2, 0), np.int64)]
-        count, (of, last, hot_of) = self.follows.count[agents], self._index
+        count, (author_of, last, hot_of) = self.follows.count[agents], self._index
         for slot, row, numbers in self.follows.parts(agents):
-            author = of[self.list_index(numbers.astype(np.int64))]
+            author = author_of[self.list_index(numbers.astype(np.int64))]
             hot = hot_of[author]
             is_hot_author = np.flatnonzero(hot >= 0)  # a row is once in a slot
             follow[row[is_hot_author]] |= np.uint64(1) << hot[is_hot_author].astype(np.uint64)

@@ -171,7 +171,7 @@ class Firm(Service):
 
 
 def _work_rows(
-    books: Any, table: Table, entries: Array, ledger: ServiceLedger, of: Array, is_here: Array
+    books: Any, table: Table, entries: Array, ledger: ServiceLedger, firms: Array, is_here: Array
 ) -> bool:
     """Pay wages; return False, without effect, if columns cannot compute them."""
     sender, seconds = table.sender[entries], table.fields["seconds"][entries]
@@ -184,14 +184,14 @@ def _work_rows(
     def wages_of_part(first: int, until: int) -> tuple[Array, ...]:
         """Return the positions that work in a part, gross wages, taxes, and the largest skill."""
         part = slice(first, until)
-        workers, place = sender[part], ledger.place[of[part]]
+        workers, place = sender[part], ledger.place[firms[part]]
         can_work = is_here[part] & (books.column("work", workers, -1) == place)
         can_work &= (seconds[part] >= 1) & (seconds[part] <= books.seconds - books.worked[workers])
         entry = np.flatnonzero(can_work)
         workers = workers[entry]
         skill = books.column("skill", workers, 1000)
         np.putmask(skill, skill < 0, 1000)
-        gross = gross_wage(wages[of[part][entry]], skill, seconds[part][entry])
+        gross = gross_wage(wages[firms[part][entry]], skill, seconds[part][entry])
         tax = government.due(workers, gross) if has_taxes else np.zeros(len(entry), np.int64)
         return entry + first, gross, tax, skill.max(initial=0, keepdims=True)
 
@@ -201,7 +201,7 @@ def _work_rows(
     largest_sum = float(wages.max(initial=0)) * int(skills.max()) * books.seconds * (len(entry) + 1)
     if largest_sum >= MAX_SUM:
         return False
-    sender, seconds, firm = sender[entry], seconds[entry], of[entry]
+    sender, seconds, firm = sender[entry], seconds[entry], firms[entry]
     is_public = ledger.arrays["public"][firm] & (government is not None)
     is_paid = is_public | affordable(
         np.where(is_public, 0, gross),
@@ -246,37 +246,37 @@ def _pay_in_turn(
 
 
 def _sell_rows(
-    books: Any, table: Table, entries: Array, ledger: ServiceLedger, of: Array, is_here: Array
+    books: Any, table: Table, entries: Array, ledger: ServiceLedger, firms: Array, is_here: Array
 ) -> bool:
     """Sell; return False, without effect, if the numbers are too large for columns."""
     cents, sender = table.fields["cents"][entries], table.sender[entries]
     columns = ledger.arrays
-    price, money = columns["price"][of], books.population.arrays["money"]
+    price, money = columns["price"][firms], books.population.arrays["money"]
     if np.abs(cents, dtype=np.float64).sum() >= MAX_SUM:
         return False
-    can_buy = is_here & (cents >= 1) & columns["sells"][of]
+    can_buy = is_here & (cents >= 1) & columns["sells"][firms]
     demand = np.where(can_buy, cents // price, 0)
     demand_by_firm = np.zeros(len(columns["stock"]), np.int64)
-    np.add.at(demand_by_firm, of, demand)
+    np.add.at(demand_by_firm, firms, demand)
     units = demand.copy()
-    at = np.flatnonzero((demand_by_firm > columns["stock"])[of])
+    at = np.flatnonzero((demand_by_firm > columns["stock"])[firms])
     if len(at):
         at = at[books.hearing_order(sender[at])]
-        stock_left = dict(zip(of[at].tolist(), columns["stock"][of[at]].tolist(), strict=True))
-        units_sold, buyers = [], (of[at], demand[at], money[sender[at]], price[at])
+        stocks = dict(zip(firms[at].tolist(), columns["stock"][firms[at]].tolist(), strict=True))
+        units_sold, buyers = [], (firms[at], demand[at], money[sender[at]], price[at])
         for firm, limit, cash, each in zip(*(column.tolist() for column in buyers), strict=True):
-            units_sold.append(min(limit, stock_left[firm]))
+            units_sold.append(min(limit, stocks[firm]))
             if units_sold[-1] * each <= cash:
-                stock_left[firm] -= units_sold[-1]
+                stocks[firm] -= units_sold[-1]
         units[at] = units_sold
     cost = units * price
     is_done = (units > 0) & (cost <= money[sender])
     money[sender] -= cost * is_done
     sold = np.zeros(len(demand_by_firm), np.int64)
-    np.add.at(sold, of, units * is_done)
+    np.add.at(sold, firms, units * is_done)
     columns["asked"] += demand_by_firm
     columns["sold"] += sold
     columns["stock"] -= sold
-    np.add.at(books.balances.cents, ledger.money_index[of], cost * is_done)
+    np.add.at(books.balances.cents, ledger.money_index[firms], cost * is_done)
     table.done(entries, is_done, cost)
     return True
