@@ -80,7 +80,7 @@ class Tables:
         if not extra.get("complete"):
             data["run"] = self._run  # which alone may go on with them
         text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-        write_whole(self.folder / _MANIFEST, lambda to: Path(to).write_text(text, "utf-8"))
+        write_whole(self.folder / _MANIFEST, lambda file: Path(file).write_text(text, "utf-8"))
 
     # -- during the run ----------------------------------------------------------------------------
 
@@ -132,7 +132,7 @@ class Tables:
                 path.with_suffix(".parquet").unlink(missing_ok=True)
                 os.truncate(path, len(text))
             else:
-                write_whole(path, lambda to: Path(to).write_bytes(text))
+                write_whole(path, lambda file: Path(file).write_bytes(text))
         self._society = society
         if society.own_population is None:  # an observer would turn rows' messages into real ones
             society.observe(self._note_message)
@@ -215,7 +215,7 @@ class Tables:
         if self._arrow is None:
             return [path.name]
         try:
-            write_whole(target, lambda to: convert(path, to, types))
+            write_whole(target, lambda file: convert(path, file, types))
         except ValueError as error:
             raise FileError(
                 f"{target} cannot be written, its rows are in {path}: {error}"

@@ -60,7 +60,7 @@ def write_report(design: Design, results: Results, folder: Path) -> Path:
     manifest = json.loads((folder / "experiment.json").read_text(encoding="utf-8"))
     page = _page(design, results, pictures, charts, manifest)
     path = folder / "report.html"
-    write_whole(path, lambda to: Path(to).write_text(page, encoding="utf-8"))
+    write_whole(path, lambda file: Path(file).write_text(page, encoding="utf-8"))
     return path
 
 

@@ -177,7 +177,7 @@ class Experiment(Design):
 
         page = odd_page(self)
         if path is not None:
-            write_whole(Path(path), lambda to: Path(to).write_text(page, encoding="utf-8"))
+            write_whole(Path(path), lambda file: Path(file).write_text(page, encoding="utf-8"))
         return page
 
     async def sensitivity(

@@ -248,7 +248,7 @@ def _write_manifest(
         "determined_by": shared,
     }
     text = json.dumps(plain_value(manifest), indent=2, ensure_ascii=False) + "\n"
-    write_whole(folder / _MANIFEST, lambda to: Path(to).write_text(text, encoding="utf-8"))
+    write_whole(folder / _MANIFEST, lambda file: Path(file).write_text(text, encoding="utf-8"))
 
 
 # -- processes -------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ class TrajectoryFile:
         """Write the file, whole."""
         with writing_errors(self._path):
             self._file.seek(0)
-            write_whole(self._path, lambda to: convert(self._file, to, TYPES))
+            write_whole(self._path, lambda file: convert(self._file, file, TYPES))
 
     def close(self) -> None:
         """Discard what was not written."""
