@@ -59,6 +59,14 @@ def test_say_is_answered_and_remembered(space: NativeSpace) -> None:
     assert set(me.ask("thinker", "help").result(WAIT)) == {"say"}
 
 
+def test_say_of_an_agent_with_the_longest_id_is_in_the_thread_of_that_id(
+    space: NativeSpace,
+) -> None:
+    thinker, longest = space.add(ReActAgent("thinker", Answers(say("Hello.")))), "x" * 255
+    assert space.add(Agent(longest)).ask("thinker", "say", content="Hi").result(WAIT) == "Hello."
+    assert [*thinker.state_dict()["threads"]] == [longest]
+
+
 def test_say_that_fails_is_an_error(space: NativeSpace) -> None:
     model = Answers(RuntimeError("no power"), say("Hello."))
     space.add(ReActAgent("thinker", model))

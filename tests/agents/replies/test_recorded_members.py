@@ -48,6 +48,18 @@ async def events_of(agent: Any) -> list[Any]:
     return [event async for event in agent.stream("Do it.", run_id="r")]
 
 
+@pytest.mark.parametrize("length", (240, 255))
+def test_member_with_a_journal_replies_in_a_group_whose_run_has_the_longest_id(
+    length: int, tmp_path: Path
+) -> None:
+    with Journal(tmp_path / "runs.db") as journal:
+        human = ReActAgent("H", ScriptedModel([ACCEPT]))
+        worker = ReActAgent("R", ScriptedModel(["Done."]), journal=journal)
+        both = DualActAgent(human=human, reactive=worker, first="reactive")
+        assert both.reply_sync("Go.", run_id="x" * length).text == "Done."
+        assert [each.state for each in journal.runs()] == ["done"]
+
+
 def test_events_of_the_past_say_so_and_what_was_refused_has_its_call(tmp_path: Path) -> None:
     broken = RuntimeError("no connection")
     with Journal(tmp_path / "runs.db") as journal:
