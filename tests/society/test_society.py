@@ -579,9 +579,9 @@ async def test_society_recorded_run_has_its_length_of_a_step(tmp_path: Path) -> 
         ({"steps": 1, "progress": 3}, "progress= must be a function"),
         (
             {"steps": 1, "run_id": "R"},
-            r"run_id= is of a recorded run: give Society\(…, journal=…\)",
+            r"run_id= and save_every= need a journal",
         ),
-        ({"steps": 1, "save_every": 4}, "save_every= is of a recorded run"),
+        ({"steps": 1, "save_every": 4}, "run_id= and save_every= need a journal"),
         ({"steps": 1, "run_id": 5}, "run_id must be 1–255 printable characters, got 5"),
         ({"steps": 1, "run_id": ""}, 'run_id must be 1–255 printable characters, got ""'),
     ),

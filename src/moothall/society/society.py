@@ -176,7 +176,9 @@ class Society(Experiments):
             model_timeout_s, budget, reuse=ask_once
         )
         self._turn_timeout_s = turn_timeout_s
-        self.journal = None if journal is None else Journal.from_argument(journal, "Society")
+        self.journal: Journal | None = (
+            None if journal is None else Journal.from_argument(journal, "Society")
+        )
         try:
             if population is not None:
                 self.start_loop()
@@ -330,8 +332,7 @@ class Society(Experiments):
         if run_id is not None:
             check_text("run_id", run_id)
         if self.journal is None and (run_id is not None or save_every is not None):
-            name = "save_every=" if run_id is None else "run_id="
-            raise ConfigError(f"{name} is of a recorded run: give Society(…, journal=…), too")
+            raise ConfigError("run_id= and save_every= need a journal: give Society(…, journal=…)")
         check_function("progress=", progress, "row", optional=True)
         check_function("until=", until, "row", optional=True)
         if trajectories is not False and out is None:
