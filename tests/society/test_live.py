@@ -205,6 +205,18 @@ async def test_map_says_what_is_where(tmp_path: Path) -> None:
     assert {"home", "shop", "citizen on the way", "metres to the east"} <= texts
     assert "citizens at a place, by area (at most 2)" in texts
     assert any(each.startswith("3 citizens, ") for each in texts)
+    assert {*road().ids()} <= texts  # of few places, their ids
+
+
+def test_map_of_many_homes_is_not_hidden_by_their_citizens() -> None:
+    city = City.generate(seed=1, citizens=3000)
+    with Society(3000, city, seed=1) as society:
+        axes = draw_map(society).axes[0]
+    circles = next(each for each in axes.collections if "by area" in str(each.get_label()))
+    assert len(circles.get_sizes()) > 1000
+    width, height = (each * 72 for each in axes.figure.get_size_inches())
+    assert circles.get_sizes().sum() < width * height / 15
+    assert not axes.texts
 
 
 def texts_of(file: Path) -> set[str]:

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 SHAPES: Final = ("s", "^", "P", "D", "v", "X", "p")
 DPI: Final = 150
+_INK: Final = 15_000  # square points of all circles of citizens together, about a twentieth
+_MANY_PLACES: Final = 100
+_NAMED_PLACES: Final = 20  # with more places than this, a map has no room for their ids
 _MAX_SINGLE_CITIZENS: Final = 5_000  # with more citizens than this, the map shows their density
 
 
@@ -186,10 +189,16 @@ def _draw_places(axes: Any, positions: Whereabouts, city: Any) -> None:
     counts = Counter((x, y) for x, y, place in spots if place is not None)
     if counts:
         highest = max(counts.values())
-        sizes = [max(6, 600 * count / highest) for count in counts.values()]
-        style = {"facecolors": "#33333318", "edgecolors": "#000000", "linewidths": 0.7, "zorder": 5}
+        largest = min(600, _INK / len(counts))  # of very many, circles would hide the map
+        sizes = [max(4, largest * count / highest) for count in counts.values()]
+        width = 0.7 if len(counts) <= _MANY_PLACES else 0.25
+        style = {"facecolors": "#33333318", "edgecolors": "#000000", "linewidths": width}
+        style["zorder"] = 5
         label = f"citizens at a place, by area (at most {highest:,})"
         axes.scatter(*zip(*counts, strict=True), s=sizes, label=label, **style)
+    for place in city.ids() if len(city.ids()) <= _NAMED_PLACES else ():
+        style = {"textcoords": "offset points", "fontsize": 9, "ha": "center"}
+        axes.annotate(place, city.position(place), (0, 8), **style)
     travellers = [(x, y) for x, y, place in spots if place is None]
     if travellers:
         style = {"s": 8, "color": "#D4B106", "linewidths": 0.3, "edgecolors": "#333333"}
