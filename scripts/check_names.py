@@ -86,7 +86,7 @@ CEILINGS = {
     "foundation": 4,
     "journal": 3,
     "models": 3,
-    "research": 29,
+    "research": 4,
     "serving": 42,
     "society": 27,
     "spaces": 1,

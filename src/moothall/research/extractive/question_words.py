@@ -58,7 +58,7 @@ class QuestionWords:
         first_word = next(iter(self.words_by_term.values()), "")
         pairs = [*pairwise(question_words)]
         degree, particles = self.language.degree, self.language.particles
-        degrees = {word for how, word in pairs if degree and how.casefold() == degree}
+        degrees = {word for before, word in pairs if degree and before.casefold() == degree}
         verbs = {verb for verb, particle in pairs if particle.casefold() in particles}
         if question_words and question_words[-1].casefold() in particles:
             verbs.add(first_word)  # turn it off

@@ -28,9 +28,9 @@ _MOST_PASSAGES: Final = 40  # the best, whose sentences are looked at
 _MOST_SENTENCES: Final = 200  # the best, of which some are quoted
 _CUT_SHARE: Final = 0.6  # what scores less than this share of the best is left out
 _MOST_OF_PAGE: Final = 4  # quotes of one page, at most
-_BEFORE, _AFTER = 250, 350  # characters beside a sentence that a quote may show
+_CHARS_BEFORE, _CHARS_AFTER = 250, 350  # characters beside a sentence that a quote may show
 # How much a word of the question counts, by where it is.
-_OWN, _LEAD, _NEAR, _ABOVE, _TITLE, _PASSAGE = 1.0, 0.9, 0.7, 0.6, 0.4, 0.25
+_IN_SENTENCE, _IN_LEAD, _NEARBY, _IN_HEADING, _IN_TITLE, _IN_PASSAGE = 1.0, 0.9, 0.7, 0.6, 0.4, 0.25
 FOUND_SHARE: Final = 0.61  # the share of the question's words from which on it counts as answered
 SURE_SHARE: Final = 0.75  # the same, from which on no “may” is said
 _UNSURE_SHARE: Final = 0.74  # the highest share of what does not say how deep a lake is
@@ -76,8 +76,8 @@ def _passage_candidates(
         if unit.kind == "head" or not (near_terms or lead_terms):
             continue
         levels = (
-            *((unit_terms[number], _OWN), (lead_terms, _LEAD), (near_terms, _NEAR)),
-            *((heading_terms, _ABOVE), (title_terms, _TITLE), (all_terms, _PASSAGE)),
+            *((unit_terms[number], _IN_SENTENCE), (lead_terms, _IN_LEAD), (near_terms, _NEARBY)),
+            *((heading_terms, _IN_HEADING), (title_terms, _IN_TITLE), (all_terms, _IN_PASSAGE)),
         )
         cover = sum(
             weight * next((level for terms, level in levels if term in terms), 0.0)
@@ -86,7 +86,7 @@ def _passage_candidates(
         window_terms = (
             terms
             for terms, each in zip(unit_terms, passage_units, strict=True)
-            if each.start >= unit.start - _BEFORE and each.end <= unit.end + _AFTER
+            if each.start >= unit.start - _CHARS_BEFORE and each.end <= unit.end + _CHARS_AFTER
         )
         sentence = text[unit.start : unit.end]
         below = passage_units[number + 1 : number + 2]
@@ -142,7 +142,8 @@ def answer(passages: tuple[Passage, ...], question: str) -> ExtractiveAnswer:
     pairs = choose_quotes(question_words)
     quotes = [quote for _, quote in pairs]
     term_sets = [
-        each.terms | question_words.terms_in(of.passage.text[slice(*of.span)]) for each, of in pairs
+        each.terms | question_words.terms_in(quote.passage.text[slice(*quote.span)])
+        for each, quote in pairs
     ]
     share = _mean_of_best(map(question_words.adjusted_share, term_sets))
     share *= _PAIR_FACTOR if question_words.is_unspaced else 1.0

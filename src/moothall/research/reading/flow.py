@@ -32,17 +32,23 @@ _TAGS: Final = {
     "maybe beside": "div ul ol dl section table p header form",
     "roles": "navigation banner contentinfo search complementary menu",
 }
-_PARAGRAPHS, _LINES, _INLINE, _NO_TEXT, _AROUND, _MAY_BE_BESIDE, _ROLES = (
-    frozenset(each.split()) for each in _TAGS.values()
-)
+(
+    _PARAGRAPH_TAGS,
+    _LINE_TAGS,
+    _INLINE_TAGS,
+    _NO_TEXT_TAGS,
+    _AROUND_TAGS,
+    _BESIDE_TAGS,
+    _ASIDE_ROLES,
+) = (frozenset(each.split()) for each in _TAGS.values())
 _MARGIN_NAMES = re.compile(
     r"(?:^|\s)related(?=$|\s)|(?:^|[\s_-])(?:nav(?:bar|header|footer|igation|links?)?|side-?bar|sphinxsidebar|breadcrumbs?"
     r"|(?:site|page)-?(?:header|footer)|footer|cookies?|skip-?links?|pagination|pager|menu"
     r"|share|social|toc|mini-?toc|table-of-contents)(?=$|[\s_-])",
     re.IGNORECASE,
 )
-_MAY_STAND_BESIDE: Final = (
-    f".//*[@role or ({' or '.join(f'self::{tag}' for tag in sorted(_MAY_BE_BESIDE))}) "
+_BESIDE_PATH: Final = (
+    f".//*[@role or ({' or '.join(f'self::{tag}' for tag in sorted(_BESIDE_TAGS))}) "
     "and (@class or @id)]"
 )
 _MENU_LINKS: Final = 5
@@ -207,7 +213,7 @@ def flow_text(root: Any, anchors: Anchors, *, is_main: bool) -> tuple[str, list[
     for signature in root.xpath(".//table[.//td[. = '(']]"):
         for element in signature.iter("tr", "td"):
             element.tag = _LAYOUT_TAG
-    etree.strip_tags(root, *_INLINE)
+    etree.strip_tags(root, *_INLINE_TAGS)
     return _FlowWriter(anchors).text_of(root, margins, is_main)
 
 
@@ -215,10 +221,10 @@ def _margin_elements(root: Any) -> list[Any]:
     """Return the elements that stand beside the text."""
     margins = []
     length = None
-    for element in root.xpath(_MAY_STAND_BESIDE):
+    for element in root.xpath(_BESIDE_PATH):
         names = f"{element.get('class') or ''} {element.get('id') or ''}"
-        is_named = element.tag in _MAY_BE_BESIDE and _MARGIN_NAMES.search(names)
-        if is_named or element.get("role") in _ROLES:
+        is_named = element.tag in _BESIDE_TAGS and _MARGIN_NAMES.search(names)
+        if is_named or element.get("role") in _ASIDE_ROLES:
             if length is None:
                 length = root.xpath("string-length()")
             if element.xpath("string-length()") < length / 2:
@@ -240,12 +246,12 @@ class _FlowWriter:
     def __init__(self, anchors: Anchors) -> None:
         self.sections: list[Section] = []
         self._anchors = anchors
-        self._text: list[str] = []
+        self._pieces: list[str] = []
         self._length = 0
         self._gap = self._prefix = ""  # what goes before the next text
         self._has_space = False  # whether a space stood before the next text
         self._open_section: Section | None = None  # begins with the next text
-        self._path: list[tuple[int, str]] = []
+        self._headings: list[tuple[int, str]] = []
 
     def text_of(self, root: Any, margins: set[Any], is_main: bool) -> tuple[str, list[Section]]:
         """Return the text of an element with its descendants, and the sections."""
@@ -258,7 +264,7 @@ class _FlowWriter:
             tag = element.tag
             is_start = event == "start"
             is_skipped = (
-                tag in _NO_TEXT or element in margins or (not is_main and tag in _AROUND)
+                tag in _NO_TEXT_TAGS or element in margins or (not is_main and tag in _AROUND_TAGS)
             ) and element is not root
             if is_skipped and is_start:
                 walk.skip_subtree()
@@ -267,7 +273,7 @@ class _FlowWriter:
             if not is_start:
                 cell_depth -= is_cell
                 item_depth -= tag == "li"
-            gap = "\n\n" if tag in _PARAGRAPHS else "\n" if tag in _LINES else ""
+            gap = "\n\n" if tag in _PARAGRAPH_TAGS else "\n" if tag in _LINE_TAGS else ""
             if is_start and tag == _LAYOUT_TAG:
                 is_tight = (element.text or "").strip() in ("(", ")") or self._ends_with("(")
                 gap, self._has_space = "" if is_tight else " ", False
@@ -300,7 +306,7 @@ class _FlowWriter:
                 if code_depth or not text.isspace():
                     is_tight = False
                 self._write(text, code_depth > 0)
-        return "".join(self._text).rstrip(), self.sections
+        return "".join(self._pieces).rstrip(), self.sections
 
     def _add_heading(self, heading: str, anchor: str, level: int, tag: str) -> None:
         if not heading:
@@ -309,28 +315,28 @@ class _FlowWriter:
         if tag == "dt":  # only the name of a signature
             heading = re.sub(r"(?<=\w)\(.*", "()", heading)
         heading = shorten(heading, _LONGEST_HEADING)
-        self._path = [each for each in self._path if each[0] < level] + [(level, heading)]
-        headings = [each for depth, each in self._path if depth > 1] or [heading]
+        self._headings = [each for each in self._headings if each[0] < level] + [(level, heading)]
+        headings = [each for depth, each in self._headings if depth > 1] or [heading]
         self._open_section = Section(0, anchor, " – ".join(headings))
 
     def _ends_with(self, mark: str) -> bool:
-        return bool(self._text) and self._text[-1].endswith(mark)
+        return bool(self._pieces) and self._pieces[-1].endswith(mark)
 
     def _write(self, text: str, is_preformatted: bool) -> None:
         is_spaced = self._has_space or (not is_preformatted and text[0].isspace())
         piece = text if is_preformatted else " ".join(text.split())
-        if is_preformatted and (self._gap or not self._text):
+        if is_preformatted and (self._gap or not self._pieces):
             piece = text.lstrip("\n")
         if not piece:
             self._has_space = is_spaced
             return
         self._has_space = not is_preformatted and text[-1].isspace()
-        if self._gap and self._text:
-            last_text = self._text[-1].rstrip()
-            self._length += len(last_text) - len(self._text[-1]) + len(self._gap)
-            self._text[-1] = last_text
-            self._text.append(self._gap)
-        elif is_spaced and self._text and not self._text[-1].endswith((" ", "\n")):
+        if self._gap and self._pieces:
+            last_text = self._pieces[-1].rstrip()
+            self._length += len(last_text) - len(self._pieces[-1]) + len(self._gap)
+            self._pieces[-1] = last_text
+            self._pieces.append(self._gap)
+        elif is_spaced and self._pieces and not self._pieces[-1].endswith((" ", "\n")):
             piece = f" {piece}"
         if self._open_section is not None:
             self._open_section.start = self._length
@@ -338,5 +344,5 @@ class _FlowWriter:
         piece = self._prefix + piece
         self._gap = self._prefix = ""
         self._open_section = None
-        self._text.append(piece)
+        self._pieces.append(piece)
         self._length += len(piece)

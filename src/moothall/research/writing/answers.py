@@ -78,7 +78,12 @@ def _read_task(item: Any, tools: Mapping[str, Action]) -> ResearchTask:
     if isinstance(args, str):  # as JSON, or what alone it takes
         own_tool = {name: tools[name]}
         argument = next(
-            (arg for of in ("query", "url") for _, arg in one_text_tools(own_tool, of)), None
+            (
+                arg
+                for parameter in ("query", "url")
+                for _, arg in one_text_tools(own_tool, parameter)
+            ),
+            None,
         )
         inner = next((each for each in values_in(args) if isinstance(each, dict)), None)
         args = inner if inner is not None else {argument: args} if argument else args
