@@ -21,15 +21,15 @@ class RowOutcomes(RowPart):
         Returns:
             int8: 1 done, −1 refused, 0 there was none; and int64: what came of it
         """
-        state = np.zeros(self.until - self.first, np.int8)
+        outcome = np.zeros(self.until - self.first, np.int8)
         value = np.zeros(self.until - self.first, np.int64)
         table = self.moment.answers.get(kind)
         if table is not None:
             part = table.rows_of(self.first, self.until)
             rows = table.sender[part] - self.first
-            state[rows] = np.where(table.reason[part] == 0, 1, -1)
+            outcome[rows] = np.where(table.reason[part] == 0, 1, -1)
             value[rows] = table.value[part]
-        return self.inside(state), self.inside(value)
+        return self.inside(outcome), self.inside(value)
 
     def gained(self, kind: type[Want]) -> Array | None:
         """Return the sum of what came of each row's wants of a kind in the step before.

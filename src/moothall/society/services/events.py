@@ -48,7 +48,7 @@ class EventService(Service):
         super().__init__(id, place, money)
         self.now: float = 0.0
         self._events: list[tuple[float, int, str, dict[str, Any]]] = []
-        self._scheduled = 0
+        self._next_number = 0
 
     def at(self, time: float, action: str, **args: object) -> None:
         """Schedule an event.
@@ -70,14 +70,14 @@ class EventService(Service):
         method = getattr(self, action, None) if isinstance(action, str) else None
         if not callable(method) or inspect.iscoroutinefunction(method):
             name = type(self).__name__
-            must = f"must be the name of a plain method of {name}, got {excerpt(action)}"
-            raise ConfigError(f"action {must}")
+            rule = f"must be the name of a plain method of {name}, got {excerpt(action)}"
+            raise ConfigError(f"action {rule}")
         try:
-            event = (float(time), self._scheduled, action, copy_json(args, "args"))
+            event = (float(time), self._next_number, action, copy_json(args, "args"))
         except NotJSON as error:
             raise ConfigError(f"an event's arguments must be JSON data: {error}") from None
         heapq.heappush(self._events, event)
-        self._scheduled += 1
+        self._next_number += 1
 
     def after(self, seconds: float, action: str, **args: object) -> None:
         """Schedule an event so many seconds after `now`, as `at` does."""
@@ -94,9 +94,9 @@ class EventService(Service):
     def state_dict(self) -> dict[str, Any]:
         """Return the time and the events to come, as JSON data."""
         events = [[*event] for event in sorted(self._events, key=lambda event: event[:2])]
-        return {"now": self.now, "scheduled": self._scheduled, "events": events}
+        return {"now": self.now, "scheduled": self._next_number, "events": events}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state of `state_dict`."""
-        self.now, self._scheduled = state["now"], state["scheduled"]
-        self._events = [(time, number, a, args) for time, number, a, args in state["events"]]
+        self.now, self._next_number = state["now"], state["scheduled"]
+        self._events = [(time, number, name, args) for time, number, name, args in state["events"]]
