@@ -51,7 +51,7 @@ from benchmarks.instructions import QUESTIONS, TASKS, Question, Task, fill, offe
 from benchmarks.measure import emit
 from moothall import Action, Call, Memory, ModelReply, ReActAgent, Reply
 from moothall.models import LocalModel
-from moothall.models.calling.choice import INSTRUCTION, choice_text, read_choice
+from moothall.models.calling.choice import INSTRUCTION_PREFIX, choice_text, read_choice
 
 MAX_TOKENS = 80
 """The longest right answer has about half of it. What goes on is cut: free text that would not be
@@ -107,7 +107,7 @@ def told(messages: list[dict[str, Any]], actions: list[Action]) -> list[dict[str
         role = message["role"]
         if role == "user":
             may_answer = False
-            chat.append({**message, "content": INSTRUCTION + message["content"]})
+            chat.append({**message, "content": INSTRUCTION_PREFIX + message["content"]})
         elif role == "assistant" and [call["name"] for call in _calls(message)] == [UNREADABLE]:
             chat.append({"role": "assistant", "content": message["content"] or "(no answer)"})
             chat.append({"role": "user", "content": _fault(message["content"])})

@@ -85,7 +85,7 @@ CEILINGS = {
     "cli": 2,
     "foundation": 4,
     "journal": 3,
-    "models": 3,
+    "models": 1,
     "research": 4,
     "serving": 42,
     "society": 27,

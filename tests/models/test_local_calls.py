@@ -89,8 +89,8 @@ def test_local_model_is_warmer_in_a_second_try(shallow: Path) -> None:
 class Scripted(LocalModel):
     """Weights whose engine gives answers of a script, each in two pieces."""
 
-    def _hold(self, engine: Any) -> None:
-        super()._hold(engine)
+    def _own_engine(self, engine: Any) -> None:
+        super()._own_engine(engine)
         self._engine = self  # type: ignore[assignment]
 
     answers: list[ModelReply]

@@ -15,7 +15,7 @@ from moothall.foundation.errors import ModelError
 from moothall.models.blocks import BLOCKS
 
 _TAGS = ("think", "thinking", "thought", "reasoning", "seed:think", "longcat_think")
-_FINAL = "<|end|><|start|>assistant<|channel|>final"
+_FINAL_CHANNEL = "<|end|><|start|>assistant<|channel|>final"
 _MARKS = {f"<{tag}>": (f"</{tag}>",) for tag in _TAGS} | {
     "[think]": ("[/think]",),
     "◁think▷": ("◁/think▷",),
@@ -24,8 +24,8 @@ _MARKS = {f"<{tag}>": (f"</{tag}>",) for tag in _TAGS} | {
     "<|channel>thought\n": ("<channel|>",),
     "<unused94>thought\n": ("<unused95>",),
     "<|channel|>analysis<|message|>": (
-        f"{_FINAL}<|message|>",
-        f"{_FINAL} <|constrain|>json<|message|>",
+        f"{_FINAL_CHANNEL}<|message|>",
+        f"{_FINAL_CHANNEL} <|constrain|>json<|message|>",
     ),
 }
 """What begins reasoning, and what ends it, in lower case."""
@@ -60,12 +60,12 @@ class AnswerPiece(NamedTuple):
 
     Attributes:
         text: the piece
-        thought: whether it is reasoning
+        is_reasoning: whether it is reasoning
         only_reasoning_before: whether all text before it was reasoning, too
     """
 
     text: str
-    thought: bool
+    is_reasoning: bool
     only_reasoning_before: bool = False
 
 
@@ -82,7 +82,7 @@ class ReasoningParser:
     def __init__(self, pieces: list[str]) -> None:
         self.has_reasoning_field: bool = False
         self._pieces = pieces
-        self._quoted = 0  # marks that the text speaks of
+        self._quotes = 0  # marks that the text speaks of
         self._unread_text = ""  # may be the beginning of a mark
         self._mark = ""  # the one that began the reasoning
         self._has_begun = False  # whether the answer's first word has come
@@ -109,9 +109,9 @@ class ReasoningParser:
                 mark_end = _END_PATTERNS[self._mark].search(self._unread_text)
                 if mark_end is None:
                     thought = self._take_text(_MARKS[self._mark], last)
-                    certain = thought if last else thought.rstrip()  # blanks before the mark go
-                    self._unread_text = thought[len(certain) :] + self._unread_text
-                    yield from self._make_piece(certain, True)
+                    complete = thought if last else thought.rstrip()  # blanks before the mark go
+                    self._unread_text = thought[len(complete) :] + self._unread_text
+                    yield from self._make_piece(complete, True)
                     return
                 yield from self._make_piece(self._unread_text[: mark_end.start()].rstrip(), True)
                 self._end_reasoning(mark_end.end())
@@ -142,18 +142,18 @@ class ReasoningParser:
 
     def _unopened_reasoning(self, last: bool) -> Iterator[AnswerPiece]:
         """Yield the text to the end of reasoning that lacks its beginning, or to all marks."""
-        text, at = self._unread_text, 0
+        text, position = self._unread_text, 0
         for mark in _END_MARK_PATTERN.finditer(text):
-            before, after = text[at : mark.start()], text[mark.end() : mark.end() + 1]
+            before, after = text[position : mark.start()], text[mark.end() : mark.end() + 1]
             if not after and not last:
                 break
-            if self._quoted < _MAX_QUOTED_MARKS and not _is_quoted((*self._pieces, before), after):
+            if self._quotes < _MAX_QUOTED_MARKS and not _is_quoted((*self._pieces, before), after):
                 yield AnswerPiece(before.rstrip(), True, only_reasoning_before=True)
                 return self._end_reasoning(mark.end())
-            self._quoted += 1
+            self._quotes += 1
             yield AnswerPiece(before + mark[0], False)
-            at = mark.end()
-        self._unread_text = text[at:]
+            position = mark.end()
+        self._unread_text = text[position:]
 
     def _end_reasoning(self, end: int) -> None:
         """Go on after the end of reasoning; more of it may follow."""
@@ -174,24 +174,24 @@ class ReasoningParser:
         text, self._unread_text = self._unread_text[:cut_at], self._unread_text[cut_at:]
         return text
 
-    def _make_piece(self, text: str, thought: bool) -> Iterator[AnswerPiece]:
+    def _make_piece(self, text: str, is_reasoning: bool) -> Iterator[AnswerPiece]:
         if self._skips_blanks:
             text = text.lstrip()
             self._skips_blanks = not text
         if text:
-            yield AnswerPiece(text, thought)
+            yield AnswerPiece(text, is_reasoning)
 
 
 def _is_quoted(pieces: Iterable[str], next_text: str) -> bool:
     """Return whether a text speaks of the mark that follows it: in quotes, in code, as a pair."""
     text = "".join(pieces)
     line = text[text.rfind("\n") + 1 :]
-    in_code = text.count("```") % 2 or line.count("`") % 2
-    in_code = in_code or (line.isspace() and len(line.expandtabs()) >= 4)
-    in_row = line.lstrip(" \t>").startswith("|")
+    is_in_code = text.count("```") % 2 or line.count("`") % 2
+    is_in_code = is_in_code or (line.isspace() and len(line.expandtabs()) >= 4)
+    is_in_row = line.lstrip(" \t>").startswith("|")
     openings, ends = _OPENING_MARK_PATTERN.findall(text), _END_MARK_PATTERN.findall(text)
     is_inside_reasoning = len(openings) > len(ends)
-    return bool({text[-1:], next_text} & _QUOTES or in_code or in_row or is_inside_reasoning)
+    return bool({text[-1:], next_text} & _QUOTES or is_in_code or is_in_row or is_inside_reasoning)
 
 
 def image_block(data: Any, format: Any) -> dict[str, Any] | None:

@@ -23,7 +23,7 @@ from moothall.models.chat_answer import (
 )
 from moothall.models.protocol import Call, ModelReply, ReasoningPiece, StreamPart, TextPiece, Usage
 
-MOST_TOKENS = 2**53
+MAX_TOKENS = 2**53
 MAX_CALLS = 1024
 """More calls than any model makes in one answer."""
 
@@ -52,16 +52,16 @@ class AnswerReader:
         self._name = name
         self._earlier_call_count = earlier_call_count
         self._server = server
-        self._read = EventStreamParser(name)
+        self._parser = EventStreamParser(name)
         self._events = 0
         self._texts: list[str] = []
-        self._thought: list[str] = []
+        self._reasoning_texts: list[str] = []
         self._refusal: list[str] = []  # what a provider writes where it declines to answer
         self._reason: Any = None
         self._meta: dict[str, Any] = {}
-        self._thoughts = ReasoningParser(self._texts)
+        self._reasoning_parser = ReasoningParser(self._texts)
 
-    def _event(self, event: dict[str, Any], label: str) -> Iterator[StreamPart]:
+    def _read_event(self, event: dict[str, Any], label: str) -> Iterator[StreamPart]:
         """Yield the pieces in an event."""
         raise NotImplementedError
 
@@ -95,7 +95,7 @@ class AnswerReader:
 
     def feed(self, data: bytes, final: bool = False) -> Iterator[StreamPart]:
         """Yield the pieces of the answer that some bytes complete."""
-        for kind, event in self._read.feed(data, final):
+        for kind, event in self._parser.feed(data, final):
             if event.upper() == b"[DONE]":
                 self.has_ended = True
                 self.is_complete |= self._done_ends
@@ -103,92 +103,92 @@ class AnswerReader:
                 return
             if event:
                 label = f"{self._name}: event {self._events + 1} of the answer"
-                fails, is_json = kind == "error", event.startswith((b"{", b"["))
-                if fails and not is_json:
+                is_failure, is_json = kind == "error", event.startswith((b"{", b"["))
+                if is_failure and not is_json:
                     value = {"error": event.decode("utf-8", "replace")}
                 elif kind not in ("", "message") and not is_json:
                     continue  # such as a ping
                 else:
                     value = parse_json(event, label)
-                yield from self.take(value, failure=fails)
+                yield from self.take(value, is_failure=is_failure)
 
-    def take(self, event: Any, failure: bool = False) -> Iterator[StreamPart]:
-        """Yield the pieces of the answer in an event; a `failure` is an event of that name."""
+    def take(self, event: Any, is_failure: bool = False) -> Iterator[StreamPart]:
+        """Yield the pieces of the answer in an event; `is_failure` if its name is `error`."""
         self._events += 1
         where = f"{self._name}: event {self._events} of the answer"
         if event is None or event == {}:  # it says nothing
             return
-        event = self._object(_only_error(event), where)
-        if (fault := event if failure else failure_in(event)) is not None:
+        event = self._as_dict(_only_error(event), where)
+        if (fault := event if is_failure else failure_in(event)) is not None:
             raise error_of(fault, self._name)
-        yield from self._event(event, where)
+        yield from self._read_event(event, where)
 
     def take_whole(self, body: bytes) -> Iterator[StreamPart]:
         """Yield the pieces of an answer that came whole."""
         where = f"{self._name}: the answer"
-        answer = self._object(_only_error(parse_json(body, where)), where)
+        answer = self._as_dict(_only_error(parse_json(body, where)), where)
         if (fault := failure_in(answer)) is not None:
             raise error_of(fault, self._name)
         yield from self._read_body(answer, where)
 
-    def _say(self, text: str, last: bool = False) -> Iterator[StreamPart]:
+    def _add_text(self, text: str, is_last: bool = False) -> Iterator[StreamPart]:
         """Yield the pieces of a text; reasoning that is marked in it is told apart."""
         if not text.isascii():
             text = readable(text)
-        if text and self._thoughts.is_plain(text):
+        if text and self._reasoning_parser.is_plain(text):
             self._texts.append(text)
             yield TextPiece(text)
             return
-        for piece in self._thoughts.feed(text, last):
+        for piece in self._reasoning_parser.feed(text, is_last):
             if piece.only_reasoning_before:
                 # The blanks before the mark may have come with earlier pieces.
-                thought = "".join((*self._thought, *self._texts, piece.text)).rstrip()
-                self._thought, self._texts = [thought], []
+                thought = "".join((*self._reasoning_texts, *self._texts, piece.text)).rstrip()
+                self._reasoning_texts, self._texts = [thought], []
                 if piece.text:
                     yield ReasoningPiece(piece.text)
                 continue
             if not piece.text:
                 continue
-            if not piece.thought:
+            if not piece.is_reasoning:
                 self._texts.append(piece.text)
                 yield TextPiece(piece.text)
-            elif not self._thoughts.has_reasoning_field:  # else it came already
-                self._thought.append(piece.text)
+            elif not self._reasoning_parser.has_reasoning_field:  # else it came already
+                self._reasoning_texts.append(piece.text)
                 yield ReasoningPiece(piece.text)
 
-    def _think(self, text: str) -> Iterator[StreamPart]:
+    def _add_thought(self, text: str) -> Iterator[StreamPart]:
         """Yield a piece of reasoning that came apart from the text."""
         if text:
             text = readable(text)
-            self._thoughts.has_reasoning_field = True
-            self._thought.append(text)
+            self._reasoning_parser.has_reasoning_field = True
+            self._reasoning_texts.append(text)
             yield ReasoningPiece(text)
 
     def end(self) -> list[StreamPart]:
         """Return the remaining pieces and finally the answer; called when no more data follows."""
         parts = list(self.feed(b"", final=True))
         # Only the last line of the last event may lack its end.
-        if self._done_ends and self._read.unfinished().upper() == "[DONE]":
+        if self._done_ends and self._parser.unfinished().upper() == "[DONE]":
             self.is_complete = True
         if not self.is_complete:
             after = f"after event {self._events}"
-            if not self._events and (unread := self._read.unfinished()):
+            if not self._events and (unread := self._parser.unfinished()):
                 after = f"after {one_line(unread, 60)!r}"
             raise TransientError(f"{self._name}: the answer broke off {after}, before its end")
         parts += self._missing_parts()
-        parts += self._say("", last=True)
+        parts += self._add_text("", is_last=True)
         calls = self._calls()
-        refused = "" if calls else readable("".join(self._refusal))
-        if refused:
-            refused = "\n\n" * bool(self._texts) + refused  # in the midst of an answer
-            self._texts.append(refused)
-            parts.append(TextPiece(refused))
+        refusal = "" if calls else readable("".join(self._refusal))
+        if refusal:
+            refusal = "\n\n" * bool(self._texts) + refusal  # in the midst of an answer
+            self._texts.append(refusal)
+            parts.append(TextPiece(refusal))
         text, thought, reason = (
             "".join(self._texts),
-            "".join(self._thought),
+            "".join(self._reasoning_texts),
             self._finish_reason(bool(calls)),
         )
-        if refused and reason == "stop":
+        if refusal and reason == "stop":
             reason = "refusal"
         if reason in ("content_filter", "refusal") and not text and not calls:
             raise ModelError(
@@ -217,25 +217,25 @@ class AnswerReader:
             calls[id] = Call(id, name, "" if args is None else args)
         return tuple(calls.values())
 
-    def _object(self, value: Any, label: str, name: str = "") -> dict[str, Any]:
+    def _as_dict(self, value: Any, label: str, name: str = "") -> dict[str, Any]:
         if not isinstance(value, dict):
             raise wrong_field(label, name, value, "an object")
         return value
 
-    def _index(self, event: dict[str, Any], field: str, label: str) -> int:
+    def _read_index(self, event: dict[str, Any], field: str, label: str) -> int:
         """Return the place of a part of the answer."""
-        index, most = event.get(field), MAX_CALLS * 4
-        if type(index) is not int or not 0 <= index < most:
-            raise wrong_field(label, field, index, f"an integer from 0 to {most}")
+        index, limit = event.get(field), MAX_CALLS * 4
+        if type(index) is not int or not 0 <= index < limit:
+            raise wrong_field(label, field, index, f"an integer from 0 to {limit}")
         return index
 
 
-def token_count(counted: Any, *fields: str) -> int:
+def token_count(counts: Any, *fields: str) -> int:
     """Return the first stated number of tokens, or 0."""
     for field in fields:
-        count: Any = counted.get(field) if isinstance(counted, dict) else None
+        count: Any = counts.get(field) if isinstance(counts, dict) else None
         is_whole = isinstance(count, int) or (isinstance(count, float) and count.is_integer())
-        if is_whole and count is not True and 0 < count <= MOST_TOKENS:
+        if is_whole and count is not True and 0 < count <= MAX_TOKENS:
             return int(count)
     return 0
 
@@ -244,38 +244,38 @@ def usage_of(value: Any) -> Usage:
     """Return the usage that a server states in OpenAI's forms; zero for what is not stated."""
     usage = value if isinstance(value, dict) else {}
     input_tokens = token_count(usage, "prompt_tokens", "input_tokens")
-    answered = token_count(usage, "completion_tokens", "output_tokens")
+    output_tokens = token_count(usage, "completion_tokens", "output_tokens")
     # xAI and Gemini count reasoning in the total, but not among the answer's tokens.
-    answered = (
-        max(answered, token_count(usage, "total_tokens") - input_tokens)
+    output_tokens = (
+        max(output_tokens, token_count(usage, "total_tokens") - input_tokens)
         if input_tokens
-        else answered
+        else output_tokens
     )
     details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
     output_details = usage.get("completion_tokens_details") or usage.get("output_tokens_details")
     # OpenAI's names; Kimi's, DeepSeek's and those of Anthropic's models elsewhere.
-    of_cache = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
-    cached = token_count(details, "cached_tokens") or token_count(usage, *of_cache)
+    cache_names = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
+    cache_reads = token_count(details, "cached_tokens") or token_count(usage, *cache_names)
     names = ("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens")
     cache_writes = token_count(details, *names) or token_count(usage, *names)
-    thought = token_count(output_details, "reasoning_tokens") or token_count(
+    reasoning_tokens = token_count(output_details, "reasoning_tokens") or token_count(
         usage, "reasoning_tokens"
     )
-    cached = min(cached, input_tokens)
+    cache_reads = min(cache_reads, input_tokens)
     return Usage(
         input_tokens,
-        answered,
-        cached,
-        min(cache_writes, input_tokens - cached),
-        min(thought, answered),
+        output_tokens,
+        cache_reads,
+        min(cache_writes, input_tokens - cache_reads),
+        min(reasoning_tokens, output_tokens),
     )
 
 
-def updated_usage(before: Any, usage: Any) -> Any:
+def updated_usage(previous: Any, usage: Any) -> Any:
     """Return the usage after one more statement of it, whose zeros and gaps count nothing anew."""
     if not isinstance(usage, dict):
-        return before
-    return (before or {}) | {name: count for name, count in usage.items() if count}
+        return previous
+    return (previous or {}) | {name: count for name, count in usage.items() if count}
 
 
 def list_or_empty(value: Any) -> list[Any]:

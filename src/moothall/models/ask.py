@@ -20,7 +20,7 @@ Ask: TypeAlias = Callable[[Messages, int], Awaitable[Any]]
 
 TRIES: Final = 2
 """How often a model is asked in all, while its answers cannot be used."""
-_MAX_TOLD: Final = 4000
+_MAX_SHOWN_CHARS: Final = 4000
 """How many characters of its answer, and of the schema, a model is shown again."""
 
 
@@ -63,7 +63,7 @@ async def ask_value(
     """
     ask: Ask = _ask_for(model, schema) if hasattr(model, "complete") else model
     if form is None and schema is not None:
-        schema_text = readable(cut(json.dumps(schema, ensure_ascii=False), _MAX_TOLD))
+        schema_text = readable(cut(json.dumps(schema, ensure_ascii=False), _MAX_SHOWN_CHARS))
         form = f"Answer with JSON alone that follows this schema: {schema_text}"
     fault = text = ""
     for number in range(1, tries + 1):
@@ -84,7 +84,7 @@ async def ask_value(
             fault = f"cannot be used: {error}".rstrip(".")
         prompt = [
             *prompt,
-            {"role": "assistant", "content": cut(text, _MAX_TOLD) or "(no answer)"},
+            {"role": "assistant", "content": cut(text, _MAX_SHOWN_CHARS) or "(no answer)"},
             {"role": "user", "content": f"Your answer {fault}. {form or ''}".rstrip()},
         ]
     raise Unusable(fault, text)

@@ -36,9 +36,9 @@ class ModelRequest(NamedTuple):
 
     def as_json(self, name: str, **options: Any) -> str:
         """Return its content as JSON text; an error names the model `name`."""
-        offered = [[each.name, each.description, each.parameters] for each in self.actions or ()]
+        actions = [[each.name, each.description, each.parameters] for each in self.actions or ()]
         try:
-            return json.dumps([self.messages, offered, self.schema], **options)
+            return json.dumps([self.messages, actions, self.schema], **options)
         except (TypeError, ValueError, RecursionError) as error:
             raise ModelError(f"{name}: its input is not JSON: {error}") from error
 
@@ -195,12 +195,12 @@ def stream_answer(
 
 
 async def _not_streamed(
-    model: Any, messages: Any, actions: Any, schema: Any, pieces: bool
+    model: Any, messages: Any, actions: Any, schema: Any, splits: bool
 ) -> AsyncGenerator[StreamPart, None]:
     reply: Any = await answer_of(model, messages, actions=actions, schema=schema)
     # A user's own model may return anything; the reader checks it.
-    in_parts = pieces and isinstance(reply, ModelReply)
-    for part in in_pieces(reply, by_word=False) if in_parts else (reply,):
+    is_split = splits and isinstance(reply, ModelReply)
+    for part in in_pieces(reply, by_word=False) if is_split else (reply,):
         yield part
 
 

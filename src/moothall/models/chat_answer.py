@@ -16,7 +16,7 @@ from moothall.models.finish_reason import REASON_OF_SERVER_WORD
 from moothall.models.protocol import Call, ModelReply
 
 # Codes and fixed words of servers.
-_TOO_LONG = re.compile(
+_OVERFLOW_CODE = re.compile(
     "context_length_exceeded|exceed_context_size_error|tokens_limit_reached|ContextWindowExceeded"
     "|(?:prompt|input) is too long|context (?:length|limit|window)|maximum (?:model|prompt) length"
     "|exceeds the maximum number of tokens|`inputs` tokens|range of input length"
@@ -24,14 +24,14 @@ _TOO_LONG = re.compile(
     re.I,
 )
 # What others write of it in a sentence, and what such a sentence says of another fault.
-_LONG = re.compile(
+_OVERFLOW = re.compile(
     r"\b(?:prompt|inputs?|tokens?|messages?|sequence|request)\b[^.!?]{0,80}?\b(?:exceed(?:s|ed)?|too"
     r" (?:long|large|many)|longer than|must have less than|only supports up to)\b"
     r"|\b(?:exceed(?:s|ed)?|too many|reduce|larger than)\b[^.!?]{0,40}?\b(?:tokens?|length|context"
     r"|prompt|max_num_tokens)\b|\bcontent'?: string too long",
     re.I,
 )
-_NOT_LONG = re.compile(
+_NO_OVERFLOW = re.compile(
     r"per (?:second|minute|min|hour|day)|rate.?limit|quota|TPM|wait|try again"
     r"|number of (?!(?:\w+ )?tokens)|max_(?:completion_|output_|new_)?tokens\b|_id\b|\bid\b"
     r"|\btools?\b|\bimage (?:exceeds|size)",
@@ -83,22 +83,22 @@ def parse_json(data: bytes, label: str) -> Any:
         ) from None
 
 
-_PAGE = re.compile(r"\s*(?:<\?xml[^>]*>\s*)?<(?:!doctype html|html)\b", re.I)
-_TITLE = re.compile(r"<(?:title|h1)\b[^>]*>([^<]*)<", re.I)
-_A_PAGE = "a web page"
+_PAGE_START = re.compile(r"\s*(?:<\?xml[^>]*>\s*)?<(?:!doctype html|html)\b", re.I)
+_PAGE_TITLE = re.compile(r"<(?:title|h1)\b[^>]*>([^<]*)<", re.I)
+_PAGE_LABEL = "a web page"
 
 
 def _display_text(text: str) -> str:
     """Return a text; for a web page, what it is called."""
-    if _PAGE.match(text) is None:
+    if _PAGE_START.match(text) is None:
         return text.strip()
-    title = _TITLE.search(text)
-    return f"{_A_PAGE}, {one_line(title[1], 100)!r}" if title else _A_PAGE
+    title = _PAGE_TITLE.search(text)
+    return f"{_PAGE_LABEL}, {one_line(title[1], 100)!r}" if title else _PAGE_LABEL
 
 
 def is_page(text: str) -> bool:
     """Return whether what is shown of an answer is that it was a web page."""
-    return text.startswith(_A_PAGE)
+    return text.startswith(_PAGE_LABEL)
 
 
 def joined_content(content: str | list[Any] | None, label: str, place: str) -> str:
@@ -153,7 +153,7 @@ class RefusedCall(ModelError):
         self.reply = reply
 
 
-_SAYS = ("error", "message", "detail", "errors")
+_ERROR_FIELDS = ("error", "message", "detail", "errors")
 """The fields in which servers write what failed."""
 
 
@@ -164,8 +164,8 @@ def failure_in(body: Mapping[str, Any]) -> Any:
         return {"error": {"code": base_resp["status_code"], "message": base_resp.get("status_msg")}}
     if body.get("error") or "error" in (body.get("type"), body.get("object")):
         return body
-    answers = {"choices", "content", "output", "type", "usage"} & body.keys()
-    return None if answers or not any(body.get(each) for each in _SAYS) else body
+    answer_fields = {"choices", "content", "output", "type", "usage"} & body.keys()
+    return None if answer_fields or not any(body.get(each) for each in _ERROR_FIELDS) else body
 
 
 def error_of(body: Any, name: str) -> ModelError:
@@ -178,19 +178,19 @@ def error_of(body: Any, name: str) -> ModelError:
     error = body.get("error") if isinstance(body, dict) else None
     error_text = error.lower() if isinstance(error, str) else ""
     kinds = [*_error_kinds(body), "server_error" if error_text == "error" else error_text]
-    passes = any(map(_is_transient, kinds)) or _TRANSIENT_TEXT.search(server_text(body))
+    may_be_transient = any(map(_is_transient, kinds)) or _TRANSIENT_TEXT.search(server_text(body))
     return (
         TransientError(reason)
-        if passes and not any(map(_is_permanent, kinds))
+        if may_be_transient and not any(map(_is_permanent, kinds))
         else ModelError(reason)
     )
 
 
 def request_error_of(body: Any, reason: str) -> ModelError | None:
     """Return the error of a prompt that is too long, or of a call that the server refuses."""
-    if overflows(body):
+    if is_overflow(body):
         return ContextOverflow(f"{reason.removesuffix('.')}; nothing was cut")
-    if (refused := refused_call(body)) is not None:
+    if (refused := read_refused_call(body)) is not None:
         return RefusedCall(reason, refused)
     return UnreadableCall(reason) if _UNREADABLE_TEXT.search(server_text(body)) else None
 
@@ -200,16 +200,16 @@ def has_no_credit(body: Any) -> bool:
     return any(_NO_CREDIT.search(str(each)) for each in _error_kinds(body))
 
 
-def _status(kind: Any) -> int:
+def _http_status(kind: Any) -> int:
     return int(kind) if str(kind).isdecimal() and len(str(kind)) == 3 else 0
 
 
 def _is_transient(kind: Any) -> bool:
-    return may_pass(_status(kind)) or _TRANSIENT.search(str(kind)) is not None
+    return may_pass(_http_status(kind)) or _TRANSIENT.search(str(kind)) is not None
 
 
 def _is_permanent(kind: Any) -> bool:
-    return 400 <= _status(kind) < 500 and not may_pass(_status(kind))
+    return 400 <= _http_status(kind) < 500 and not may_pass(_http_status(kind))
 
 
 def _error_objects(body: Any) -> list[dict[str, Any]]:
@@ -230,12 +230,12 @@ def _error_kinds(body: Any) -> list[Any]:
     return [each[name] for each in _error_objects(body) for name in names if each.get(name)]
 
 
-def overflows(body: Any) -> bool:
+def is_overflow(body: Any) -> bool:
     """Return whether a server's error says that the prompt does not fit."""
     texts = (server_text(body), *map(str, _error_kinds(body)))
-    if any(map(_TOO_LONG.search, texts)):
+    if any(map(_OVERFLOW_CODE.search, texts)):
         return True
-    return any(map(_LONG.search, texts)) and not any(map(_NOT_LONG.search, texts))
+    return any(map(_OVERFLOW.search, texts)) and not any(map(_NO_OVERFLOW.search, texts))
 
 
 _FUNCTION = re.compile(r"<function=([\w.-]+)[>\s]*(.*?)(?:</function>|$)", re.S)
@@ -254,7 +254,7 @@ _REFUSED_CODES = (
 )
 
 
-def refused_call(body: Any) -> ModelReply | None:
+def read_refused_call(body: Any) -> ModelReply | None:
     """Return the answer that a server refused because its call does not fit, as Groq does."""
     generations = [each.get("failed_generation") for each in _error_objects(body)]
     text = next((each for each in generations if isinstance(each, str)), "")
@@ -314,30 +314,30 @@ def server_text(body: Any) -> str:
             raw = (
                 f": {metadata['raw']}" if isinstance(metadata, dict) and "raw" in metadata else raw
             )
-            body = next((body[each] for each in _SAYS if body.get(each)), "")
+            body = next((body[each] for each in _ERROR_FIELDS if body.get(each)), "")
         if isinstance(body, list) and body and isinstance(body[0], dict) and "message" in body[0]:
             body = body[0]["message"]
     text = _display_text(body) if isinstance(body, str) else json.dumps(body)
     return one_line(text + raw, 300) or "no reason"
 
 
-_META = ("id", "model", "provider", "citations", "system_fingerprint")
-_META_OF_MESSAGE = {"annotations": "citations", "executed_tools": "executed_tools"}
+_META_FIELDS = ("id", "model", "provider", "citations", "system_fingerprint")
+_MESSAGE_META_FIELDS = {"annotations": "citations", "executed_tools": "executed_tools"}
 
 
 def add_meta(meta: dict[str, Any], answer: Any) -> None:
     """Add what came with an answer, or with a piece of one."""
     if not isinstance(answer, dict):
         return
-    meta |= {name: answer[name] for name in _META if answer.get(name)}
+    meta |= {name: answer[name] for name in _META_FIELDS if answer.get(name)}
     choices = answer.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(choice, dict):
         return
     message = choice.get("delta") or choice.get("message")
-    for theirs, ours in _META_OF_MESSAGE.items():
-        if isinstance(message, dict) and isinstance(message.get(theirs), list):
-            meta[ours] = [*meta.get(ours, ()), *message[theirs]]
+    for server_name, our_name in _MESSAGE_META_FIELDS.items():
+        if isinstance(message, dict) and isinstance(message.get(server_name), list):
+            meta[our_name] = [*meta.get(our_name, ()), *message[server_name]]
     if isinstance(logprobs := choice.get("logprobs"), dict) and isinstance(
         logprobs.get("content"), list
     ):

@@ -23,9 +23,9 @@ from moothall.models.chat_answer import (
 from moothall.models.protocol import StreamPart, Usage
 
 _REASONING = frozenset(REASONING)
-_SAYS = frozenset(("content", "refusal", "tool_calls", "images", "audio", *KEPT_FIELDS))
+_READ_FIELDS = frozenset(("content", "refusal", "tool_calls", "images", "audio", *KEPT_FIELDS))
 """The fields of a message that are read."""
-_TEXTS = ("text", "summary", "data", "thinking")
+_TEXT_FIELDS = ("text", "summary", "data", "thinking")
 """Fields of a detail of reasoning of which a stream gives pieces."""
 
 
@@ -55,38 +55,38 @@ class AnswerStream(AnswerReader):
         self._open_calls: list[_CallPieces] = []
         self._last_calls: dict[int | None, _CallPieces] = {}
         self._usage: Any = None
-        self._choices = False
-        self._text: list[str] = []  # with the reasoning that is marked in it
-        self._fields: dict[str, Any] = {}  # that go back
-        self._came: set[str] = set()  # the fields of which pieces came
+        self._has_choices = False
+        self._raw_texts: list[str] = []  # with the reasoning that is marked in it
+        self._kept_fields: dict[str, Any] = {}  # that go back
+        self._arrived: set[str] = set()  # the fields of which pieces came
 
     def _read_body(self, answer: dict[str, Any], label: str) -> Iterator[StreamPart]:
         add_meta(self._meta, answer)
         choices = answer.get("choices")
         if not isinstance(choices, list) or not choices:
             raise wrong_field(label, "choices", choices, "a list")
-        choice = self._object(choices[0], label, "choices[0]")
+        choice = self._as_dict(choices[0], label, "choices[0]")
         self.is_complete, self._usage = True, answer.get("usage")
         # Azure withholds an answer without a message.
         if choice.get("message") is None and choice.get("finish_reason") != "content_filter":
             raise wrong_field(label, "choices[0].message", None, "an object")
-        yield from self._choice(choice | {"delta": None, "usage": None}, label, "choices[0]")
+        yield from self._read_choice(choice | {"delta": None, "usage": None}, label, "choices[0]")
 
-    def _event(self, event: dict[str, Any], label: str) -> Iterator[StreamPart]:
+    def _read_event(self, event: dict[str, Any], label: str) -> Iterator[StreamPart]:
         groq_fields = event.get("x_groq")
-        of_groq = groq_fields.get("usage") if isinstance(groq_fields, dict) else None
-        self._usage = updated_usage(self._usage, event.get("usage") or of_groq)
+        groq_usage = groq_fields.get("usage") if isinstance(groq_fields, dict) else None
+        self._usage = updated_usage(self._usage, event.get("usage") or groq_usage)
         if event.get("choices") is None:
             return  # such as a ping
         add_meta(self._meta, event)
         for n, value in enumerate(_typed_field(event, "choices", list, "a list", label)):
             place = f"choices[{n}]"
-            choice = self._object(value, label, place)
+            choice = self._as_dict(value, label, place)
             _typed_field(choice, "finish_reason", str, "text", label, place)
             if not _typed_field(choice, "index", int, "an integer", label, place):
-                yield from self._choice(choice, label, place)
+                yield from self._read_choice(choice, label, place)
 
-    def _choice(self, choice: dict[str, Any], label: str, place: str) -> Iterator[StreamPart]:
+    def _read_choice(self, choice: dict[str, Any], label: str, place: str) -> Iterator[StreamPart]:
         reason, error = choice.get("finish_reason"), choice.get("error")
         # An error that a provider, such as OpenRouter or DeepSeek, states in an answer.
         if error or str(reason).lower() in ("error", "insufficient_system_resource"):
@@ -94,56 +94,56 @@ class AnswerStream(AnswerReader):
         self._usage = updated_usage(self._usage, choice.get("usage"))  # Kimi's place of it
         # Some servers send a reason in every event, empty until the last; some send a whole answer
         # in one event. A choice with neither delta nor message is of Azure's content filter.
-        delta, kind = self._said_in(choice, "delta", label, place), "delta"
+        delta, kind = self._content(choice, "delta", label, place), "delta"
         if not delta:  # a last event may repeat what came in pieces
-            delta, kind = self._said_in(choice, "message", label, place), "message"
-            delta = {name: each for name, each in delta.items() if name not in self._came}
+            delta, kind = self._content(choice, "message", label, place), "message"
+            delta = {name: each for name, each in delta.items() if name not in self._arrived}
         else:
-            self._came |= delta.keys()
+            self._arrived |= delta.keys()
             if _REASONING & delta.keys():
-                self._came |= _REASONING
-        self._choices |= bool(choice.get("delta") or choice.get("message") or reason)
+                self._arrived |= _REASONING
+        self._has_choices |= bool(choice.get("delta") or choice.get("message") or reason)
         if reason and reason != "null":
             self._reason = reason
             self.is_complete = True
         content = delta.get("content")
         if len(delta) > 1 or not isinstance(content, str):
-            self._keep(delta)
-            if kind == "delta" or not _REASONING & self._came:  # else in another field, again
-                yield from self._think(reasoning_of(delta))
+            self._keep_fields(delta)
+            if kind == "delta" or not _REASONING & self._arrived:  # else in another field, again
+                yield from self._add_thought(reasoning_of(delta))
             self._blocks += images_of(delta)
         text = joined_content(content, label, f"{place}.{kind}.content")
         if "audio" in delta:
             text += self._audio.take(delta["audio"])
         if text:
-            self._text.append(text)
-            yield from self._say(text)
+            self._raw_texts.append(text)
+            yield from self._add_text(text)
         if isinstance(delta.get("refusal"), str):
             self._refusal.append(delta["refusal"])
         for n, piece in enumerate(delta.get("tool_calls") or ()):
             if kind == "message":
                 self._last_calls.clear()  # each call is whole
-            self._call(piece, label, f"{place}.{kind}.tool_calls[{n}]", kind == "message")
+            self._add_call_piece(piece, label, f"{place}.{kind}.tool_calls[{n}]", kind == "message")
 
-    def _said_in(self, choice: dict[str, Any], kind: str, label: str, place: str) -> dict[str, Any]:
+    def _content(self, choice: dict[str, Any], kind: str, label: str, place: str) -> dict[str, Any]:
         """Return the fields of a message, or of a piece of one, that say something."""
         value = choice.get(kind)
         if value is None:
             return {}
-        message = self._object(value, label, f"{place}.{kind}")
-        fields = {name: each for name, each in message.items() if each and name in _SAYS}
+        message = self._as_dict(value, label, f"{place}.{kind}")
+        fields = {name: each for name, each in message.items() if each and name in _READ_FIELDS}
         if fields and not isinstance(fields.get("content"), str | None):
             _typed_field(fields, "content", list, "text", label, f"{place}.{kind}")
         if "tool_calls" in fields:
             _typed_field(fields, "tool_calls", list, "a list", label, f"{place}.{kind}")
         return fields
 
-    def _call(self, value: Any, label: str, place: str, is_whole: bool) -> None:
-        piece = self._object(value, label, place)
+    def _add_call_piece(self, value: Any, label: str, place: str, is_whole: bool) -> None:
+        piece = self._as_dict(value, label, place)
         function = piece.get("function")
         if function is None and not is_whole:
             function = {}
-        function = self._object(function, label, f"{place}.function")
+        function = self._as_dict(function, label, f"{place}.function")
         name = _typed_field(function, "name", str, "text", label, f"{place}.function")
         args = _typed_field(function, "arguments", str, "text", label, f"{place}.function")
         index = _typed_field(piece, "index", int, "an integer from 0 on", label, place)
@@ -183,7 +183,7 @@ class AnswerStream(AnswerReader):
         return sorted(self._open_calls, key=lambda call: call.index or 0)
 
     def _finish_reason(self, has_calls: bool) -> str:
-        if not self._choices:
+        if not self._has_choices:
             raise ModelError(f"{self._name}: the answer's events hold no answer")
         return finish_reason_of(self._reason, has_calls, self._name)
 
@@ -193,25 +193,25 @@ class AnswerStream(AnswerReader):
     def _final_usage(self) -> Usage:
         return usage_of(self._usage)
 
-    def _keep(self, message: Mapping[str, Any]) -> None:
+    def _keep_fields(self, message: Mapping[str, Any]) -> None:
         """Take the fields of a message, or of a piece of one, that go back."""
         for name in KEPT_FIELDS if self._server else ():
-            value, before = message.get(name), self._fields.get(name)
-            if isinstance(value, str) and isinstance(before, str):
-                value = before + value
-            elif isinstance(value, list) and isinstance(before, list):
-                value = list(_joined_details([*before, *value]))
+            value, previous = message.get(name), self._kept_fields.get(name)
+            if isinstance(value, str) and isinstance(previous, str):
+                value = previous + value
+            elif isinstance(value, list) and isinstance(previous, list):
+                value = list(_joined_details([*previous, *value]))
             if isinstance(value, dict):
                 value = {key: each for key, each in value.items() if each is not None}
             if value is not None:
-                self._fields[name] = _merge_piece(before, value)
+                self._kept_fields[name] = _merge_piece(previous, value)
 
     def _reasoning_to_return(self, has_calls: bool) -> tuple[dict[str, Any], ...]:
-        fields = {name: each for name, each in self._fields.items() if each}
+        fields = {name: each for name, each in self._kept_fields.items() if each}
         if not has_calls and not self._all_turns:  # reasoning is for the calls that it led to
             fields = {name: each for name, each in fields.items() if name in SIGNATURES}
-        elif self._thoughts.has_reasoning:
-            fields["content"] = "".join(self._text)
+        elif self._reasoning_parser.has_reasoning:
+            fields["content"] = "".join(self._raw_texts)
         if {"reasoning_content", "reasoning_details"} & fields.keys():
             fields.pop("reasoning", None)  # says the same
         if any(extras := [call.extra for call in self._in_order()]):
@@ -253,20 +253,20 @@ def _joined_details(details: list[Any]) -> Iterator[Any]:
     """Yield details of reasoning, with those that are pieces of one joined."""
     last: Any = None
     for each in details:
-        if not isinstance(last, dict) or not isinstance(each, dict) or not _continues(last, each):
+        if not isinstance(last, dict) or not isinstance(each, dict) or not _extends(last, each):
             if last is not None:
                 yield last
             last = each
             continue
         texts = {
             name: last[name] + each[name]
-            for name in _TEXTS
+            for name in _TEXT_FIELDS
             if isinstance(last.get(name), str) and isinstance(each.get(name), str)
         }
         last = _merge_piece(last, each) | texts
     yield last
 
 
-def _continues(last: dict[str, Any], piece: dict[str, Any]) -> bool:
-    same = all(last.get(name) == piece.get(name) for name in ("type", "index"))
-    return same and piece.get("id") in (None, last.get("id"))
+def _extends(last: dict[str, Any], piece: dict[str, Any]) -> bool:
+    is_same = all(last.get(name) == piece.get(name) for name in ("type", "index"))
+    return is_same and piece.get("id") in (None, last.get("id"))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from moothall.budget import Budget
     from moothall.models.protocol import Model
 
-_FITTING: Final[WeakSet[FunctionType]] = WeakSet()
+_FITTING_METHODS: Final[WeakSet[FunctionType]] = WeakSet()
 """The functions behind methods `complete` that fit: reading a signature takes 25 µs an agent."""
 
 
@@ -128,10 +128,10 @@ def check_model(owner: str, model: object, name: str = "model") -> None:
             raise type(error)(f"{owner}: {error}") from None
         return
     complete: Any = getattr(model, "complete", None)
-    of_it = type(complete) is MethodType and complete.__self__ is model
-    method: Any = complete.__func__ if of_it else None
-    plain = type(method) is FunctionType  # another object's hash and equality are its own
-    if plain and method in _FITTING:
+    is_own_method = type(complete) is MethodType and complete.__self__ is model
+    method: Any = complete.__func__ if is_own_method else None
+    is_plain = type(method) is FunctionType  # another object's hash and equality are its own
+    if is_plain and method in _FITTING_METHODS:
         return
     if complete is None or isinstance(model, type):
         got = f"the class {model.__name__}" if isinstance(model, type) else repr(model)[:80]
@@ -144,5 +144,5 @@ def check_model(owner: str, model: object, name: str = "model") -> None:
             f"{owner}: its {name} must have complete(messages, actions=None, schema=None), got "
             f"complete{inspect.signature(complete)}"
         )
-    if plain:
-        _FITTING.add(method)
+    if is_plain:
+        _FITTING_METHODS.add(method)

@@ -42,17 +42,17 @@ SPELLINGS = (
 # For each kind: what it is, the extra that it needs, and that extra's packages.
 _LOCAL = ("a model inside this process", "local", ("xllamacpp",))
 _SERVERS = {**PROVIDERS, "http": ANY_SERVER, "https": ANY_SERVER}
-_NEEDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+_REQUIREMENTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     **dict.fromkeys(("local", "gguf"), _LOCAL),
     **{name: (each.class_name, "openai", ("aiohttp",)) for name, each in _SERVERS.items()},
 }
-KINDS = frozenset(_NEEDS)
+KINDS = frozenset(_REQUIREMENTS)
 """What a name of a model may begin with, before the colon."""
 _HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
-_SETTINGS = re.compile(r"\w+=[^=&?#]+(?:&\w+=[^=&?#]+)*")
+_SETTINGS_FORM = re.compile(r"\w+=[^=&?#]+(?:&\w+=[^=&?#]+)*")
 _LOCAL_SETTINGS = ("context_tokens", "max_tokens", "seed", "temperature", "thinking")
 """The settings that are arguments of `LocalModel`; the others are among its options."""
-_SUGGESTIONS = (*_NEEDS, *(f"local:{each.name}" for each in weights.LISTED_WEIGHTS))
+_SUGGESTIONS = (*_REQUIREMENTS, *(f"local:{each.name}" for each in weights.LISTED_WEIGHTS))
 
 # All users of a name share one file in memory, or one set of connections.
 _LOCK = guard()
@@ -90,10 +90,10 @@ def model(
             return name
         raise ModelError(f"{name!r:.80} is neither a model nor the name of one; {_usable_names()}")
     kind, short_name = check_name(name, bool(api_key))
-    whole_name, (name, options) = name, _split_settings(name)
-    wrong = [f"{each}=" for each, value in of_server.items() if value]
-    if wrong and not is_remote(name):
-        raise ConfigError(f"{name:.200} is not behind a server: leave out {', '.join(wrong)}")
+    full_name, (name, options) = name, _split_settings(name)
+    misplaced = [f"{each}=" for each, value in of_server.items() if value]
+    if misplaced and not is_remote(name):
+        raise ConfigError(f"{name:.200} is not behind a server: leave out {', '.join(misplaced)}")
     if kind in ("local", "gguf"):
         from moothall.models.local.local_model import LocalModel
 
@@ -104,19 +104,19 @@ def model(
         arguments: dict[str, Any] = {
             each: options.pop(each) for each in _LOCAL_SETTINGS if each in options
         }
-        key: tuple[str, ...] = (name, whole_name.partition("?")[2])
+        key: tuple[str, ...] = (name, full_name.partition("?")[2])
         return _shared_model(key, lambda: LocalModel(path, name=name, options=options, **arguments))
     # The environment is part of what a name means.
-    of_model = (api_key or "", repr(sorted(of_server.items())))
-    key = (whole_name, *of_model, *(PROVIDERS[kind].settings if kind in PROVIDERS else ()))
+    server_key = (api_key or "", repr(sorted(of_server.items())))
+    key = (full_name, *server_key, *(PROVIDERS[kind].settings if kind in PROVIDERS else ()))
     if kind in PROVIDERS:
         module_name = PROVIDERS[kind].form.partition(".")[0]
         module: Any = import_module(f"moothall.models.remote.{module_name}")
 
-        def of_provider() -> Any:
+        def make_model() -> Any:
             return with_options(module.of_provider(kind, short_name, api_key, **of_server), options)
 
-        return _shared_model(key, of_provider)
+        return _shared_model(key, make_model)
     from moothall.models.remote.openai import OpenAIModel
 
     url, _, server_model = name.partition("#")
@@ -128,7 +128,7 @@ def model(
 def check_name(name: str, has_key: bool = False) -> tuple[str, str]:
     """Return a name's kind of model and its rest; raise what `model` raises, but load nothing."""
     kind, short_name = check_spelling(name)
-    label, extra, packages = _NEEDS[kind]
+    label, extra, packages = _REQUIREMENTS[kind]
     MissingExtra.unless(label, extra, *packages)
     missing = missing_variable(kind) if kind in PROVIDERS else ""
     if missing == PROVIDERS.get(kind, ANY_SERVER).key:
@@ -149,21 +149,21 @@ def check_spelling(name: str) -> tuple[str, str]:
     kind, colon, short_name = name.partition(":")
     if kind == "hf" or _HUB_NAME.fullmatch(name):
         owner, _, own_name = name.partition("/")
-        hint_text = f" (did you mean '{owner}:{own_name}'?)" if owner in PROVIDERS else ""
+        hint = f" (did you mean '{owner}:{own_name}'?)" if owner in PROVIDERS else ""
         raise ModelError(
-            f"there is no model {name!r:.200}{hint_text}: a model of the Hugging Face hub runs "
+            f"there is no model {name!r:.200}{hint}: a model of the Hugging Face hub runs "
             "behind a server (such as `vllm serve ORG/NAME`), or here from a GGUF file "
             f"(`moothall models fetch hf:ORG/NAME/FILE.gguf`); {_usable_names()}"
         )
     if (
-        kind not in _NEEDS
+        kind not in _REQUIREMENTS
         or bool(short_name) != bool(colon)
         or (not short_name and kind != "local")
     ):
         provider = None if colon else BY_FAMILY.get(kind.partition("-")[0])
-        hint = f" (did you mean '{provider}:{name:.200}'?)" if provider else ""
-        hint_text = "" if kind in _NEEDS else hint or nearest(name, _SUGGESTIONS)
-        raise ModelError(f"there is no model {name!r:.200}{hint_text}; {_usable_names()}")
+        provider_hint = f" (did you mean '{provider}:{name:.200}'?)" if provider else ""
+        hint = "" if kind in _REQUIREMENTS else provider_hint or nearest(name, _SUGGESTIONS)
+        raise ModelError(f"there is no model {name!r:.200}{hint}; {_usable_names()}")
     if kind in ("http", "https"):
         url, _, server_model = name.partition("#")
         if not server_model:
@@ -184,7 +184,7 @@ def _split_settings(name: str) -> tuple[str, dict[str, Any]]:
     model_name, _, query = name.rpartition("?")
     # A question mark of an address stands before the name that follows "#".
     is_address = name.startswith(("http://", "https://")) and "#" not in model_name
-    if is_address or not _SETTINGS.fullmatch(query):
+    if is_address or not _SETTINGS_FORM.fullmatch(query):
         return name, {}
     return model_name, {each: _value(text) for each, text in parse_qsl(query)}
 
@@ -199,7 +199,7 @@ def _value(text: str) -> Any:
 def is_remote(name: str) -> bool:
     """Return whether a name is that of a model on a server, which may cost money."""
     kind = name.partition(":")[0]
-    return kind in KINDS and _NEEDS[kind] is not _LOCAL
+    return kind in KINDS and _REQUIREMENTS[kind] is not _LOCAL
 
 
 def _usable_names() -> str:

@@ -39,8 +39,8 @@ def plain_chat(
     """Return the messages in three roles, none twice in a row; actions and calls in a form."""
     chat: list[dict[str, Any]] = []
     call_names: dict[str, str] = {}
-    for place, message in enumerate(messages):
-        label = f"{name}: messages[{place}]"
+    for index, message in enumerate(messages):
+        label = f"{name}: messages[{index}]"
         if not isinstance(message, Mapping):
             raise ModelError(f"{label} is a {type(message).__name__}, not a chat message")
         role = message.get("role")
@@ -78,8 +78,8 @@ def plain_chat(
 def own_chat(chat: list[dict[str, Any]], name: str, sees: bool) -> list[dict[str, Any]]:
     """Return messages of OpenAI's form for a template that has calls and results of its own."""
     messages = []
-    for place, message in enumerate(chat):
-        content = _content(message["content"], f"{name}: messages[{place}]", sees)
+    for index, message in enumerate(chat):
+        content = _content(message["content"], f"{name}: messages[{index}]", sees)
         messages.append({**message, "content": content})
         if calls := message.get("tool_calls"):
             functions = (
@@ -98,11 +98,11 @@ def joined_contents(first: Content, second: Content, separator: str = "\n\n") ->
         return first or second
     if isinstance(first, str) and isinstance(second, str):
         return f"{first}{separator}{second}"
-    both = (
+    block_lists = (
         [{"type": "text", "text": each}] if isinstance(each, str) else each
         for each in (first, second)
     )
-    return [block for blocks in both for block in blocks]
+    return [block for blocks in block_lists for block in blocks]
 
 
 def broken_up(text: str) -> str:
@@ -112,13 +112,13 @@ def broken_up(text: str) -> str:
 
 def has_result(messages: Iterable[Mapping[str, Any]]) -> bool:
     """Return whether an action has ended since the user's last message."""
-    result = False
+    has_ended = False
     for message in messages:
         if message["role"] == "user":
-            result = False
+            has_ended = False
         elif message["role"] == "tool":
-            result = True
-    return result
+            has_ended = True
+    return has_ended
 
 
 def _content(value: Any, label: str, sees: bool) -> Content:

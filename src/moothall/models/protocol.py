@@ -133,8 +133,8 @@ class Usage:
 
     def __repr__(self) -> str:
         counts = dict(zip(self.__slots__, _counts(self), strict=True))
-        few = {name: count for name, count in counts.items() if count or name in _ALWAYS_SHOWN}
-        return f"Usage({', '.join(f'{name}={count}' for name, count in few.items())})"
+        parts = {name: count for name, count in counts.items() if count or name in _ALWAYS_SHOWN}
+        return f"Usage({', '.join(f'{name}={count}' for name, count in parts.items())})"
 
     @property
     def total(self) -> int:
@@ -194,20 +194,20 @@ class ModelReply:
     @staticmethod
     def json_of(answer: Any) -> dict[str, Any]:
         """Return what is recorded of a model's answer; a wrong one is as wrong when read back."""
-        usable, thinking = ModelReply.can_read(answer), thinking_of(answer)
+        is_usable, thinking = ModelReply.can_read(answer), thinking_of(answer)
         finish_reason, meta = getattr(answer, "finish_reason", None), getattr(answer, "meta", None)
         reasoning, blocks = getattr(answer, "reasoning", ""), blocks_of(answer)
         return {
             "type": answer.class_name if isinstance(answer, NoAnswer) else type(answer).__name__,
-            "text": (usable and answer.text) or "",
-            "calls": [_call_json(each) for each in answer.calls] if usable else [],
+            "text": (is_usable and answer.text) or "",
+            "calls": [_call_json(each) for each in answer.calls] if is_usable else [],
             "usage": Usage.in_answer(answer).to_json(),
             "finish_reason": finish_reason if isinstance(finish_reason, str) else None,
             "reasoning": reasoning if isinstance(reasoning, str) else "",
             **({"thinking": thinking} if thinking else {}),
             **({"blocks": blocks} if blocks else {}),
             **({"meta": dict(meta)} if isinstance(meta, Mapping) and meta else {}),
-            **({} if usable else {"unusable": True}),
+            **({} if is_usable else {"unusable": True}),
         }
 
     @staticmethod

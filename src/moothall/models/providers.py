@@ -168,8 +168,8 @@ def provider_of(name: str) -> tuple[str | None, str]:
     kind, _, rest = name.partition(":")
     if kind in PROVIDERS:
         return kind, rest
-    url, _, listed = name.partition("#")
-    return (provider_at(url) if kind in ("http", "https") else None), listed
+    url, _, model_name = name.partition("#")
+    return (provider_at(url) if kind in ("http", "https") else None), model_name
 
 
 # Contexts and prices are of the package `genai-prices`, which asks no server.
@@ -193,9 +193,9 @@ def listed_price(name: str) -> tuple[Decimal, Decimal, Decimal | None, Decimal |
     if record is None:
         return None
     today = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
-    hours = [record.get_prices(today + timedelta(hours=hour)) for hour in range(24)]
-    input, output, read, write = (_highest(hours, field) for field in _FIELDS)
-    return None if input is None or output is None else (input, output, read, write)
+    prices = [record.get_prices(today + timedelta(hours=hour)) for hour in range(24)]
+    input, output, cache_read, cache_write = (_highest(prices, field) for field in _FIELDS)
+    return None if input is None or output is None else (input, output, cache_read, cache_write)
 
 
 def _highest(prices: list[Any], field: str) -> Decimal | None:
@@ -209,7 +209,7 @@ def _highest(prices: list[Any], field: str) -> Decimal | None:
 
 def _price_record(name: str) -> Any:
     """Return the package's record of a model, or None."""
-    provider, listed = provider_of(name)
+    provider, model_name = provider_of(name)
     if provider is None or not PROVIDERS[provider].data:
         return None
     try:
@@ -218,7 +218,7 @@ def _price_record(name: str) -> Any:
         return None
     data = PROVIDERS[provider].data
     provider_record = next((each for each in get_snapshot().providers if each.id == data), None)
-    record = None if provider_record is None else provider_record.find_model(listed)
+    record = None if provider_record is None else provider_record.find_model(model_name)
     if record is None and data == "azure":  # the models of OpenAI
-        return _price_record(f"openai:{listed}")
+        return _price_record(f"openai:{model_name}")
     return record

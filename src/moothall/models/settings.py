@@ -58,11 +58,11 @@ def server_of(label: str, base_url: Any, provider: str) -> tuple[str, Provider]:
         if address == provider_row.url or not provider_row.may_be_any:
             return address, provider_row
     # Behind another address of these names may be any server.
-    at = provider_at(address)
-    return address, ANY_SERVER if at is None else PROVIDERS[at]
+    provider_name = provider_at(address)
+    return address, ANY_SERVER if provider_name is None else PROVIDERS[provider_name]
 
 
 def joined_url(base_url: str, path: str) -> str:
     """Return the address of a path of a server, with the query of the server's address."""
-    base, mark, query = base_url.partition("?")
-    return f"{base}{path}{mark}{query}"
+    base, separator, query = base_url.partition("?")
+    return f"{base}{path}{separator}{query}"

@@ -34,33 +34,33 @@ GUIDANCE: Final = {
     }
 }
 """How a grammar admits the JSON of a schema."""
-INSTRUCTION = "Instruction: "
+INSTRUCTION_PREFIX = "Instruction: "
 """Precedes each message of the user. Every such message has it, so that a longer conversation
 keeps its beginning, and the prompt cache stays valid."""
 
 _HEAD = "You carry out the user's instruction by choosing one action. Answer with JSON.\nActions:\n"
-_ANSWER = 'Tell the user what came of it. {"answer": text}'
-_MOST_CALLS = 16
+_ANSWER_LINE = 'Tell the user what came of it. {"answer": text}'
+_MAX_CALLS = 16
 
 
 def choice_text(actions: Iterable[Action], *, may_answer: bool) -> str:
     """Return the part of the prompt that lists the actions."""
     lines = [f"{_one_line(action.description)} {_call_form(action)}".strip() for action in actions]
     if may_answer:
-        lines.append(_ANSWER)
+        lines.append(_ANSWER_LINE)
     return _HEAD + "\n".join(lines)
 
 
 def _call_form(action: Action) -> str:
     schema: Mapping[str, Any] = action.parameters or {}
     args = ", ".join(
-        f"{json.dumps(name, ensure_ascii=False)}: {_value(about)}"
-        for name, about in schema.get("properties", {}).items()
+        f"{json.dumps(name, ensure_ascii=False)}: {_value_form(arg_schema)}"
+        for name, arg_schema in schema.get("properties", {}).items()
     )
     return f'{{"action": {json.dumps(action.name, ensure_ascii=False)}, "args": {{{args}}}}}'
 
 
-def _value(schema: Any) -> str:
+def _value_form(schema: Any) -> str:
     if not isinstance(schema, Mapping):
         return "value"
     if "enum" in schema:
@@ -94,7 +94,7 @@ def choice_schema(
             args.setdefault("additionalProperties", False)
         forms.append(object_schema(action={"const": action.name}, args=args))
     if answers_by is not None and forms:
-        forms = [_list_of({"anyOf": forms}, _MOST_CALLS)]
+        forms = [_list_of({"anyOf": forms}, _MAX_CALLS)]
     if answer is not None:
         text = _nested_schema(dict(answer), "answer", definitions)
         if answers_by is None:
@@ -148,19 +148,19 @@ def _with_moved_refs(schema: Any, prefix: str) -> Any:
 
 def choice_as_text(name: str, args: Mapping[str, Any] | str) -> str:
     """Return a choice as the model writes it."""
-    form = args if isinstance(args, str) else json.dumps(args, ensure_ascii=False)
-    return f'{{"action": {json.dumps(name, ensure_ascii=False)}, "args": {form}}}'
+    args_json = args if isinstance(args, str) else json.dumps(args, ensure_ascii=False)
+    return f'{{"action": {json.dumps(name, ensure_ascii=False)}, "args": {args_json}}}'
 
 
 def read_choice(text: str) -> list[tuple[str, dict[str, Any]]] | str:
     """Return the actions and their arguments, or the answer."""
-    chosen = json.loads(text)
-    if isinstance(chosen, dict) and chosen.keys() == {"answer"}:
-        answer = chosen["answer"]
+    choice = json.loads(text)
+    if isinstance(choice, dict) and choice.keys() == {"answer"}:
+        answer = choice["answer"]
         text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
         return readable(text)
     calls = []
-    for each in chosen if isinstance(chosen, list) else [chosen]:
+    for each in choice if isinstance(choice, list) else [choice]:
         name, args = (each.get(k) for k in ("action", "args")) if isinstance(each, dict) else "  "
         if not isinstance(name, str) or not isinstance(args, dict) or len(each) != 2:
             raise ValueError("neither actions with their arguments nor an answer")
@@ -184,7 +184,7 @@ def with_calls(
 class OneCall:
     """Calls as JSON objects, one at a time; also the interface of a form of calls."""
 
-    before_user: str = INSTRUCTION
+    before_user: str = INSTRUCTION_PREFIX
 
     def prompt_part(self, actions: list[Action], *, may_answer: bool) -> str:
         """Return the part of the prompt that shows the actions."""
@@ -232,8 +232,8 @@ class AnswerText:
             return ""
         if not isinstance(text, str):
             return ""
-        before, self.text = self.text, text
-        return text[len(before) :]
+        previous, self.text = self.text, text
+        return text[len(previous) :]
 
     def _read(self, raw: str) -> Any:
         value = from_json(raw, allow_partial="trailing-strings")

@@ -51,8 +51,8 @@ _TYPES: Final = {"string": "str", "integer": "int", "number": "float", "boolean"
     "object": "dict",
     "null": "None",
 }
-_ANSWER: Final = "answer"
-_TEXT: Final = "text"
+_ANSWER_NAME: Final = "answer"
+_TEXT_ARG: Final = "text"
 
 
 class SeveralCalls(OneCall):
@@ -62,20 +62,20 @@ class SeveralCalls(OneCall):
 
     def prompt_part(self, actions: list[Action], *, may_answer: bool) -> str:
         """Return the part of the prompt that shows the actions, as signatures."""
-        rule = line = ""
+        rule = example = ""
         if may_answer:
-            name = _answer_of(actions)
+            name = _answer_name(actions)
             rule = _NO_ACTION_RULE.format(
-                answer=f"[{choice_as_text(name, f'{{{json.dumps(_TEXT)}: text}}')}]"
+                answer=f"[{choice_as_text(name, f'{{{json.dumps(_TEXT_ARG)}: text}}')}]"
             )
-            no = choice_as_text(name, {_TEXT: _NO_ACTION})
-            line = _NO_ACTION_LINE.format(answer=f"[{no}]")
+            no_call = choice_as_text(name, {_TEXT_ARG: _NO_ACTION})
+            example = _NO_ACTION_LINE.format(answer=f"[{no_call}]")
         head = _HEAD.format(
             when=rule,
             first=choice_as_text("paint", {"hatch": "A", "colour": "red"}),
             second=choice_as_text("paint", {"hatch": "B", "colour": "blue"}),
             one=choice_as_text("hull_length", {"ship": "Zorp"}),
-            none=line,
+            none=example,
         )
         return head + "\n".join(_signature(each) for each in actions)
 
@@ -89,7 +89,7 @@ class SeveralCalls(OneCall):
         self, actions: list[Action], answer: Mapping[str, Any] | None
     ) -> dict[str, Any]:
         """Return the schema of a list of calls; `answer` is its answers' one."""
-        return choice_schema(actions, answer=answer, answers_by=_answer_of(actions))
+        return choice_schema(actions, answer=answer, answers_by=_answer_name(actions))
 
     def read(
         self, reply: ModelReply, messages: list[dict[str, Any]], actions: list[Action]
@@ -98,8 +98,8 @@ class SeveralCalls(OneCall):
         calls = read_choice(reply.text)
         if isinstance(calls, str):
             raise ValueError("an answer that is no call")
-        if len(calls) == 1 and calls[0][0] == _answer_of(actions):
-            answer = calls[0][1].get(_TEXT)
+        if len(calls) == 1 and calls[0][0] == _answer_name(actions):
+            answer = calls[0][1].get(_TEXT_ARG)
             text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
             if text.strip() == _NO_ACTION:
                 raise ValueError("it repeats an example, which is of others")
@@ -108,10 +108,10 @@ class SeveralCalls(OneCall):
 
     def answer_text(self, actions: list[Action]) -> AnswerText:
         """Return a reader of the text of an answer that is streamed."""
-        return _AnswerOfAList(_answer_of(actions))
+        return _AnswerInList(_answer_name(actions))
 
 
-class _AnswerOfAList(AnswerText):
+class _AnswerInList(AnswerText):
     """Decodes the text of a streamed `[{"action": "answer", "args": {"text": "…"}}]`."""
 
     def __init__(self, name: str) -> None:
@@ -126,9 +126,9 @@ class _AnswerOfAList(AnswerText):
         return None
 
 
-def _answer_of(actions: Iterable[Action]) -> str:
+def _answer_name(actions: Iterable[Action]) -> str:
     """Return the name by which the model answers, which no action has."""
-    names, name = {each.name for each in actions}, _ANSWER
+    names, name = {each.name for each in actions}, _ANSWER_NAME
     while name in names:
         name += "_"
     return name
@@ -138,11 +138,11 @@ def _signature(action: Action) -> str:
     """Return an action as a function of Python that the model is shown."""
     schema: Mapping[str, Any] = action.parameters or {}
     properties: Mapping[str, Any] = schema.get("properties") or {}
-    needed = [each for each in schema.get("required") or () if each in properties]
+    required = [each for each in schema.get("required") or () if each in properties]
     parameters, lines = [], [_one_line(action.description)]
-    for name in dict.fromkeys((*needed, *properties)):
-        optional = "" if name in needed else " = None"
-        parameters.append(f"{name}: {_type(properties[name])}{optional}")
+    for name in dict.fromkeys((*required, *properties)):
+        default = "" if name in required else " = None"
+        parameters.append(f"{name}: {_type(properties[name])}{default}")
         is_object = isinstance(properties[name], Mapping)
         if text := _one_line(properties[name].get("description") if is_object else None):
             lines.append(f"    {name}: {text}")

@@ -19,7 +19,7 @@ from moothall.foundation.threads import Channel, guard, in_child
 from moothall.models.base import Closing
 from moothall.models.protocol import ModelReply, StreamPart
 
-EXIT_S: Final = 20.0
+EXIT_TIMEOUT_S: Final = 20.0
 """Seconds that the process's exit may wait for the piece that is being computed."""
 
 
@@ -29,7 +29,7 @@ class Job:
 
     request: Any
     deliver: Callable[[Any], None]
-    cancelled: bool = False  # its thread looks between two pieces
+    is_cancelled: bool = False  # its thread looks between two pieces
 
 
 @dataclass(eq=False)
@@ -44,12 +44,12 @@ class InferenceEngine:
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._active: set[Job] = set()
         self._threads: list[threading.Thread] = []
-        self._closed = False
-        self._inherited = False  # from the process that this one was forked from
+        self._is_closed = False
+        self._is_inherited = False  # from the process that this one was forked from
         in_child(self._inherit)
 
     def _inherit(self) -> None:
-        self._inherited = True
+        self._is_inherited = True
 
     def run(self, job: Job) -> Any:
         """Compute an answer and deliver its pieces; return the whole, or None if cancelled."""
@@ -61,52 +61,52 @@ class InferenceEngine:
 
     async def generate(self, request: Any) -> AsyncGenerator[StreamPart, None]:
         """Yield the pieces of an answer, and finally the whole; closed, it does not wait."""
-        came: Channel[StreamPart] = Channel()
-        job = Job(request, came.put)
+        channel: Channel[StreamPart] = Channel()
+        job = Job(request, channel.put)
         self._submit(job)
         try:
             while True:
-                part = await came.get()
+                part = await channel.get()
                 yield part
                 if isinstance(part, ModelReply):
                     return
         finally:
-            job.cancelled = True  # it ends with its next piece
+            job.is_cancelled = True  # it ends with its next piece
 
     def compute_in_thread(self, request: Any) -> Any:
         """Wait in this thread for an answer without pieces."""
-        came: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._submit(Job(request, came.put))
-        answer = came.get()
+        answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._submit(Job(request, answers.put))
+        answer = answers.get()
         if isinstance(answer, BaseException):
             raise answer
         return answer
 
-    def close(self, tell: bool = True) -> None:
+    def close(self, notifies: bool = True) -> None:
         """End running generations and free the memory; called once."""
-        if self._inherited:
+        if self._is_inherited:
             self.unload(safe=False)  # the threads have stayed with the parent
             return
         with self._lock:
-            self._closed = True
+            self._is_closed = True
             for job in self._active:
-                job.cancelled = True
-                if tell:
+                job.is_cancelled = True
+                if notifies:
                     job.deliver(ModelError(f"{self.name} was closed while it was answering"))
             for _ in self._threads:
                 self._jobs.put(None)
         for thread in self._threads:
             if thread is not threading.current_thread():
-                thread.join(EXIT_S)
+                thread.join(EXIT_TIMEOUT_S)
         self.unload(safe=not any(thread.is_alive() for thread in self._threads))
 
     def _submit(self, job: Job) -> None:
-        if self._inherited:
+        if self._is_inherited:
             raise ModelError(
                 f"{self.name} was made in another process; create it again in this one"
             )
         with self._lock:
-            if self._closed:
+            if self._is_closed:
                 raise ModelError(f"{self.name} is closed")
             self._active.add(job)
             if len(self._threads) < min(self.slots, len(self._active)):
@@ -119,7 +119,7 @@ class InferenceEngine:
         while (job := self._jobs.get()) is not None:
             end: Any = None
             try:
-                if not job.cancelled:
+                if not job.is_cancelled:
                     end = self.run(job)
             except BaseException as error:
                 end = error
@@ -136,10 +136,10 @@ class InProcess(Closing):
 
     in_process: Final = True
 
-    def _hold(self, engine: InferenceEngine) -> None:
+    def _own_engine(self, engine: InferenceEngine) -> None:
         self._engine = engine
         # Runs at the latest at the interpreter's exit, while its threads can still be joined.
-        self._finalizer = weakref.finalize(self, engine.close, tell=False)
+        self._finalizer = weakref.finalize(self, engine.close, notifies=False)
 
     @property
     def closed(self) -> bool:
@@ -153,16 +153,16 @@ class InProcess(Closing):
 
 
 @contextmanager
-def patient_threads(turns: int) -> Iterator[None]:
+def patient_threads(spin_count: int) -> Iterator[None]:
     """Set the spin count of an OpenMP library, which reads it once, while its import runs."""
     # By default, its threads spin for milliseconds at every step. On a busy machine they keep the
     # thread that they wait for off its core. Threads that sleep at once must be woken, which on a
     # virtual machine may take as long as the step.
-    chosen = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys()
-    if not chosen:
-        os.environ["GOMP_SPINCOUNT"] = str(turns)
+    is_set = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys()
+    if not is_set:
+        os.environ["GOMP_SPINCOUNT"] = str(spin_count)
     try:
         yield
     finally:
-        if not chosen:
+        if not is_set:
             os.environ.pop("GOMP_SPINCOUNT", None)

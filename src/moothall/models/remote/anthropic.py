@@ -38,7 +38,7 @@ from moothall.models.settings import (
     server_of,
 )
 
-_MOST_PAUSES = 16  # of a turn in which the server's own tools work
+_MAX_PAUSES = 16  # of a turn in which the server's own tools work
 # What it says of a call that another model made, once this one reasons.
 _THOUGHT_FIRST = re.compile(
     "expected .?thinking.{0,60}found|must start with a thinking block", re.I
@@ -124,14 +124,14 @@ class AnthropicModel(RemoteModel):
         super().__init__(settings)
         # The API refuses a schema with keywords that it cannot enforce.
         self._forms = SchemaForms(provider.schema_beside_actions, may_be_strict)
-        self._adapting = Adaptations(PROVIDERS["anthropic"].call_ids)  # also of compatible servers
+        self._adapter = Adaptations(PROVIDERS["anthropic"].call_ids)  # also of compatible servers
         self._wants_thoughts = False  # where calls have results, if it reasons
 
     def _own_headers(self, key: str) -> dict[str, str]:
         return {"x-api-key": key, "anthropic-version": _VERSION}
 
     def _reader(self, content: bytes, earlier_call_count: int) -> MessageStream:
-        return MessageStream(self.name, earlier_call_count, self.base_url, self._adapting.reasons)
+        return MessageStream(self.name, earlier_call_count, self.base_url, self._adapter.reasons)
 
     async def _exchange(
         self, content: bytes, earlier_call_count: int, stream: bool
@@ -144,7 +144,7 @@ class AnthropicModel(RemoteModel):
                         yield part
                         continue
                     reply = part
-            if PAUSED not in reply.meta or len(paused) == _MOST_PAUSES:
+            if PAUSED not in reply.meta or len(paused) == _MAX_PAUSES:
                 yield joined_replies(paused, reply, self.base_url)
                 return
             paused.append(reply)
@@ -152,15 +152,15 @@ class AnthropicModel(RemoteModel):
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         messages, actions, schema, _ = request
-        adapted = self._adapting.messages(messages)
+        adapted = self._adapter.adapt_messages(messages)
         body = self.request_fields | messages_body(adapted, self.name, self.base_url)
-        if self._adapting.reasons:
+        if self._adapter.reasons:
             think_first(body["messages"])
         if self._wants_thoughts and lacks_thought(body["messages"]):
             body.pop("thinking", None)
-        hosted = [*body.get("tools", ())]
-        if actions or hosted:
-            body["tools"] = [*hosted, *messages_tools(actions or ())]
+        server_tools = [*body.get("tools", ())]
+        if actions or server_tools:
+            body["tools"] = [*server_tools, *messages_tools(actions or ())]
         elif earlier_tools := tools_called(adapted):
             body |= {"tools": earlier_tools, "tool_choice": {"type": "none"}}
         if schema is None:
@@ -168,16 +168,16 @@ class AnthropicModel(RemoteModel):
         output_format = {"format": {"type": "json_schema", "schema": schema}}
         return body | {"output_config": {**body.get("output_config", {}), **output_format}}
 
-    def _adapts(self, error_text: str, content: bytes) -> bool:
+    def _learn_from_refusal(self, error_text: str, content: bytes) -> bool:
         if not self._wants_thoughts and _THOUGHT_FIRST.search(error_text):
             self._wants_thoughts = True
             return True
-        return super()._adapts(error_text, content)
+        return super()._learn_from_refusal(error_text, content)
 
     @property
     def _url(self) -> str:
-        base, mark, query = self.base_url.partition("?")
-        return f"{base.removesuffix('/v1')}/v1/messages{mark}{query}"
+        base, separator, query = self.base_url.partition("?")
+        return f"{base.removesuffix('/v1')}/v1/messages{separator}{query}"
 
     async def _send(self, content: bytes, stream: bool) -> HTTPResponse:
         body = content[:-1] + b', "stream": true}' if stream else content

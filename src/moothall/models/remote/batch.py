@@ -21,9 +21,9 @@ logger: logging.Logger = logging.getLogger("moothall.models")
 
 EXPIRED: Final = 0
 CANCELLED: Final = -1
-_QUIET_S = 0.25  # a batch is sent when no request has come for so long
-_FIRST_S, _LONGEST_S = 0.5, 60.0  # between two looks at a batch
-_MAX_REQUESTS, _MOST_BYTES = 10_000, 50 * 2**20  # of requests in a batch
+_COLLECT_S = 0.25  # a batch is sent when no request has come for so long
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 60.0  # between two looks at a batch
+_MAX_REQUESTS, _MAX_BYTES = 10_000, 50 * 2**20  # of requests in a batch
 
 
 class KeptCall(Protocol):
@@ -57,7 +57,7 @@ class BatchServer(Protocol):
         """Send requests by their ids; return the id of the batch."""
         ...
 
-    async def look(self, batch: str) -> tuple[dict[str, Outcome], Outcome] | None:
+    async def poll(self, batch: str) -> tuple[dict[str, Outcome], Outcome] | None:
         """Return the outcomes and that of requests without one; None while it is under way."""
         ...
 
@@ -78,7 +78,7 @@ class _BatchRequest:
 
 
 @dataclass(eq=False, slots=True)
-class _LoopBatches:
+class _LoopQueue:
     """The requests of one event loop: those that come next, and those of each batch."""
 
     new: list[_BatchRequest] = field(default_factory=list)
@@ -98,7 +98,7 @@ class Batches:
 
     def __init__(self, name: str, server: BatchServer, max_retries: int) -> None:
         self._name, self._server, self._max_retries = name, server, max_retries
-        self._lines: WeakKeyDictionary[Any, _LoopBatches] = WeakKeyDictionary()
+        self._queues: WeakKeyDictionary[Any, _LoopQueue] = WeakKeyDictionary()
 
     async def ask(self, content: bytes) -> Outcome:
         """Return what came of a request: an answer or a refusal.
@@ -106,35 +106,35 @@ class Batches:
         A batch whose requests are all cancelled is cancelled, unless their runs go on later.
         """
         loop, step = asyncio.get_running_loop(), MODEL_CALL.get().step
-        line = self._lines.setdefault(loop, _LoopBatches())
+        queue = self._queues.setdefault(loop, _LoopQueue())
         item = _BatchRequest(content, loop.create_future(), step)
         resumed = None if step is None else step.take_kept()
         if resumed is not None and resumed.get("model") == self._name:
             item.id, item.is_adopted = str(resumed["item"]), True
-            await self._follow(line, str(resumed["batch"]), [item])
+            await self._follow(queue, str(resumed["batch"]), [item])
         else:
-            self._add(line, item)
+            self._add(queue, item)
         try:
             return await item.answer
         except asyncio.CancelledError:
-            if item in line.new:
-                line.new.remove(item)
-            elif item.batch in line.waiting:
-                line.waiting[item.batch] -= 1
-                await self._cancel_unwanted(line, item.batch)
+            if item in queue.new:
+                queue.new.remove(item)
+            elif item.batch in queue.waiting:
+                queue.waiting[item.batch] -= 1
+                await self._cancel_unwanted(queue, item.batch)
             raise
 
-    def _add(self, line: _LoopBatches, item: _BatchRequest) -> None:
-        line.new.append(item)
-        if len(line.new) == 1:
-            line.start(self._send_soon(line))
+    def _add(self, queue: _LoopQueue, item: _BatchRequest) -> None:
+        queue.new.append(item)
+        if len(queue.new) == 1:
+            queue.start(self._send_soon(queue))
 
-    async def _send_soon(self, line: _LoopBatches) -> None:
+    async def _send_soon(self, queue: _LoopQueue) -> None:
         ready_count = 0
-        while ready_count != len(line.new):
-            ready_count = len(line.new)
-            await asyncio.sleep(_QUIET_S)
-        new, line.new = line.new, []
+        while ready_count != len(queue.new):
+            ready_count = len(queue.new)
+            await asyncio.sleep(_COLLECT_S)
+        new, queue.new = queue.new, []
         for group in _groups(sorted(new, key=lambda each: is_response(each.content))):
             try:
                 batch = await self._server.create({each.id: each.content for each in group})
@@ -144,49 +144,49 @@ class Batches:
             logger.info("%s: batch %s has %d requests", self._name, batch, len(group))
             steps = [(each.step, each.id) for each in group if each.step is not None]
             attributes = {"model": self._name, "batch": batch}
-            keeping = [call.keep({**attributes, "item": id}) for call, id in steps]
-            for failed in await asyncio.gather(*keeping, return_exceptions=True):
-                if isinstance(failed, Exception):  # a journal that cannot be written
-                    _fail(group, failed)
-            await self._follow(line, batch, group)
+            savers = [call.keep({**attributes, "item": id}) for call, id in steps]
+            for result in await asyncio.gather(*savers, return_exceptions=True):
+                if isinstance(result, Exception):  # a journal that cannot be written
+                    _fail(group, result)
+            await self._follow(queue, batch, group)
 
-    async def _follow(self, line: _LoopBatches, batch: str, items: list[_BatchRequest]) -> None:
+    async def _follow(self, queue: _LoopQueue, batch: str, items: list[_BatchRequest]) -> None:
         for each in items:
             each.batch = batch
-        line.waiting.setdefault(batch, 0)
-        line.waiting[batch] += sum(not each.answer.done() for each in items)
-        if batch not in line.sent:
-            line.sent[batch] = []
-            line.start(self._watch(line, batch))
-        line.sent[batch] += items
-        await self._cancel_unwanted(line, batch)
+        queue.waiting.setdefault(batch, 0)
+        queue.waiting[batch] += sum(not each.answer.done() for each in items)
+        if batch not in queue.sent:
+            queue.sent[batch] = []
+            queue.start(self._watch(queue, batch))
+        queue.sent[batch] += items
+        await self._cancel_unwanted(queue, batch)
 
-    async def _cancel_unwanted(self, line: _LoopBatches, batch: str) -> None:
-        items = line.sent[batch]
-        if line.waiting[batch] or any(each.step and each.step.goes_on for each in items):
+    async def _cancel_unwanted(self, queue: _LoopQueue, batch: str) -> None:
+        items = queue.sent[batch]
+        if queue.waiting[batch] or any(each.step and each.step.goes_on for each in items):
             return
         with suppress(HTTPError, ModelError):  # it ends by itself
             await self._server.cancel(batch)
             logger.info("%s: batch %s is cancelled", self._name, batch)
 
-    async def _watch(self, line: _LoopBatches, batch: str) -> None:
+    async def _watch(self, queue: _LoopQueue, batch: str) -> None:
         """Look at a batch until it is over, and tell each of its requests what came of it."""
-        pause = _FIRST_S
+        pause = _FIRST_PAUSE_S
         try:
-            while (came := await self._look(batch)) is None:
+            while (state := await self._poll(batch)) is None:
                 await asyncio.sleep(pause)
-                pause = min(pause * 1.5, _LONGEST_S)
+                pause = min(pause * 1.5, _LONGEST_PAUSE_S)
         except Exception as error:
-            _fail(line.sent[batch], error)
-            came = {}, Outcome(CANCELLED)
-        outcomes, of_others = came
-        line.waiting.pop(batch)
-        for item in line.sent.pop(batch):
-            self._report_item(line, item, outcomes.get(item.id, of_others), batch)
+            _fail(queue.sent[batch], error)
+            state = {}, Outcome(CANCELLED)
+        outcomes, default_outcome = state
+        queue.waiting.pop(batch)
+        for item in queue.sent.pop(batch):
+            self._report_item(queue, item, outcomes.get(item.id, default_outcome), batch)
 
-    async def _look(self, batch: str) -> tuple[dict[str, Outcome], Outcome] | None:
+    async def _poll(self, batch: str) -> tuple[dict[str, Outcome], Outcome] | None:
         try:
-            return await self._server.look(batch)
+            return await self._server.poll(batch)
         except (HTTPError, ModelError) as error:
             status = getattr(error, "status", None)
             if status == 404:  # the provider keeps no batch for ever
@@ -197,23 +197,23 @@ class Batches:
             return None
 
     def _report_item(
-        self, line: _LoopBatches, item: _BatchRequest, came: Outcome, batch: str
+        self, queue: _LoopQueue, item: _BatchRequest, outcome: Outcome, batch: str
     ) -> None:
         if item.answer.done():
             return
-        fails = came.status in (EXPIRED, CANCELLED) or may_pass(came.status)
-        if not fails:
-            item.answer.set_result(came)
-        elif came.status == CANCELLED and not item.is_adopted:
+        has_failed = outcome.status in (EXPIRED, CANCELLED) or may_pass(outcome.status)
+        if not has_failed:
+            item.answer.set_result(outcome)
+        elif outcome.status == CANCELLED and not item.is_adopted:
             item.answer.set_exception(ModelError(f"{self._name}: batch {batch} was cancelled"))
         elif item.tries <= self._max_retries:
             item.tries, item.is_adopted = item.tries + 1, False
-            self._add(line, item)
-        elif came.status == EXPIRED:
+            self._add(queue, item)
+        elif outcome.status == EXPIRED:
             reason = f"{self._name}: batch {batch} expired before this was answered"
             item.answer.set_exception(ModelError(f"{reason}{after_tries(item.tries)}"))
         else:
-            item.answer.set_result(came)
+            item.answer.set_result(outcome)
 
 
 def _groups(items: list[_BatchRequest]) -> Iterator[list[_BatchRequest]]:
@@ -221,9 +221,9 @@ def _groups(items: list[_BatchRequest]) -> Iterator[list[_BatchRequest]]:
     group, size = list[_BatchRequest](), 0
     for each in items:
         size += len(each.content)
-        full = len(group) == _MAX_REQUESTS or size > _MOST_BYTES
+        is_full = len(group) == _MAX_REQUESTS or size > _MAX_BYTES
         # The Responses API is another address.
-        if group and (full or is_response(each.content) != is_response(group[0].content)):
+        if group and (is_full or is_response(each.content) != is_response(group[0].content)):
             yield group
             group, size = [], len(each.content)
         group.append(each)

@@ -44,11 +44,11 @@ class OpenAIBatches(_BatchEndpoints):
         purpose = f'{head}purpose"\r\n\r\nbatch\r\n'
         file = f'{head}file"; filename="batch.jsonl"\r\nContent-Type: application/jsonl\r\n\r\n'
         body = b"".join([purpose.encode(), file.encode(), *lines, f"\r\n--{mark}--\r\n".encode()])
-        sent = await self.json_at("/files", body, f"multipart/form-data; boundary={mark}")
-        begin = {"input_file_id": sent["id"], "endpoint": url, "completion_window": "24h"}
-        return str((await self.json_at("/batches", json.dumps(begin).encode()))["id"])
+        uploaded = await self.json_at("/files", body, f"multipart/form-data; boundary={mark}")
+        request = {"input_file_id": uploaded["id"], "endpoint": url, "completion_window": "24h"}
+        return str((await self.json_at("/batches", json.dumps(request).encode()))["id"])
 
-    async def look(self, batch: str) -> tuple[dict[str, Outcome], Outcome] | None:
+    async def poll(self, batch: str) -> tuple[dict[str, Outcome], Outcome] | None:
         """Return what the files of a batch say."""
         batch_state = await self.json_at(f"/batches/{batch}")
         status = batch_state.get("status")
@@ -64,7 +64,7 @@ class OpenAIBatches(_BatchEndpoints):
         ):
             url = joined_url(self._url, f"/files/{file}/content")
             for line in _lines(await self._model.send_to(url, None)):
-                outcomes[str(line.get("custom_id"))] = _of_line(line)
+                outcomes[str(line.get("custom_id"))] = _outcome_of_line(line)
         return outcomes, Outcome(_FINAL_STATES[status])
 
     async def cancel(self, batch: str) -> None:
@@ -81,7 +81,7 @@ def _lines(response: HTTPResponse) -> Iterator[dict[str, Any]]:
                 yield result
 
 
-def _of_line(line: dict[str, Any]) -> Outcome:
+def _outcome_of_line(line: dict[str, Any]) -> Outcome:
     response, error = line.get("response"), line.get("error")
     if isinstance(response, dict):
         body = json.dumps(response.get("body")).encode()
@@ -97,13 +97,13 @@ class AnthropicBatches(_BatchEndpoints):
 
     async def create(self, requests: dict[str, bytes]) -> str:
         """Send requests."""
-        listed = [
+        items = [
             b'{"custom_id": "%b", "params": %b}' % (id.encode(), body)
             for id, body in requests.items()
         ]
-        return str((await self.json_at("", b'{"requests": [%b]}' % b", ".join(listed)))["id"])
+        return str((await self.json_at("", b'{"requests": [%b]}' % b", ".join(items)))["id"])
 
-    async def look(self, batch: str) -> tuple[dict[str, Outcome], Outcome] | None:
+    async def poll(self, batch: str) -> tuple[dict[str, Outcome], Outcome] | None:
         """Return the results of a batch, from the server that was asked, whatever it names."""
         if (await self.json_at(f"/{batch}")).get("processing_status") != "ended":
             return None

@@ -16,9 +16,9 @@ from moothall.models.protocol import thinking_for
 if TYPE_CHECKING:
     from moothall.actions import Action
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_NAME_FORM = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 # Keywords that a strict schema may not have; a server refuses a schema with one of these.
-_NOT_STRICT = frozenset(
+_LOOSE_KEYWORDS = frozenset(
     (
         *("allOf", "oneOf", "not", "if", "then", "else", "contains", "uniqueItems"),
         *("dependentRequired", "dependentSchemas", "patternProperties", "propertyNames"),
@@ -37,7 +37,7 @@ def chat_messages(messages: Iterable[Any], name: str, server: str = "") -> list[
     """
     converted = []
     for n, message in enumerate(messages):
-        converted.append(_message(message, f"{name}: messages[{n}]"))
+        converted.append(_convert_message(message, f"{name}: messages[{n}]"))
         if fields := server and thinking_for(message, server, "fields"):
             _give_back(converted[-1], fields)
     return converted
@@ -52,7 +52,7 @@ def _give_back(message: dict[str, Any], fields: Mapping[str, Any]) -> None:
         call |= extra or {}
 
 
-def _message(message: Any, label: str) -> dict[str, Any]:
+def _convert_message(message: Any, label: str) -> dict[str, Any]:
     if not isinstance(message, Mapping):
         raise ModelError(f"{label} is {type_in_words(message)}, not a chat message")
     role = message.get("role")
@@ -76,7 +76,7 @@ def _message(message: Any, label: str) -> dict[str, Any]:
         raise ModelError(f"{label}: role must be system, user, assistant or tool, got {role!r:.80}")
     speaker = message.get("name")
     # A speaker's name is passed on if the format has a field for it.
-    if role != "tool" and isinstance(speaker, str) and _NAME.fullmatch(speaker):
+    if role != "tool" and isinstance(speaker, str) and _NAME_FORM.fullmatch(speaker):
         converted["name"] = speaker
     return converted
 
@@ -104,14 +104,14 @@ def ordered_parts(
         text_of: returns the text of a part; None for any other part
     """
     texts = [text_of(each) for each in given_parts]
-    as_given = "".join(filter(None, texts)) == "".join(text_of(each) or "" for each in text_parts)
-    text_parts, calls = [] if as_given and any(texts) else text_parts, list(calls)
+    is_same = "".join(filter(None, texts)) == "".join(text_of(each) or "" for each in text_parts)
+    text_parts, calls = [] if is_same and any(texts) else text_parts, list(calls)
     parts: list[dict[str, Any]] = []
     for each, text in zip(given_parts, texts, strict=True):
         if len(each) == 1:
             parts += calls[:1]
             del calls[:1]
-        elif text is None or as_given:
+        elif text is None or is_same:
             parts.append(dict(each))
         else:  # the text was changed since
             parts += text_parts
@@ -132,8 +132,8 @@ def seen_after_results(messages: list[Any]) -> list[Any]:
             blocks = []
         if is_result and isinstance(each.get("content"), list):
             texts = [block for block in each["content"] if not is_seen(block)]
-            if new := [block for block in each["content"] if is_seen(block)]:
-                blocks += [{"type": "text", "text": "Of the result of an action:"}, *new]
+            if visuals := [block for block in each["content"] if is_seen(block)]:
+                blocks += [{"type": "text", "text": "Of the result of an action:"}, *visuals]
             each = {**each, "content": "\n".join(str(block.get("text", "")) for block in texts)}
         ordered.append(each)
     return [*ordered, {"role": "user", "content": blocks}] if blocks else ordered
@@ -166,7 +166,7 @@ def response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def may_be_strict(schema: Any) -> bool:
     """Return whether providers can enforce a schema."""
-    if not isinstance(schema, Mapping) or _NOT_STRICT & schema.keys():
+    if not isinstance(schema, Mapping) or _LOOSE_KEYWORDS & schema.keys():
         return False
     if "$ref" in schema:
         return len(schema) == 1  # not with a description

@@ -18,7 +18,7 @@ from moothall.foundation.threads.workers import WORKERS
 from moothall.models.remote.openai import OpenAIModel
 from moothall.models.settings import KeyLike, joined_url
 
-_BATCH = 128
+_BATCH_TEXTS = 128
 
 
 @names_checked
@@ -94,11 +94,11 @@ class OpenAIEmbedder:
             ModelError: the server cannot embed
         """
         # In another thread, since this one may have a loop that runs.
-        came = SimpleQueue[tuple[Any, BaseException | None]]()
-        WORKERS.submit(asyncio.run, self._embed_texts(texts), done=lambda *end: came.put(end))
-        vectors, failed = came.get()
-        if failed is not None:
-            raise failed
+        results = SimpleQueue[tuple[Any, BaseException | None]]()
+        WORKERS.submit(asyncio.run, self._embed_texts(texts), done=lambda *end: results.put(end))
+        vectors, error = results.get()
+        if error is not None:
+            raise error
         return vectors  # type: ignore[no-any-return]
 
     async def _embed_texts(self, texts: list[str]) -> list[list[float]]:
@@ -106,9 +106,9 @@ class OpenAIEmbedder:
         url = joined_url(self._server.base_url, "/embeddings")
         ServerURL(url).check_allowed(self._server.name)
         async with self._server as server:
-            for at in range(0, len(texts), _BATCH):
+            for start in range(0, len(texts), _BATCH_TEXTS):
                 # Servers refuse empty texts.
-                batch = [each or " " for each in texts[at : at + _BATCH]]
+                batch = [each or " " for each in texts[start : start + _BATCH_TEXTS]]
                 body = json.dumps({**self._body, "input": batch}, allow_nan=False).encode()
                 try:
                     vectors += self._read_vectors(await server.json_at(url, body), batch)
@@ -120,14 +120,14 @@ class OpenAIEmbedder:
         data = answer.get("data") if isinstance(answer, dict) else None
         rows = [each for each in data if isinstance(each, dict)] if isinstance(data, list) else []
         vectors: list[Any] = [each.get("embedding") for each in sorted(rows, key=_index)]
-        if len(vectors) != len(batch) or not all(map(self._fits, vectors)):
+        if len(vectors) != len(batch) or not all(map(self._is_vector, vectors)):
             raise ModelError(
                 f"{self._server.name}: the server gave no vector for each text, but "
                 f"{excerpt(answer)}"
             )
         return [list(map(float, each)) for each in vectors]
 
-    def _fits(self, vector: Any) -> bool:
+    def _is_vector(self, vector: Any) -> bool:
         numbers = isinstance(vector, list) and all(type(each) in (int, float) for each in vector)
         return numbers and len(vector) == (self._dimensions or len(vector)) > 0
 

@@ -12,9 +12,9 @@ from moothall.models.answer_reader import AnswerReader
 from moothall.models.chat_answer import TransientError
 from moothall.models.protocol import StreamPart
 
-_LAST_S = 3.0
+_TRAILER_S = 3.0
 """How long the server is waited for once the answer is complete."""
-_EVENTS = (b"data:", b"event:", b"id:", b"retry:", b":")
+_EVENT_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 """How server-sent events begin."""
 
 
@@ -29,7 +29,7 @@ async def parts_of(
         while stream and not beginning.strip() and (data := await _next_bytes(response, answer)):
             beginning += data
         head = beginning.lstrip()
-        if head.startswith(_EVENTS) or (stream and not head.startswith((b"{", b"[", b"<"))):
+        if head.startswith(_EVENT_STARTS) or (stream and not head.startswith((b"{", b"[", b"<"))):
             for part in answer.feed(beginning):
                 yield part
             while stream and not answer.has_ended and (data := await _next_bytes(response, answer)):
@@ -58,7 +58,7 @@ async def _next_bytes(response: HTTPResponse, answer: AnswerReader) -> bytes:
         return await response.read()
     # What may follow is its usage; some servers keep the stream open.
     with suppress(HTTPError, TimeoutError):
-        async with asyncio.timeout(_LAST_S):
+        async with asyncio.timeout(_TRAILER_S):
             return await response.read()
     return b""
 

@@ -21,18 +21,18 @@ from moothall.models.chat_answer import (
 )
 
 # What a refusal is of, whatever its status, and what to do about it.
-_OF_ACTIONS = re.compile(
+_ACTIONS_FAULT = re.compile(
     r"\b(?:tools?|functions?)\b[^.\[]{0,40}(?:not (?:support|available)|unsupported|requires?\b)"
     r"|(?:not support|support no|requires?|no endpoints found that support)[^.]{0,30}"
     r"(?:\b(?:tool|function)s?\b|tool-call)",
     re.I,
 )
-_OF_MODEL = re.compile(
+_MODEL_FAULT = re.compile(
     r"model\b.{0,80}(?:not (?:exist|found|a valid)|unknown|no such)|(?:invalid|unknown|no such)"
     r" model|not a valid model|model.?not.?(?:exist|found)",
     re.I,
 )
-_OF_KEY = re.compile(r"api.?key|credentials|unauthori[sz]ed|authentication", re.I)
+_KEY_FAULT = re.compile(r"api.?key|credentials|unauthori[sz]ed|authentication", re.I)
 # What was lost with a request, and what to do about it.
 _CONNECTION_HINTS = {
     "Connection refused": "is the server running there?",
@@ -59,37 +59,37 @@ class Failures:
         self.secrets: list[str] = []
 
     def refusal_error(
-        self, status: int, text: str, headers: Mapping[str, str], tries: int, calls: bool
+        self, status: int, text: str, headers: Mapping[str, str], tries: int, may_call: bool
     ) -> ModelError:
-        """Return the error for a server's refusal; `calls` says if the model might call actions."""
+        """Return the error for a server's refusal of a request whose answer `may_call` actions."""
         body = _body(text)
         reason = f"{self._name}: the server answered {status}: {server_text(body)}"
         if status == 413:
-            return ContextOverflow(self.hidden(f"{reason}; nothing was cut"))
-        if (request_error := _request_error(body, self.hidden(reason), calls)) is not None:
+            return ContextOverflow(self.redact(f"{reason}; nothing was cut"))
+        if (request_error := _request_error(body, self.redact(reason), may_call)) is not None:
             return request_error
         if advice := self._advice(status, server_text(body), headers):
             reason = f"{reason.removesuffix('.')}; {advice}"
-        error = ModelError(self.hidden(f"{reason}{after_tries(tries)}"))
+        error = ModelError(self.redact(f"{reason}{after_tries(tries)}"))
         error.status = status
         return error
 
     @staticmethod
-    def last(response: HTTPResponse, calls: bool) -> bool:
+    def is_lasting(response: HTTPResponse, may_call: bool) -> bool:
         """Return whether a refusal would be the same again, whatever its status."""
         body = _body(response.content.decode("utf-8", "replace"))
-        return _request_error(body, "", calls) is not None or has_no_credit(body)
+        return _request_error(body, "", may_call) is not None or has_no_credit(body)
 
     def _advice(self, status: int, message: str, headers: Mapping[str, str]) -> str:
         """Return what to do about a refusal."""
         address = f"the address {self._base_url}" if self._base_url else "the address"
         if is_page(message) and status < 500:
             return f"check {address}, and any proxy before it"
-        if status in (400, 404, 422, 500, 501) and _OF_ACTIONS.search(message):
+        if status in (400, 404, 422, 500, 501) and _ACTIONS_FAULT.search(message):
             return "choose a model and a server that take actions, or give the agent none"
-        if status in (401, 403) or (status == 400 and _OF_KEY.search(message)):
+        if status in (401, 403) or (status == 400 and _KEY_FAULT.search(message)):
             return f"check {self._where_key}"
-        if status == 400 and _OF_MODEL.search(message):
+        if status == 400 and _MODEL_FAULT.search(message):
             return "check the name of the model"
         if status in (404, 405) or 300 <= status < 400:
             location = headers.get("location") if status < 400 else None
@@ -103,9 +103,9 @@ class Failures:
         """Return the error for a request without an answer."""
         hints = (hint for words, hint in _CONNECTION_HINTS.items() if words in reason)
         hint = next(hints, "") if "the proxy of" not in reason else ""
-        return ModelError(self.hidden(f"{self._name}: {reason}{hint and f'; {hint}'}"))
+        return ModelError(self.redact(f"{self._name}: {reason}{hint and f'; {hint}'}"))
 
-    def hidden(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Return a text without the key and the keys of the environment."""
         keys = [value for name, value in os.environ.items() if name.endswith("_API_KEY")]
         for key in (self.key, *keys, *self.secrets):
@@ -114,10 +114,10 @@ class Failures:
         return text
 
 
-def _request_error(body: Any, reason: str, calls: bool) -> ModelError | None:
+def _request_error(body: Any, reason: str, may_call: bool) -> ModelError | None:
     """Return the error of a refusal that is of the request alone."""
     error = request_error_of(body, reason)
-    return None if isinstance(error, UnreadableCall) and not calls else error
+    return None if isinstance(error, UnreadableCall) and not may_call else error
 
 
 def _body(text: str) -> Any:
@@ -134,6 +134,6 @@ def estimated_tokens(content: bytes) -> int:
     return len(text) // 3 + block_count * BLOCK_TOKENS
 
 
-def may_call(content: bytes) -> bool:
+def has_actions(content: bytes) -> bool:
     """Return whether a request has actions."""
     return b'"tools": ' in content

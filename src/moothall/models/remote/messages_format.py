@@ -29,18 +29,18 @@ def messages_body(messages: list[Any], name: str, server: str) -> dict[str, Any]
     """
     system: list[dict[str, Any]] = []
     turns: list[dict[str, Any]] = []
-    for message, checked in zip(messages, chat_messages(messages, name), strict=True):
-        role, blocks = checked["role"], _blocks(checked.get("content"))
+    for message, chat_message in zip(messages, chat_messages(messages, name), strict=True):
+        role, blocks = chat_message["role"], _blocks(chat_message.get("content"))
         if role == "system":
             system += blocks
             continue
         if role == "tool":
-            id = checked["tool_call_id"]
+            id = chat_message["tool_call_id"]
             blocks = [{"type": "tool_result", "tool_use_id": id, "content": blocks}]
         elif role == "assistant":
-            uses = [_tool_use(call, name) for call in message.get("tool_calls") or ()]
+            tool_uses = [_tool_use(call, name) for call in message.get("tool_calls") or ()]
             kept_blocks = thinking_for(message, server, "content") or ()
-            blocks = ordered_parts(kept_blocks, blocks, uses, lambda block: block.get("text"))
+            blocks = ordered_parts(kept_blocks, blocks, tool_uses, lambda block: block.get("text"))
         role = "assistant" if role == "assistant" else "user"
         if turns and turns[-1]["role"] == role:
             turns[-1]["content"] += blocks
@@ -77,9 +77,9 @@ def _blocks(content: Any) -> list[dict[str, Any]]:
         if isinstance(block, Mapping) and block.get("type") == "image_url":
             image = block.get("image_url")
             url = image.get("url") if isinstance(image, Mapping) else image
-            blocks.append(_source(str(url or "")))
+            blocks.append(_source_block(str(url or "")))
         elif data := data_of(block):
-            blocks.append(_source(data))
+            blocks.append(_source_block(data))
         elif not isinstance(block, Mapping) or block.get("type", "text") == "text":
             text = block.get("text") if isinstance(block, Mapping) else str(block)
             if isinstance(text, str) and text.strip():
@@ -89,7 +89,7 @@ def _blocks(content: Any) -> list[dict[str, Any]]:
     return blocks
 
 
-def _source(url: str) -> dict[str, Any]:
+def _source_block(url: str) -> dict[str, Any]:
     data = _DATA_URL.fullmatch(url)
     if data is None:
         return {"type": "image", "source": {"type": "url", "url": url}}

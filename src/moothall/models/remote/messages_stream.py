@@ -29,7 +29,7 @@ class _ContentBlock:
     pieces: dict[str, list[str]] = field(default_factory=dict)
     citations: list[Any] = field(default_factory=list)
 
-    def cited(self) -> list[Any]:
+    def all_citations(self) -> list[Any]:
         return [*list_or_empty(self.fields.get("citations")), *self.citations]
 
     def text(self, name: str) -> str:
@@ -54,20 +54,20 @@ class MessageStream(AnswerReader):
         self._blocks: dict[int, _ContentBlock] = {}
         self._usage_counts: dict[str, Any] = {}
 
-    def _event(self, event: dict[str, Any], label: str) -> Iterator[StreamPart]:
+    def _read_event(self, event: dict[str, Any], label: str) -> Iterator[StreamPart]:
         kind = event.get("type")
         if kind == "message_start":
-            message = self._object(event.get("message"), label, "message")
+            message = self._as_dict(event.get("message"), label, "message")
             add_meta(self._meta, message)
             self._usage_counts = updated_usage(self._usage_counts, message.get("usage"))
         elif kind == "content_block_start":
-            block = self._object(event.get("content_block"), label, "content_block")
-            yield from self._begin(self._index(event, "index", label), block)
+            block = self._as_dict(event.get("content_block"), label, "content_block")
+            yield from self._begin(self._read_index(event, "index", label), block)
         elif kind == "content_block_delta":
-            delta = self._object(event.get("delta"), label, "delta")
-            yield from self._take_piece(self._index(event, "index", label), delta, label)
+            delta = self._as_dict(event.get("delta"), label, "delta")
+            yield from self._take_piece(self._read_index(event, "index", label), delta, label)
         elif kind == "message_delta":
-            delta = self._object(event.get("delta"), label, "delta")
+            delta = self._as_dict(event.get("delta"), label, "delta")
             self._reason = delta.get("stop_reason") or self._reason
             self.is_complete = bool(self._reason)
             self._usage_counts = updated_usage(self._usage_counts, event.get("usage"))
@@ -84,7 +84,7 @@ class MessageStream(AnswerReader):
         self._reason = answer.get("stop_reason")
         self.is_complete = True
         for index, block in enumerate(content):
-            yield from self._begin(index, self._object(block, label, f"content[{index}]"))
+            yield from self._begin(index, self._as_dict(block, label, f"content[{index}]"))
 
     def _begin(self, index: int, block: dict[str, Any]) -> Iterator[StreamPart]:
         self._blocks[index] = _ContentBlock(block)
@@ -93,7 +93,7 @@ class MessageStream(AnswerReader):
     def _parts_of(self, kind: Any, fields: dict[str, Any]) -> Iterator[StreamPart]:
         text = fields.get(kind) if kind in ("text", "thinking") else None
         if isinstance(text, str):
-            yield from self._say(text) if kind == "text" else self._think(text)
+            yield from self._add_text(text) if kind == "text" else self._add_thought(text)
 
     def _take_piece(self, index: int, delta: dict[str, Any], label: str) -> Iterator[StreamPart]:
         block = self._blocks.get(index)
@@ -132,7 +132,7 @@ class MessageStream(AnswerReader):
 
     def _reasoning_to_return(self, has_calls: bool) -> tuple[dict[str, Any], ...]:
         blocks = self._in_order()
-        if cited := [each for block in blocks for each in block.cited()]:
+        if cited := [each for block in blocks for each in block.all_citations()]:
             self._meta["citations"] = cited
         # Only an answer with calls, or a paused one, goes back to the model within the same turn.
         paused = self._reason == "pause_turn"
@@ -175,7 +175,7 @@ def _block_for_server(block: _ContentBlock) -> dict[str, Any] | None:
     fields = block.fields | {name: block.text(name) for name in block.pieces if name in _PIECES}
     if kind == "text":
         fields = {"type": kind, "text": readable(str(fields.get("text") or ""))}
-        fields |= {"citations": cited} if (cited := block.cited()) else {}
+        fields |= {"citations": cited} if (cited := block.all_citations()) else {}
     elif "partial_json" in block.pieces:  # of a tool of the server
         with suppress(ValueError, RecursionError):
             fields["input"] = json.loads(block.text("partial_json") or "{}")
@@ -203,11 +203,11 @@ def joined_replies(paused: list[ModelReply], last: ModelReply, server: str) -> M
         meta["citations"] = cited
     thinking = last.thinking
     if paused and last.calls:
-        before = [block for each in paused for block in each.meta[PAUSED]]
-        after = [block for each in thinking for block in each["content"]]
-        after = after or [{"type": "text", "text": last.text}] * bool(last.text)
-        after = after if thinking else [*after, *[{"type": "tool_use"}] * len(last.calls)]
-        thinking = ({"server": server, "content": [*before, *after]},)
+        earlier = [block for each in paused for block in each.meta[PAUSED]]
+        later = [block for each in thinking for block in each["content"]]
+        later = later or [{"type": "text", "text": last.text}] * bool(last.text)
+        later = later if thinking else [*later, *[{"type": "tool_use"}] * len(last.calls)]
+        thinking = ({"server": server, "content": [*earlier, *later]},)
     return replace(
         last,
         text="".join(each.text for each in replies),

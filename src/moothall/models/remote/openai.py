@@ -39,12 +39,12 @@ from moothall.models.settings import (
 _OWN_FIELDS = frozenset(
     ("messages", "model", "n", "response_format", "stream", "stream_options", "tools")
 )
-_OF_RESPONSES = frozenset(("input", "model", "stream"))
+_RESPONSES_FIELDS = frozenset(("input", "model", "stream"))
 _ACCOUNT = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
 _ASK_S = 2.0  # for a question about a model
 _STREAM_USAGE = re.compile("stream_options|include_usage")
 # OpenAI's and Copilot's words for a model that is not spoken to by chat, and Azure's.
-_RESPONSES = re.compile(
+_RESPONSES_ONLY = re.compile(
     r"v1/responses|via the /chat/completions|chatCompletion operation does not work with", re.I
 )
 _NOT_ENCRYPTED = re.compile(r"encrypted content|reasoning\.encrypted_content", re.I)
@@ -124,7 +124,7 @@ class OpenAIModel(RemoteModel):
         if api not in (None, "chat", "responses"):
             raise ConfigError(f"OpenAIModel: api= must be 'chat' or 'responses', got {api!r:.80}")
         if api == "responses":
-            self.own_fields = _OF_RESPONSES  # type: ignore[misc]
+            self.own_fields = _RESPONSES_FIELDS  # type: ignore[misc]
         address, provider_row = server_of("OpenAIModel", base_url, provider)
         options = of_server.get("options")
         own_options = options if isinstance(options, Mapping) else {}
@@ -189,7 +189,7 @@ class OpenAIModel(RemoteModel):
             "thinking"
         )  # Z.ai keeps that of earlier turns if asked to
         all_turns = isinstance(thinking, dict) and thinking.get("clear_thinking") is False
-        all_turns |= self._adapting.reasons
+        all_turns |= self._adapter.reasons
         audio = self.request_fields.get("audio")
         format = audio.get("format") if isinstance(audio, dict) else None
         return AnswerStream(self.name, earlier_call_count, self.base_url, all_turns, format)
@@ -198,7 +198,7 @@ class OpenAIModel(RemoteModel):
         if self._api != "responses":
             return super()._body(request)
         messages, actions, schema, _ = request
-        adapted = self._adapting.messages(messages)
+        adapted = self._adapter.adapt_messages(messages)
         items = responses_input(adapted, self.name, self.base_url)
         body = {
             "input": items,
@@ -215,8 +215,8 @@ class OpenAIModel(RemoteModel):
             body["include"] = list(dict.fromkeys([*include, "reasoning.encrypted_content"]))
         return body
 
-    def _adapts(self, error_text: str, content: bytes) -> bool:
-        if self._may_switch and not is_response(content) and _RESPONSES.search(error_text):
+    def _learn_from_refusal(self, error_text: str, content: bytes) -> bool:
+        if self._may_switch and not is_response(content) and _RESPONSES_ONLY.search(error_text):
             self._api = "responses"
         elif b'"reasoning.encrypted_content"' in content and _NOT_ENCRYPTED.search(error_text):
             self._encrypts = False
@@ -229,7 +229,7 @@ class OpenAIModel(RemoteModel):
                 "max_tokens", self.max_tokens
             )
         else:
-            return super()._adapts(error_text, content)
+            return super()._learn_from_refusal(error_text, content)
         return True
 
     async def _send(self, content: bytes, stream: bool) -> HTTPResponse:

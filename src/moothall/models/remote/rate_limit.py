@@ -107,11 +107,11 @@ class RateLimit:
                 oldest = reservations.popleft()
                 oldest.counted = False
                 self._tokens -= oldest.tokens
-            requests, most = self.requests_per_minute, self.tokens_per_minute
-            full = requests is not None and len(reservations) >= requests
-            if most is not None and not full:
-                full = bool(self._tokens) and self._tokens + tokens > most
-            if full:
+            requests, tokens_limit = self.requests_per_minute, self.tokens_per_minute
+            is_full = requests is not None and len(reservations) >= requests
+            if tokens_limit is not None and not is_full:
+                is_full = bool(self._tokens) and self._tokens + tokens > tokens_limit
+            if is_full:
                 return None, max(reservations[0].at + _MINUTE_S - now, 0.001)
             reservation = RateReservation(self, now, tokens)
             reservations.append(reservation)

@@ -44,7 +44,7 @@ from moothall.models.remote.chat_format import (
     tools,
 )
 from moothall.models.remote.exchange import parts_of, parts_of_body
-from moothall.models.remote.failures import Failures, estimated_tokens, may_call
+from moothall.models.remote.failures import Failures, estimated_tokens, has_actions
 from moothall.models.remote.schema_form import SchemaForms, as_text, in_form
 from moothall.models.remote.server_settings import ServerSettings
 from moothall.models.settings import check_key
@@ -57,18 +57,18 @@ LENGTHS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 """The fields for the longest answer."""
 _UNASKED, _UNKNOWN = -1, 0  # of a context
 # In the text of a server that no longer takes what it gave: of another model, or another key.
-_STALE = re.compile(
+_STALE_FAULT = re.compile(
     r"(?:invalid|corrupt).{0,60}signature|signature.{0,60}(?:invalid|corrupt|not valid)|encrypted"
     r".{0,80}could not be|\bItem .{0,80}not found|without its required",
     re.I,
 )
-_BYTES, _BATCH_BYTES = 2**26, 2**30  # of an answer, and of those of a batch
+_MAX_BYTES, _MAX_BATCH_BYTES = 2**26, 2**30  # of an answer, and of those of a batch
 
 
 class RemoteModel(AnsweringModel):
     """What models behind a server share.
 
-    A subclass says how a request is formed (`_body`) and sent (`_sent`), and its answer read
+    A subclass says how a request is formed (`_body`) and sent (`_send`), and its answer read
     (`_reader`).
     """
 
@@ -92,8 +92,8 @@ class RemoteModel(AnsweringModel):
         self._server = settings.server  # the one that gets back what it gave
         self._provider = provider
         self._forms = SchemaForms(provider.schema_beside_actions)
-        self._adapting = Adaptations(provider.call_ids, provider.answer_before_user)
-        self._not_back = () if provider.gives_back else KEPT_FIELDS
+        self._adapter = Adaptations(provider.call_ids, provider.answer_before_user)
+        self._dropped_fields = () if provider.gives_back else KEPT_FIELDS
         self.failures: Failures = Failures(settings.name, settings.base_url, settings.where_key)
         self._given_key, self._given_headers = settings.key, settings.headers
         self.failures.key = None if callable(settings.key) else settings.key
@@ -104,7 +104,7 @@ class RemoteModel(AnsweringModel):
             timeout_s=settings.timeout,
             connections=settings.connections,
             max_retries=settings.max_retries,
-            max_bytes=_BATCH_BYTES if settings.batch else _BYTES,
+            max_bytes=_MAX_BATCH_BYTES if settings.batch else _MAX_BYTES,
         )
         self._batches: Batches | None = None
         if settings.batch:
@@ -174,13 +174,13 @@ class RemoteModel(AnsweringModel):
     async def _answer(self, request: ModelRequest) -> AsyncGenerator[StreamPart, None]:
         url = self.base_url or f"https://{self._server.rpartition(':')[2]}"
         ServerURL(url).check_allowed(self.name)
-        has_begun, reserved = False, None
+        has_begun, reservation = False, None
         while True:
-            form, version = self._forms.form_for(request), self._adapting.version
+            form, version = self._forms.form_for(request), self._adapter.version
             content = self._content(in_form(form, request))
-            if self.rate_limit is not None and reserved is None:
-                most = estimated_tokens(content) + (self.max_tokens or 0)
-                reserved = await self.rate_limit.acquire(most)
+            if self.rate_limit is not None and reservation is None:
+                estimate = estimated_tokens(content) + (self.max_tokens or 0)
+                reservation = await self.rate_limit.acquire(estimate)
             exchange = self._exchange(content, calls_in(request.messages), request.stream)
             if form == "final":
                 exchange = as_text(request, exchange)
@@ -188,31 +188,31 @@ class RemoteModel(AnsweringModel):
                 async with aclosing(exchange) as parts:
                     async for part in parts:
                         has_begun = True
-                        if isinstance(part, ModelReply) and reserved is not None:
-                            reserved.settle(part.usage.total)
+                        if isinstance(part, ModelReply) and reservation is not None:
+                            reservation.settle(part.usage.total)
                         yield part
                 return
             except ModelError as error:
                 error_text = str(error)
                 if (
                     not has_begun
-                    and _STALE.search(error_text)
+                    and _STALE_FAULT.search(error_text)
                     and any(each.get("thinking") for each in request.messages)
                 ):
-                    plain = [{**each, "thinking": []} for each in request.messages]
-                    request = request._replace(messages=plain)
+                    messages = [{**each, "thinking": []} for each in request.messages]
+                    request = request._replace(messages=messages)
                 elif has_begun or not (
-                    self._adapts(error_text, content)
+                    self._learn_from_refusal(error_text, content)
                     or self._forms.learn_from_refusal(form, request, error_text)
-                    or self._adapting.version != version  # as another request was refused, too
+                    or self._adapter.version != version  # as another request was refused, too
                 ):
                     if isinstance(error, TransientError | RefusedCall):
                         raise ModelError(error_text) from None
                     raise
 
-    def _adapts(self, error_text: str, content: bytes) -> bool:
+    def _learn_from_refusal(self, error_text: str, content: bytes) -> bool:
         """Note what a refusal says of all requests; return whether it says something."""
-        return self._adapting.learn_from_refusal(error_text)
+        return self._adapter.learn_from_refusal(error_text)
 
     def _content(self, request: ModelRequest) -> bytes:
         try:
@@ -227,18 +227,18 @@ class RemoteModel(AnsweringModel):
             ):
                 return content
             # Many servers refuse a prompt with an answer that together may be longer.
-            most = max(context - estimated_tokens(content), context // 4, 1)
-            return json.dumps({**body, field: min(longest, most)}, allow_nan=False).encode()
+            limit = max(context - estimated_tokens(content), context // 4, 1)
+            return json.dumps({**body, field: min(longest, limit)}, allow_nan=False).encode()
         except (TypeError, ValueError, AttributeError, RecursionError) as error:
             raise ModelError(f"{self.name}: its input is not JSON: {error}") from error
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         """Return the request in the provider's form."""
         messages, actions, schema, _ = request
-        adapted = self._adapting.messages(messages, seen_after=True)
+        adapted = self._adapter.adapt_messages(messages, seen_after=True)
         converted = chat_messages(adapted, self.name, self._server)
-        self._adapting.complete(converted)
-        for field in self._not_back:
+        self._adapter.add_wanted_fields(converted)
+        for field in self._dropped_fields:
             for each in converted:
                 for holder in (each, *each.get("tool_calls", ())):
                     holder.pop(field, None)
@@ -247,7 +247,7 @@ class RemoteModel(AnsweringModel):
             body["tools"] = tools(actions)
             for each in body["tools"]:
                 function = each["function"]
-                function["parameters"] = self._adapting.schema(function["parameters"])
+                function["parameters"] = self._adapter.adapt_schema(function["parameters"])
         if schema is not None:
             body["response_format"] = response_format(schema)
         return body
@@ -264,13 +264,13 @@ class RemoteModel(AnsweringModel):
             key = await awaited(self._given_key())
             check_key(key, self.name)
             self.failures.key = key
-        if more := await headers_now(self._given_headers, self.name):
-            self.failures.secrets = [*map(str, more.values())]
-        theirs = {each.lower() for each in more}
+        if given_headers := await headers_now(self._given_headers, self.name):
+            self.failures.secrets = [*map(str, given_headers.values())]
+        lower = {each.lower() for each in given_headers}
         own_headers = {"Content-Type": "application/json", "Accept": "application/json"}
         own_headers |= self._own_headers(self.failures.key or "none")
-        ours = {each: value for each, value in own_headers.items() if each.lower() not in theirs}
-        return {**ours, **more}
+        ours = {each: value for each, value in own_headers.items() if each.lower() not in lower}
+        return {**ours, **given_headers}
 
     async def _send(self, content: bytes, stream: bool) -> HTTPResponse:
         """Send a request; return the response if it is an answer, else raise ModelError."""
@@ -280,7 +280,7 @@ class RemoteModel(AnsweringModel):
         self, url: str, body: bytes | None, stream: bool = False, kind: str = ""
     ) -> HTTPResponse:
         """Send a request to an address; raise ModelError if the server refuses it."""
-        headers, calls = await self._headers(), may_call(body or b"")
+        headers, may_call = await self._headers(), has_actions(body or b"")
         for _ in ("first", "again"):
             response = await self._client.request(
                 "GET" if body is None else "POST",
@@ -288,16 +288,16 @@ class RemoteModel(AnsweringModel):
                 headers={**headers, "Content-Type": kind} if kind else headers,
                 body=body,
                 stream=stream,
-                lasts=lambda response: self.failures.last(response, calls),
+                lasts=lambda response: self.failures.is_lasting(response, may_call),
             )
             if 200 <= response.status < 300:
                 return response
-            earlier = headers
+            previous = headers
             # A key may have expired while the server was waited for.
-            if response.status != 401 or (headers := await self._headers()) == earlier:
+            if response.status != 401 or (headers := await self._headers()) == previous:
                 break
         text = response.content.decode("utf-8", "replace")
-        details = (response.status, text, response.headers, response.tries, calls)
+        details = (response.status, text, response.headers, response.tries, may_call)
         raise self.failures.refusal_error(*details)
 
     async def json_at(self, url: str, body: bytes | None = None, kind: str = "") -> Any:
@@ -311,17 +311,17 @@ class RemoteModel(AnsweringModel):
         """Return the parts of the answer to a request, once there is an answer."""
         if self._batches is None:
             return parts_of(await self._send(content, stream), reader, stream)
-        came = await self._batches.ask(content)
-        if came.status != 200:
-            text = came.body.decode("utf-8", "replace")
-            raise self.failures.refusal_error(came.status, text, {}, 1, may_call(content))
-        return parts_of_body(came.body, reader)
+        outcome = await self._batches.ask(content)
+        if outcome.status != 200:
+            text = outcome.body.decode("utf-8", "replace")
+            raise self.failures.refusal_error(outcome.status, text, {}, 1, has_actions(content))
+        return parts_of_body(outcome.body, reader)
 
     async def _exchange(
         self, content: bytes, earlier_call_count: int, stream: bool
     ) -> AsyncGenerator[StreamPart, None]:
         """Yield the pieces of the answer to a request, if streamed, and finally the whole."""
-        passed_on, attempt = [], 0
+        sent_parts, attempt = [], 0
         try:
             while True:
                 answer = None
@@ -332,27 +332,27 @@ class RemoteModel(AnsweringModel):
                     async with aclosing(answer) as parts:
                         async for part in parts:
                             if stream or isinstance(part, ModelReply):
-                                passed_on.append(part)
+                                sent_parts.append(part)
                                 yield part
                     return
                 except (TransientError, BrokenOff) as error:
-                    if isinstance(error, UnreadableCall) and may_call(content):
+                    if isinstance(error, UnreadableCall) and has_actions(content):
                         raise RefusedCall(str(error)) from None
                     attempt += 1
-                    if passed_on or answer is None or attempt > self._max_retries:
+                    if sent_parts or answer is None or attempt > self._max_retries:
                         if isinstance(error, HTTPError):
                             raise
                         raise ModelError(f"{error}{after_tries(attempt)}") from None
                 await asyncio.sleep(backoff_s(attempt - 1))
         except RefusedCall as error:
-            text = "".join(part.text for part in passed_on if isinstance(part, TextPiece))
+            text = "".join(part.text for part in sent_parts if isinstance(part, TextPiece))
             if stream and not text and error.reply.text:
                 yield TextPiece(error.reply.text)
             yield replace(error.reply, text=text or error.reply.text)
         except HTTPError as error:
             raise self.failures.connection_error(str(error)) from None
         except ModelError as error:
-            hidden = self.failures.hidden(str(error))
-            if hidden == str(error):
+            redacted = self.failures.redact(str(error))
+            if redacted == str(error):
                 raise
-            raise type(error)(hidden) from None
+            raise type(error)(redacted) from None

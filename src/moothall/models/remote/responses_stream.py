@@ -11,9 +11,9 @@ from moothall.models.chat_answer import add_meta, error_of, finish_reason_of, wr
 from moothall.models.protocol import StreamPart, Usage
 from moothall.models.remote.responses_format import text_of
 
-_TEXT = "response.output_text.delta"
-_REFUSAL = "response.refusal.delta"
-_REASONING = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
+_TEXT_EVENT = "response.output_text.delta"
+_REFUSAL_EVENT = "response.refusal.delta"
+_REASONING_EVENTS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
 _END_EVENTS = tuple(
     f"response.{each}" for each in ("completed", "done", "incomplete", "failed", "cancelled")
 )
@@ -28,29 +28,29 @@ class ResponseStream(AnswerReader):
         super().__init__(name, earlier_call_count, server)
         self._items: dict[int, dict[str, Any]] = {}
         self._response: dict[str, Any] = {}
-        self._spoke = False  # whether text came in pieces
+        self._had_text = False  # whether text came in pieces
         self._part_key: Any = None  # of the reasoning, which comes in parts
 
-    def _event(self, event: dict[str, Any], label: str) -> Iterator[StreamPart]:
+    def _read_event(self, event: dict[str, Any], label: str) -> Iterator[StreamPart]:
         kind, piece = event.get("type"), event.get("delta", "")
         if not isinstance(piece, str):
-            if kind in (_TEXT, _REFUSAL, *_REASONING):
+            if kind in (_TEXT_EVENT, _REFUSAL_EVENT, *_REASONING_EVENTS):
                 raise wrong_field(label, "delta", piece, "text")
-        elif kind == _TEXT:
-            self._spoke = True
-            yield from self._say(piece)
-        elif kind == _REFUSAL:
+        elif kind == _TEXT_EVENT:
+            self._had_text = True
+            yield from self._add_text(piece)
+        elif kind == _REFUSAL_EVENT:
             self._refusal.append(piece)
-        elif kind in _REASONING:
+        elif kind in _REASONING_EVENTS:
             part = [event.get(each) for each in ("item_id", "summary_index", "content_index")]
             yield from self._add_reasoning(part, piece)
         if kind == "response.output_item.done":
             # llama.cpp's server does not number the items.
             numbered = {"output_index": len(self._items), **event}
-            place = self._index(numbered, "output_index", label)
-            self._items[place] = self._object(event.get("item"), label, "item")
+            place = self._read_index(numbered, "output_index", label)
+            self._items[place] = self._as_dict(event.get("item"), label, "item")
         elif kind in _END_EVENTS:
-            self._finish(self._object(event.get("response"), label, "response"), label)
+            self._finish(self._as_dict(event.get("response"), label, "response"), label)
             self.has_ended = True
 
     def _read_body(self, answer: dict[str, Any], label: str) -> Iterator[StreamPart]:
@@ -65,7 +65,7 @@ class ResponseStream(AnswerReader):
         self._response = response
         self.is_complete = True
         if output := list_or_empty(response.get("output")):  # some servers do not repeat the items
-            items = [self._object(each, label, f"output[{n}]") for n, each in enumerate(output)]
+            items = [self._as_dict(each, label, f"output[{n}]") for n, each in enumerate(output)]
             self._items = dict(enumerate(items))
         add_meta(self._meta, response)
         parts = [part for item in self._in_order() for part in _objects(item.get("content"))]
@@ -73,24 +73,24 @@ class ResponseStream(AnswerReader):
             self._meta["citations"] = cited
 
     def _missing_parts(self) -> Iterator[StreamPart]:
-        thought, refused = bool(self._thought), bool(self._refusal)
+        had_reasoning, had_refusal = bool(self._reasoning_texts), bool(self._refusal)
         for item in self._in_order():
-            if item.get("type") == "message" and not self._spoke:
-                yield from self._say(text_of(item) or "")
-            if item.get("type") == "message" and not refused:
+            if item.get("type") == "message" and not self._had_text:
+                yield from self._add_text(text_of(item) or "")
+            if item.get("type") == "message" and not had_refusal:
                 refusals = [each.get("refusal") for each in _objects(item.get("content"))]
                 self._refusal += [each for each in refusals if isinstance(each, str)]
-            elif item.get("type") == "reasoning" and not thought:
+            elif item.get("type") == "reasoning" and not had_reasoning:
                 parts = _objects(item.get("summary")) or _objects(item.get("content"))
                 for n, part in enumerate(parts):
                     text = part.get("text")
                     yield from self._add_reasoning([item, n], text if isinstance(text, str) else "")
 
     def _add_reasoning(self, part_key: Any, piece: str) -> Iterator[StreamPart]:
-        if piece and self._thought and part_key != self._part_key:
+        if piece and self._reasoning_texts and part_key != self._part_key:
             piece = f"\n\n{piece}"
         self._part_key = part_key
-        yield from self._think(piece)
+        yield from self._add_thought(piece)
 
     def _in_order(self) -> list[dict[str, Any]]:
         return [self._items[index] for index in sorted(self._items)]
@@ -121,8 +121,8 @@ class ResponseStream(AnswerReader):
                 # Without its reasoning it goes back as another's would.
                 message = {"type": "message", "role": "assistant", "content": text_of(item)}
                 returned.append({**message, "phase": item["phase"]})
-        plain = ("function_call", "message")
-        if all(each.get("type") in plain and not each.get("phase") for each in returned):
+        plain_types = ("function_call", "message")
+        if all(each.get("type") in plain_types and not each.get("phase") for each in returned):
             return ()
         return ({"server": self._server, "items": returned},)
 

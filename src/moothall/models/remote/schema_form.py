@@ -29,13 +29,13 @@ _FINAL_DESCRIPTION: Final = (
 # In the text of a server, or of litellm's proxy, that does not keep to schemas, or not to this one.
 _NO_SCHEMA = re.compile("response[ _]format|json[ _]schema|output[ _](?:config|format)", re.I)
 # Of one that takes none beside actions: Groq, Gemini, others.
-_TOOLS = "(?:tools?|tool_choice|functions?)"
-_SCHEMAS = (
+_TOOL_WORDS = "(?:tools?|tool_choice|functions?)"
+_SCHEMA_WORDS = (
     "(?:json|schema|mime type|structured outputs?|guided decoding|grammar|response[ _]format)"
 )
 _NOT_BOTH = re.compile(
-    rf"{_SCHEMAS}[^.]{{0,60}}\b(?:with|and|when)\b[^.]{{0,20}}\b{_TOOLS}\b"
-    rf"|\b{_TOOLS}[\w /\"'`]*\b(?:with|and)\b.{{0,40}}{_SCHEMAS}",
+    rf"{_SCHEMA_WORDS}[^.]{{0,60}}\b(?:with|and|when)\b[^.]{{0,20}}\b{_TOOL_WORDS}\b"
+    rf"|\b{_TOOL_WORDS}[\w /\"'`]*\b(?:with|and)\b.{{0,40}}{_SCHEMA_WORDS}",
     re.I,
 )
 
@@ -52,12 +52,12 @@ class SchemaForms:
 
     Args:
         beside_actions: whether the server takes a schema in its own field beside actions
-        takes: returns whether its field takes a schema
+        can_take: returns whether its field takes a schema
     """
 
-    def __init__(self, beside_actions: bool, takes: Callable[[Any], bool] = bool) -> None:
+    def __init__(self, beside_actions: bool, can_take: Callable[[Any], bool] = bool) -> None:
         self._beside_actions = beside_actions
-        self._takes = takes
+        self._can_take = can_take
         self._refused: set[tuple[str, bool, str]] = set()
 
     def form_for(self, request: ModelRequest) -> Form:
@@ -68,7 +68,7 @@ class SchemaForms:
         if request.actions:
             forms = ("field", "final", "words") if self._beside_actions else ("final", "words")
         refused = {each for each in forms if self._key(each, request) in self._refused}
-        if not self._takes(request.schema):
+        if not self._can_take(request.schema):
             refused.add("field")
         return next(each for each in forms if each not in refused)
 
@@ -96,7 +96,7 @@ def in_form(form: Form, request: ModelRequest) -> ModelRequest:
         return request._replace(messages=messages, schema=None)
     if form == "final":
         final: Any = _FinalAction(
-            _name(request), _FINAL_DESCRIPTION, _parameters(request.schema or {})
+            _final_name(request), _FINAL_DESCRIPTION, _final_parameters(request.schema or {})
         )
         return request._replace(actions=[*(request.actions or ()), final], schema=None)
     return request
@@ -124,7 +124,7 @@ async def as_text(
 
 
 def _final_as_text(request: ModelRequest, reply: ModelReply) -> ModelReply:
-    name = _name(request)
+    name = _final_name(request)
     finals = [each for each in reply.calls if each.name == name]
     other_calls = tuple(each for each in reply.calls if each.name != name)
     if not finals:
@@ -144,7 +144,7 @@ def _final_as_text(request: ModelRequest, reply: ModelReply) -> ModelReply:
     return replace(reply, text=text, calls=(), finish_reason=reason, reasoning=thought, thinking=())
 
 
-def _name(request: ModelRequest) -> str:
+def _final_name(request: ModelRequest) -> str:
     name, names = _FINAL, {each.name for each in request.actions or ()}
     while name in names:
         name += "_"
@@ -155,7 +155,7 @@ def _is_object(schema: Mapping[str, Any]) -> bool:
     return schema.get("type") == "object"
 
 
-def _parameters(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def _final_parameters(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the parameters of the action that takes a value of a schema."""
     if _is_object(schema):
         return schema

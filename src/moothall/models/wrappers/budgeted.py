@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from moothall.actions import Action
 
 _PRICES = Prices()
-_MOST_TOKENS = 2**53
+_MAX_TOKENS = 2**53
 _END = object()
 
 # Tokens beside what is counted: the marks of a turn and a role, or the frame of an action; and
 # the text with which a chat format begins.
-_AROUND_EACH = 16
-_AROUND_ALL = 64
+_EXTRA_EACH = 16
+_EXTRA_IN_ALL = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +105,13 @@ class BudgetedModel(AnsweringModel):
         self.name: str = str(getattr(self.model, "name", type(self.model).__name__))
         self.batch: bool = getattr(self.model, "batch", False)
         # The model to ask without reserving, if it or its parts keep to the budget.
-        self._obeying: Model | None = None
-        self._counted: tuple[str, int] | None = None  # the last count, until it is used
+        self._budgeted: Model | None = None
+        self._last_count: tuple[str, int] | None = None  # the last count, until it is used
         if type(self.model) is BudgetedModel and self.model.budget.is_part_of(budget):
-            self._obeying = self.model
+            self._budgeted = self.model
         elif type(self.model) is FallbackModel:  # not a subclass, which may act otherwise
-            self._obeying = obeying = copy(self.model)
-            obeying.models = tuple(BudgetedModel(part, budget) for part in self.model.models)
+            self._budgeted = budgeted = copy(self.model)
+            budgeted.models = tuple(BudgetedModel(part, budget) for part in self.model.models)
         else:
             self.cost(0, 0)
             self._output_bound()
@@ -134,8 +134,8 @@ class BudgetedModel(AnsweringModel):
         await prepare(self.model, actions)
 
     async def _answer(self, request: ModelRequest) -> AsyncGenerator[StreamPart, None]:
-        if self._obeying is not None:
-            async with aclosing(request.stream_from(self._obeying)) as parts:
+        if self._budgeted is not None:
+            async with aclosing(request.stream_from(self._budgeted)) as parts:
                 async for part in parts:
                     yield part
             return
@@ -164,20 +164,20 @@ class BudgetedModel(AnsweringModel):
 
     def largest_amounts(self, *request: Any) -> dict[str, Any]:
         """Return what a call would reserve now, by limit; the most of several models."""
-        obeying: Any = self._obeying
-        if obeying is not None:
-            each = [
-                model.largest_amounts(*request) for model in getattr(obeying, "models", [obeying])
+        budgeted: Any = self._budgeted
+        if budgeted is not None:
+            all_amounts = [
+                model.largest_amounts(*request) for model in getattr(budgeted, "models", [budgeted])
             ]
-            return {name: max(amounts[name] for amounts in each) for name in each[0]}
-        bound, most = self._bound(ModelRequest(*request))
+            return {name: max(amounts[name] for amounts in all_amounts) for name in all_amounts[0]}
+        bound, largest = self._bound(ModelRequest(*request))
         if bound.input is None or bound.output is None:
             remaining = self.budget.left
             if remaining.tokens is not None:
-                most["tokens"] = max(most["tokens"], remaining.tokens)
+                largest["tokens"] = max(largest["tokens"], remaining.tokens)
             if remaining.usd is not None and not self._is_free():
-                most["usd"] = max(most["usd"], Decimal(repr(remaining.usd)))
-        return most
+                largest["usd"] = max(largest["usd"], Decimal(repr(remaining.usd)))
+        return largest
 
     def _bound(self, request: ModelRequest) -> tuple[_Bound, dict[str, Any]]:
         """Return the most tokens of a call, and the most that it takes of each limit."""
@@ -187,13 +187,13 @@ class BudgetedModel(AnsweringModel):
         return bound, {"tokens": input + output, "usd": usd, "model_calls": 1}
 
     async def _reserve(self, request: ModelRequest) -> tuple[_Bound, Reservation]:
-        bound, most = self._bound(request)
-        take: Callable[..., Reservation] = self.budget.reserve
+        bound, amounts = self._bound(request)
+        reserve: Callable[..., Reservation] = self.budget.reserve
         if bound.input is None or bound.output is None:
-            take = self.budget.reserve_rest
-            most["usd"] = None if self._is_free() else most["usd"]
+            reserve = self.budget.reserve_rest
+            amounts["usd"] = None if self._is_free() else amounts["usd"]
         try:
-            reservation = await self.budget.in_turn(partial(take, **most))
+            reservation = await self.budget.in_turn(partial(reserve, **amounts))
         except DeadlineExceeded as error:
             raise DeadlineExceeded(f"{self.name} was not asked: {error}") from error
         except BudgetExceeded as error:
@@ -217,22 +217,22 @@ class BudgetedModel(AnsweringModel):
             return None
         text = request.as_json(self.name, ensure_ascii=False)
         parts = len(request.messages) + len(request.actions or ())
-        overhead = _AROUND_ALL + _AROUND_EACH * parts
+        overhead = _EXTRA_IN_ALL + _EXTRA_EACH * parts
         count = getattr(self.model, "count_tokens", None)
         if count is None:
             # No tokenizer produces more tokens than bytes.
             return len(text.encode("utf-8", "surrogatepass")) + overhead
         # A run asks for the bound before it asks the model: the slow count is kept for that call.
-        last_count, self._counted = self._counted, None
+        last_count, self._last_count = self._last_count, None
         if last_count is not None and last_count[0] == text:
             return last_count[1] + overhead
-        counted = count(text)
-        if type(counted) is not int or counted < 0:
+        token_count = count(text)
+        if type(token_count) is not int or token_count < 0:
             raise DefinitionError(
-                f"{self.name}: count_tokens gives a number of tokens, not {counted!r:.80}"
+                f"{self.name}: count_tokens gives a number of tokens, not {token_count!r:.80}"
             )
-        self._counted = (text, counted)
-        return counted + overhead
+        self._last_count = (text, token_count)
+        return token_count + overhead
 
     def _output_bound(self) -> int | None:
         """Return the most tokens of the output; None without a bound."""
@@ -249,7 +249,7 @@ class BudgetedModel(AnsweringModel):
                 f"{self.name}: {self.budget} limits {limit}, and nothing limits this model's "
                 "answers; make the model with max_tokens="
             )
-        if type(bound) is not int or not 0 <= bound <= _MOST_TOKENS // 2:
+        if type(bound) is not int or not 0 <= bound <= _MAX_TOKENS // 2:
             raise ConfigError(
                 f"{self.name}: max_tokens must be a number of tokens, got {bound!r:.80}"
             )
@@ -267,12 +267,12 @@ class BudgetedModel(AnsweringModel):
         """Return what tokens cost, `cached` ones of the input among them, or can cost at most."""
         prices = _PRICES if self.budget.prices is None else self.budget.prices
         try:
-            half = getattr(self.model, "half_price", False)
+            is_half_price = getattr(self.model, "half_price", False)
             if not isinstance(prices, Prices):  # a user's own knows nothing of caches
                 cost: Decimal = prices.cost(self.name, input, output)
-                return cost / 2 if half else cost
+                return cost / 2 if is_half_price else cost
             price = prices.price(self.name)
-            price = price.halved() if half else price
+            price = price.halved() if is_half_price else price
             return price.highest(input, output) if highest else price.cost(input, output, *cached)
         except UnknownPrice:
             from moothall.models.local.local_model import LocalModel
@@ -291,9 +291,9 @@ class BudgetedModel(AnsweringModel):
         remaining_s = self.budget.remaining_seconds()
         if remaining_s is None:
             return await anext(parts, _END)
-        late = f"{self.name}: the seconds of {self.budget} were over before it had answered"
+        reason = f"{self.name}: the seconds of {self.budget} were over before it had answered"
         if remaining_s <= 0:
-            raise DeadlineExceeded(late)
+            raise DeadlineExceeded(reason)
         try:
             async with asyncio.timeout(remaining_s) as limit:
                 return await anext(parts, _END)
@@ -301,23 +301,23 @@ class BudgetedModel(AnsweringModel):
             # A TimeoutError of the model itself is not the deadline's. A cancellation from outside
             # is not an Exception and does not come here.
             if limit.expired():
-                raise DeadlineExceeded(late) from error
+                raise DeadlineExceeded(reason) from error
             raise
 
     def _settle(self, reservation: Reservation, bound: _Bound, reply: Any) -> None:
         usage = Usage.in_answer(reply)
-        input_tokens, answered = _tokens(usage.input_tokens), _tokens(usage.output_tokens)
+        input_tokens, output_tokens = _tokens(usage.input_tokens), _tokens(usage.output_tokens)
         has_content = (
             not isinstance(reply, ModelReply) or reply.text or reply.calls or reply.reasoning
         )
-        output = answered or (bound.output if has_content or not input_tokens else 0)
+        output = output_tokens or (bound.output if has_content or not input_tokens else 0)
         input = input_tokens or bound.input
         if input is None or output is None:
             reservation.settle()  # as reserved, since the usage is not known
         else:
-            read = min(usage.cache_read_tokens, input)
-            cache_writes = min(usage.cache_write_tokens, input - read)
-            cost = self._cost_of(input, output, read, cache_writes)
+            cache_reads = min(usage.cache_read_tokens, input)
+            cache_writes = min(usage.cache_write_tokens, input - cache_reads)
+            cost = self._cost_of(input, output, cache_reads, cache_writes)
             reservation.settle(tokens=input + output, usd=cost)
 
 
@@ -339,4 +339,4 @@ def _give_back(reservation: Reservation, error: Exception) -> None:
 
 def _tokens(count: int) -> int:
     """Return a stated number of tokens; 0 if no call can take so many."""
-    return count if count <= _MOST_TOKENS // 2 else 0
+    return count if count <= _MAX_TOKENS // 2 else 0

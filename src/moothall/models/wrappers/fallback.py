@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("moothall.models")
 
 # In the text of a refusal that is not of the request alone.
-_OF_THE_MODEL = re.compile("model|api.?key|credit|billing|quota|policy|filter|safety", re.I)
+_MODEL_FAULT = re.compile("model|api.?key|credit|billing|quota|policy|filter|safety", re.I)
 
 
 class FallbackModel(AnsweringModel):
@@ -78,10 +78,10 @@ class FallbackModel(AnsweringModel):
         self.batch: bool = any(getattr(each, "batch", False) for each in self.models)
         contexts = [getattr(each, "context_tokens", None) for each in self.models]
         self.context_tokens: int | None = min(filter(None, contexts), default=None)
-        longest: list[int | None] = [getattr(each, "max_tokens", None) for each in self.models]
-        stated_lengths = [each for each in longest if each is not None]
+        lengths: list[int | None] = [getattr(each, "max_tokens", None) for each in self.models]
+        stated_lengths = [each for each in lengths if each is not None]
         self.max_tokens: int | None = (
-            max(stated_lengths) if len(stated_lengths) == len(longest) else None
+            max(stated_lengths) if len(stated_lengths) == len(lengths) else None
         )
 
     @property
@@ -91,9 +91,9 @@ class FallbackModel(AnsweringModel):
 
     async def find_context(self) -> int | None:
         """Ask the models' servers for their contexts; return the smallest known one, or None."""
-        finds = (getattr(each, "find_context", None) for each in self.models)
+        finders = (getattr(each, "find_context", None) for each in self.models)
         # What raises now does so when it is asked to answer, and then the next is asked.
-        await asyncio.gather(*(find() for find in finds if find), return_exceptions=True)
+        await asyncio.gather(*(find() for find in finders if find), return_exceptions=True)
         contexts = [getattr(each, "context_tokens", None) for each in self.models]
         self.context_tokens = min(filter(None, contexts), default=None)
         return self.context_tokens
@@ -149,4 +149,4 @@ def _may_help(error: Exception) -> bool:
     """Return whether another model may answer what this one did not."""
     if getattr(error, "status", None) not in (400, 422):
         return True
-    return _OF_THE_MODEL.search(str(error).rpartition("the server answered")[2]) is not None
+    return _MODEL_FAULT.search(str(error).rpartition("the server answered")[2]) is not None

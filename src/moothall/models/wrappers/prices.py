@@ -55,10 +55,10 @@ class Price:
             "cache_read": input if cache_read is None else cache_read,
             "cache_write": input if cache_write is None else cache_write,
         }
-        each = tuple(picodollars("Price", price, name) for name, price in amounts.items())
+        rates = tuple(picodollars("Price", price, name) for name, price in amounts.items())
         for name, price in amounts.items():
             object.__setattr__(self, name, Decimal(str(price)))  # 0.15 means 0.15 exactly
-        object.__setattr__(self, "_rates", each)
+        object.__setattr__(self, "_rates", rates)
 
     def cost(
         self,

@@ -88,17 +88,17 @@ class RecordedModel(AnsweringModel, Closing):
         self.path: Path = Path(path).expanduser()
         self.model: Model | None = None if model is None else named(model)
         self._lock = guard()
-        self._asking: dict[str, Future[None]] = {}  # each ends with the answer to its request
+        self._pending: dict[str, Future[None]] = {}  # each ends with the answer to its request
         in_child(self._forget)
         self._file = _RecordingFile(self.path, self.model)
         self._finalizer = weakref.finalize(self, self._file.close)
         self.name: str = name or self._file.model
         self.context_tokens: int | None = context_tokens or self._file.context_tokens
         # The model's, if there is one; old recordings do not have it.
-        longest = self._file.max_tokens
+        model_max = self._file.max_tokens
         if self.model is not None:
-            longest = getattr(self.model, "max_tokens", None)
-        self.max_tokens: int | None = max_tokens or longest
+            model_max = getattr(self.model, "max_tokens", None)
+        self.max_tokens: int | None = max_tokens or model_max
         self.reads_images: bool = self._file.reads_images
 
     @property
@@ -119,7 +119,7 @@ class RecordedModel(AnsweringModel, Closing):
             self._finalizer()
 
     def _forget(self) -> None:
-        self._asking.clear()  # what the parent asks is answered there
+        self._pending.clear()  # what the parent asks is answered there
 
     async def _prepare(self, actions: list[Action] | None) -> None:
         await prepare(self.model, actions)
@@ -128,13 +128,13 @@ class RecordedModel(AnsweringModel, Closing):
         content = request.as_json(self.name, sort_keys=True, allow_nan=False)
         key = hashlib.sha256(content.encode()).hexdigest()
         description = _description(request)
-        recorded = await self._turn(key, description)
+        recorded = await self._take_turn(key, description)
         if recorded is not None:
             for part in in_pieces(recorded) if request.stream else (recorded,):
                 yield part
             return
-        assert self.model is not None  # without a model `_turn` raises
-        asking = self._asking[key]
+        assert self.model is not None  # without a model `_take_turn` raises
+        pending = self._pending[key]
         reply: ModelReply | None = None
         try:
             async with aclosing(request.stream_from(self.model)) as parts:
@@ -149,16 +149,16 @@ class RecordedModel(AnsweringModel, Closing):
                 if self._finalizer.alive:
                     self._file.add(key, reply, description)
         except ModelError as error:
-            asking.set_exception(error)
+            pending.set_exception(error)
             raise
         finally:
             with self._lock:
-                self._asking.pop(key, None)
-            if not asking.done():
-                asking.set_result(None)
+                self._pending.pop(key, None)
+            if not pending.done():
+                pending.set_result(None)
         yield reply
 
-    async def _turn(self, key: str, description: str) -> ModelReply | None:
+    async def _take_turn(self, key: str, description: str) -> ModelReply | None:
         """Return the recorded answer; None means that the caller must ask for it."""
         while True:
             with self._lock:
@@ -172,13 +172,13 @@ class RecordedModel(AnsweringModel, Closing):
                     raise ModelError(
                         f"{self.name}: {self.path} has no answer to this request: {description}"
                     )
-                asking = self._asking.get(key)
-                if asking is None:
-                    self._asking[key] = Future()
+                pending = self._pending.get(key)
+                if pending is None:
+                    self._pending[key] = Future()
                     return None
             # If the asking caller is cancelled, one of the waiting callers asks in its place. A
             # waiting caller's cancellation does not affect the others.
-            await asyncio.shield(asyncio.wrap_future(asking))
+            await asyncio.shield(asyncio.wrap_future(pending))
 
 
 def _description(request: ModelRequest) -> str:

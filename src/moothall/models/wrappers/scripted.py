@@ -80,7 +80,7 @@ class ScriptedModel(AnsweringModel):
     def max_tokens(self) -> int | None:
         """The stated longest answer in tokens; a budget reserves it for each call."""
         if self._max_tokens is None:
-            self._max_tokens = max(map(_most_tokens, self._replies), default=0)
+            self._max_tokens = max(map(_largest_tokens, self._replies), default=0)
         return self._max_tokens
 
     def skip(self, replies: int) -> None:
@@ -88,18 +88,18 @@ class ScriptedModel(AnsweringModel):
         self._skipped += replies
 
     async def _answer(self, request: ModelRequest) -> AsyncGenerator[StreamPart, None]:
-        place = len(self.received) + self._skipped
+        index = len(self.received) + self._skipped
         self.received.append(list(request.messages))
-        if not self._answers_all and place >= len(self._replies):
+        if not self._answers_all and index >= len(self._replies):
             raise ModelError(
-                f"{self.name}: asked for reply {place + 1}, but it was given {len(self._replies)}: "
+                f"{self.name}: asked for reply {index + 1}, but it was given {len(self._replies)}: "
                 "give it one for each time that it is asked, or a function"
             )
-        reply = self._replies[0 if self._answers_all else place]
+        reply = self._replies[0 if self._answers_all else index]
         if not isinstance(reply, type) and callable(reply):
             reply = await awaited(reply(request.messages, request.actions))
         if not inspect.isasyncgen(reply):
-            prepared = self._reply(reply, place)
+            prepared = self._reply(reply, index)
             for part in in_pieces(prepared) if request.stream else (prepared,):
                 yield part
             return
@@ -108,7 +108,7 @@ class ScriptedModel(AnsweringModel):
             async for piece in reply:
                 if not isinstance(piece, str):
                     raise DefinitionError(
-                        f"{self.name}: reply {place + 1} yields {piece!r:.80}: a generator yields "
+                        f"{self.name}: reply {index + 1} yields {piece!r:.80}: a generator yields "
                         "texts, the pieces of one answer; for calls or usage, return a ModelReply"
                     )
                 if piece:
@@ -116,7 +116,7 @@ class ScriptedModel(AnsweringModel):
                     yield TextPiece(piece)
         yield ModelReply("".join(pieces))
 
-    def _reply(self, reply: Any, place: int) -> ModelReply:
+    def _reply(self, reply: Any, index: int) -> ModelReply:
         if isinstance(reply, ModelReply):
             return reply
         if isinstance(reply, str):
@@ -126,27 +126,27 @@ class ScriptedModel(AnsweringModel):
         if isinstance(reply, Call | Mapping):
             reply = [reply]
         if isinstance(reply, list | tuple) and reply:
-            calls = [self._call(item, place, number) for number, item in enumerate(reply)]
+            calls = [self._call(item, index, number) for number, item in enumerate(reply)]
             return ModelReply(calls=tuple(calls), finish_reason="calls")
-        raise self._fault(reply, place)
+        raise self._fault(reply, index)
 
-    def _call(self, item: Any, place: int, number: int) -> Call:
+    def _call(self, item: Any, index: int, number: int) -> Call:
         if isinstance(item, Call):
             return item
         if isinstance(item, Mapping) and "name" in item and item.keys() <= {"name", "args", "id"}:
             # The arguments are passed on unchecked: a test may need wrong ones.
-            id = item.get("id", f"call_{place + 1}_{number + 1}")
+            id = item.get("id", f"call_{index + 1}_{number + 1}")
             return Call(id, item["name"], item.get("args", {}))
-        raise self._fault(item, place)
+        raise self._fault(item, index)
 
-    def _fault(self, reply: Any, place: int) -> DefinitionError:
+    def _fault(self, reply: Any, index: int) -> DefinitionError:
         return DefinitionError(
-            f"{self.name}: reply {place + 1} is {reply!r}, which is neither text, ModelReply, "
+            f"{self.name}: reply {index + 1} is {reply!r}, which is neither text, ModelReply, "
             "Call, {'name', 'args'}, a list of calls, an exception nor a function"
         )
 
 
-def _most_tokens(reply: Any) -> int:
+def _largest_tokens(reply: Any) -> int:
     """Return the most tokens that a prepared reply takes."""
     if isinstance(reply, ModelReply):
         output_tokens = reply.usage.output_tokens
