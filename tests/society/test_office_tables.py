@@ -75,6 +75,16 @@ def test_income_of_a_table_is_what_its_person_works_for(tmp_path: Path) -> None:
             assert (person["work"] is not None) == (pay > 0) == (columns["work"][row] >= 0)
             assert columns["skill"][row] == skill
             assert pay == 0 or abs(skill * 52 - pay) <= 26  # of full work
+    table["income"] = np.where(np.arange(300) < 150, np.nan, 30_000)
+    with Society(Population(table, town, all_blocks(), seed=1)) as society:
+        columns = society.population.columns  # type: ignore[union-attr]
+        works, pay = columns["work"] >= 0, columns["pay"]
+        assert 90 < works[:150].sum() < 135  # of whom the table says nothing, a share
+        assert works[150:].all()
+        assert ((pay[:150] > 0) == works[:150]).all()
+        assert (pay[150:] == 30_000).all()
+    bare = Population({"income": np.array([np.nan, 500.0])}, blocks=all_blocks(), seed=1)
+    assert bare.columns["pay"].tolist() == [0, 500]
 
 
 def test_names_and_codes_of_the_current_population_survey_have_its_meaning(tmp_path: Path) -> None:

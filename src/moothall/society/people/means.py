@@ -18,6 +18,9 @@ from moothall.society.columns.ledger import PENSION_AGE, RENT, pension_of
 from moothall.society.kernel.draw import choices, choices_by, draw_below, integers
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
 
+UNKNOWN_INCOME: Final = -(1 << 31)
+"""What a column of pay has, until it is drawn, of a person whose table says none."""
+
 
 class Members(NamedTuple):
     """Members of households, of whom age and education are known: arrays of one entry each."""

@@ -15,6 +15,7 @@ from moothall.society.columns.column import COMMIT_COLUMNS, Column
 from moothall.society.columns.table import columns_of, extra_column
 from moothall.society.people.census_columns import NUMBERS, standard_columns
 from moothall.society.people.generator import NEEDS, completed
+from moothall.society.people.means import UNKNOWN_INCOME
 from moothall.society.people.params import PeopleParams
 from moothall.society.people.table import NUMBER, read_people
 
@@ -97,7 +98,8 @@ def with_pay(table: Table, declared: Mapping[str, Column]) -> Table:
         return table
     dollars = np.asarray(table["income"], np.float64)
     columns = {("pay" if name == "income" else name): each for name, each in table.items()}
-    return {**columns, "pay": np.rint(np.where(np.isnan(dollars), 0, dollars)).astype(np.int64)}
+    dollars = np.where(np.isnan(dollars), UNKNOWN_INCOME, dollars)
+    return {**columns, "pay": np.rint(dollars).astype(np.int64)}
 
 
 def write_persons(population: Any, persons: Sequence[Mapping[str, Any]]) -> set[str]:

@@ -51,7 +51,10 @@ def draw(rows: Rows, params: PeopleParams, filled: Iterable[str] = ()) -> None:
         home_of.set_roles_by_age(living, household, age, gender, kind, role)
         if "household" in missing:
             arrays["household"][household >= 0] = 1 + kind[household >= 0]
-    table_income = arrays["pay"] if "pay" in arrays and "pay" not in missing else None
+    table_income = None
+    if "pay" in arrays and "pay" not in missing:
+        pay = arrays["pay"]
+        table_income = np.where(pay == means.UNKNOWN_INCOME, np.nan, pay)
     if hasattr(city, "near"):
         if "work" in missing:
             assignment.employ(rows, arrays["work"] < 0, params, table_income)
@@ -66,8 +69,11 @@ def draw(rows: Rows, params: PeopleParams, filled: Iterable[str] = ()) -> None:
         seed, ids = population.seed, population.ids
         is_seeking &= assignment.seeks_work(seed, ids, params, table_income)
         arrays["jobless"][is_seeking] = means.sought_since(params, seed, ids[is_seeking])
-    if "pay" in missing and {"skill", "pay"} <= set(arrays):
-        arrays["pay"][...] = params.wage * (arrays["work"] >= 0) * arrays["skill"].astype("int32")
+    if {"skill", "pay"} <= set(arrays):
+        pay = params.wage * (arrays["work"] >= 0) * arrays["skill"].astype("int32")
+        if table_income is not None:
+            pay = np.where(np.isnan(table_income), pay, arrays["pay"])
+        arrays["pay"][...] = pay
     if "income" in missing and {"income", "pay", "age", "rents", "skill"} <= set(arrays):
         is_old = (arrays["work"] < 0) & (arrays["age"] >= PENSION_AGE)
         pay, skill = (arrays[name].astype(np.int64) for name in ("pay", "skill"))

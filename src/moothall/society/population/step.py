@@ -13,6 +13,7 @@ from moothall.society.columns.rows import Rows
 from moothall.society.columns.want_table import Table, join_wants
 from moothall.society.kernel.perception import View
 from moothall.society.kernel.wants import Want
+from moothall.society.people.means import UNKNOWN_INCOME
 from moothall.society.people.params import PeopleParams
 from moothall.society.population.people import draw
 
@@ -27,6 +28,8 @@ def fill_rest(population: Register, params: PeopleParams, filled: Iterable[str] 
     all_rows = Rows(population, Moment(View(city=population.city)), 0, len(population), {})
     if hasattr(population.city, "by_kind"):
         draw(all_rows, params, filled)
+    if "pay" in population.arrays:  # of a table, whose people were not drawn
+        population.arrays["pay"][population.arrays["pay"] == UNKNOWN_INCOME] = 0
     saved = {
         name: np.array(population.arrays[name]) for name in filled if name in population.arrays
     }
