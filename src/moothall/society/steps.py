@@ -151,12 +151,12 @@ class Steps(Space):
     async def _wait_for_arrivals(self) -> None:
         """Wait for the `after_add` of new agents."""
         for mailbox in self.mailboxes:
-            if mailbox.arriving is not None:
-                if not mailbox.arriving.answered:
+            if mailbox.arrival is not None:
+                if not mailbox.arrival.answered:
                     arrived = asyncio.Event()
-                    mailbox.arriving.on_end(arrived.set)
+                    mailbox.arrival.on_end(arrived.set)
                     await arrived.wait()
-                mailbox.arriving = None
+                mailbox.arrival = None
 
     def _intervene_now(self) -> None:
         for each in self.interventions:
@@ -204,7 +204,7 @@ class Steps(Space):
 
     def _on_turn_end(self, turn: CitizenTurn, error: BaseException | None) -> None:
         mailbox = turn.mailbox
-        if error is None or not mailbox.open or turn.cancelling or self.router.ending:
+        if error is None or not mailbox.open or turn.is_cancelling or self.router.ending:
             return
         mailbox.wants = mailbox.wants and []  # None: it is not in `router.wanting`
         if turn.is_late:
@@ -441,7 +441,7 @@ class Steps(Space):
         """Hand an agent what the one has in whose place it comes."""
         super().note_agent(agent)
         mailbox = cast(SocietyMailbox, agent.space_mailbox)
-        if mailbox.suspended is not None:  # it takes the place of another
+        if mailbox.end_suspension is not None:  # it takes the place of another
             mailbox.inspect_agent()
             if mailbox.id in self.books.statuses:
                 self.books.hand_over(mailbox.id, cast(Any, agent).memory.status)

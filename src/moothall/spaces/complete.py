@@ -27,22 +27,22 @@ async def completions(
 ) -> tuple[int, list[str]]:
     """Return how many characters at a text's end to replace, and what may replace them."""
     if match := _ID.fullmatch(text):
-        return _matching_candidates(match[1], [_id(id) for id in (BROADCAST, *ids)], ".")
+        return _matching_candidates(match[1], [_quoted_id(id) for id in (BROADCAST, *ids)], ".")
     if match := _ACTION.fullmatch(text):
         message = _parse_line(f"/{match[1]}.help")
         if message is None:
             return 0, []
-        actions = await _actions(message["to"], ids, help_of)
-        return _matching_candidates(match[2], [*filter(None, map(_action, actions))], " ")
+        actions = await _find_actions(message["to"], ids, help_of)
+        return _matching_candidates(match[2], [*filter(None, map(_quoted_action, actions))], " ")
     word = _WORD.search(text)
     assert word is not None  # it may be empty
-    before = text[: word.start()]
-    is_call = before.endswith(" ") and before.strip()[:1] == "/"
-    message = _parse_line(before) if is_call else None
+    text_before = text[: word.start()]
+    is_call = text_before.endswith(" ") and text_before.strip()[:1] == "/"
+    message = _parse_line(text_before) if is_call else None
     if message is None:
         return 0, []
     action = message["action"]
-    args = _args(await _actions(message["to"], ids, help_of), action["name"])
+    args = _args_of(await _find_actions(message["to"], ids, help_of), action["name"])
     names = [
         name + (':"' if isinstance(schema, Mapping) and schema.get("type") == "string" else ":")
         for name, schema in args.items()
@@ -59,13 +59,13 @@ async def completed_call(line: str, help_of: Callable[[str], Awaitable[Help]]) -
     message = _parse_line(match[1])
     if message is None or message["to"] == BROADCAST:
         return ""
-    args = _args(await help_of(message["to"]), message["action"]["name"])
+    args = _args_of(await help_of(message["to"]), message["action"]["name"])
     if not args:
         return ""
     words = match[2].split(maxsplit=len(args) - 1)
     pairs = zip(args.items(), words, strict=False)  # the last may be left out
     try:
-        values = {name: _value(word.strip(), schema) for (name, schema), word in pairs}
+        values = {name: _read_value(word.strip(), schema) for (name, schema), word in pairs}
         return format_slash({**message, "action": {**message["action"], "args": values}})
     except (MoothallError, ValueError, RecursionError):  # a word is not a valid value
         return ""
@@ -79,20 +79,20 @@ def _parse_line(line: str) -> dict[str, Any] | None:
         return None
 
 
-def _args(described: Help, action: str) -> Mapping[str, Any]:
+def _args_of(help: Help, action: str) -> Mapping[str, Any]:
     """Return the arguments of an action; empty if something else replaced its help."""
-    of_action = described.get(action)
-    args = of_action.get("args") if isinstance(of_action, Mapping) else None
+    action_help = help.get(action)
+    args = action_help.get("args") if isinstance(action_help, Mapping) else None
     return args if isinstance(args, Mapping) else {}
 
 
-def _value(word: str, schema: Any) -> Any:
+def _read_value(word: str, schema: Any) -> Any:
     """Return a word as a value of its argument's type."""
     is_text = not isinstance(schema, Mapping) or schema.get("type", "string") == "string"
     return word if is_text else json.loads(word)
 
 
-async def _actions(to: str, ids: list[str], help_of: Callable[[str], Awaitable[Help]]) -> Help:
+async def _find_actions(to: str, ids: list[str], help_of: Callable[[str], Awaitable[Help]]) -> Help:
     actions: dict[str, Any] = {}
     for id in ids if to == BROADCAST else [to]:
         if id in ids:
@@ -101,15 +101,15 @@ async def _actions(to: str, ids: list[str], help_of: Callable[[str], Awaitable[H
 
 
 def _matching_candidates(prefix: str, candidates: list[str], end: str) -> tuple[int, list[str]]:
-    fitting = [c + end for c in candidates if c.startswith((prefix, f'"{prefix}'))]
-    return len(prefix), list(dict.fromkeys(fitting))
+    matches = [c + end for c in candidates if c.startswith((prefix, f'"{prefix}'))]
+    return len(prefix), list(dict.fromkeys(matches))
 
 
-def _id(id: str) -> str:
+def _quoted_id(id: str) -> str:
     return format_slash({"to": id, "action": {"name": "x"}})[1:-2]
 
 
-def _action(name: str) -> str:
+def _quoted_action(name: str) -> str:
     """Return a name as it is written; empty for one, of another program, that none can call."""
     try:
         return format_slash({"to": "*", "action": {"name": name}})[3:]

@@ -11,20 +11,21 @@ from moothall.spaces.mailbox import Mailbox
 
 K = TypeVar("K", bound=Hashable)
 
-ByHandler = dict[Delivery, list[Delivery]]
+RequestsByHandler = dict[Delivery, list[Delivery]]
 """By handler, the requests that it has made and that have not ended."""
 
 
 class WaitGraph(NamedTuple):
     """Who waits for whom in a process."""
 
-    requests: ByHandler  # those that a handler awaits
-    blockers: ByHandler  # by request that has not started, the handlers of which one must end first
+    requests: RequestsByHandler  # those that a handler awaits
+    # By request that has not started, the handlers of which one must end first.
+    blockers: RequestsByHandler
 
 
-def requests_here(mailboxes: Iterable[Mailbox]) -> ByHandler:
+def requests_here(mailboxes: Iterable[Mailbox]) -> RequestsByHandler:
     """Return what handlers of a space in one process have requested."""
-    requests: ByHandler = {}
+    requests: RequestsByHandler = {}
     for mailbox in mailboxes:
         for each in (*mailbox.queued(), *mailbox.active):
             if each.kind == REQUEST:
@@ -33,7 +34,7 @@ def requests_here(mailboxes: Iterable[Mailbox]) -> ByHandler:
 
 
 def note_request(
-    requests_by_handler: ByHandler, handler: Delivery | None, request: Delivery
+    requests_by_handler: RequestsByHandler, handler: Delivery | None, request: Delivery
 ) -> None:
     """Add a request to those of the handler that has made it."""
     if handler is None or request.answered:
@@ -46,10 +47,10 @@ def note_request(
         note_request(requests_by_handler, handler.parent, handler)
 
 
-def waits(mailboxes: Iterable[Mailbox], requests_by_handler: ByHandler) -> WaitGraph:
+def wait_graph(mailboxes: Iterable[Mailbox], requests_by_handler: RequestsByHandler) -> WaitGraph:
     """Return who waits for whom."""
     blockers = {
-        each: mailbox.in_the_way(each)
+        each: mailbox.blockers_of(each)
         for mailbox in mailboxes
         for each in mailbox.queued()
         if each.kind == REQUEST and each.state == QUEUED
@@ -58,65 +59,69 @@ def waits(mailboxes: Iterable[Mailbox], requests_by_handler: ByHandler) -> WaitG
     blocked = {
         each: requests
         for each, requests in requests_by_handler.items()
-        if 0 < each.waiting <= len(requests)
+        if 0 < each.wait_count <= len(requests)
     }
     return WaitGraph(blocked, blockers)
 
 
-def stuck(requests: dict[K, list[K]], way: Callable[[K], Iterable[K] | None]) -> dict[K, list[K]]:
+def find_stuck(
+    requests: dict[K, list[K]], blockers_of: Callable[[K], Iterable[K] | None]
+) -> dict[K, list[K]]:
     """Return the handlers that can never go on, with their requests.
 
-    `way` tells the handlers of which one must end before a request starts: none if it goes on by
-    itself, and None if it does not as far as is known.
+    `blockers_of` tells the handlers of which one must end before a request starts: none if it goes
+    on by itself, and None if it does not as far as is known.
     """
     remaining = dict(requests)
 
     def goes_on(request: K) -> bool:
         if request in remaining:
             return False
-        handlers = way(request)
+        handlers = blockers_of(request)
         return handlers is not None and not (
             handlers and all(each in remaining for each in handlers)
         )
 
-    while free := [each for each, blocking in remaining.items() if any(map(goes_on, blocking))]:
-        for each in free:
+    while free_handlers := [
+        each for each, blocking in remaining.items() if any(map(goes_on, blocking))
+    ]:
+        for each in free_handlers:
             del remaining[each]
     return remaining
 
 
-def cycle(
-    requests: dict[K, list[K]], way: Callable[[K], Iterable[K] | None], first: K
+def find_cycle(
+    requests: dict[K, list[K]], blockers_of: Callable[[K], Iterable[K] | None], first: K
 ) -> list[tuple[K, K]]:
     """Return the handlers that wait for each other before a stuck one can go on.
 
     Each is with its request; those that only wait behind them are left out.
     """
     path: dict[K, K] = {}
-    at = first
-    while at not in path:
-        request = path[at] = requests[at][0]
-        at = request if request in requests else next(iter(way(request) or ()))
+    node = first
+    while node not in path:
+        request = path[node] = requests[node][0]
+        node = request if request in requests else next(iter(blockers_of(request) or ()))
     pairs = [*path.items()]
-    return pairs[[*path].index(at) :]
+    return pairs[[*path].index(node) :]
 
 
-def deadlocks(graph: WaitGraph) -> Iterable[tuple[Delivery, Deadlock]]:
+def find_deadlocks(graph: WaitGraph) -> Iterable[tuple[Delivery, Deadlock]]:
     """Yield requests without which all others go on, each with its error."""
 
-    def way(request: Delivery) -> list[Delivery]:
+    def blockers_of(request: Delivery) -> list[Delivery]:
         return graph.blockers.get(request, [])
 
     remaining = graph.requests
-    while remaining := stuck(remaining, way):
-        pairs = cycle(remaining, way, next(iter(remaining)))
+    while remaining := find_stuck(remaining, blockers_of):
+        pairs = find_cycle(remaining, blockers_of, next(iter(remaining)))
         handler, request = next(pair for pair in pairs if pair[1] in graph.blockers)
-        ways = waits_in_words((str(each), str(target)) for each, target in pairs)
+        pairs_text = waits_in_words((str(each), str(target)) for each, target in pairs)
         yield (
             request,
             Deadlock(
-                f'"{request}" cannot start, since agents wait for each other: {ways}; use send, or '
-                "ask within one chain"
+                f'"{request}" cannot start, since agents wait for each other: {pairs_text}; use '
+                "send, or ask within one chain"
             ),
         )
         remaining = {each: target for each, target in remaining.items() if each is not handler}
@@ -124,5 +129,5 @@ def deadlocks(graph: WaitGraph) -> Iterable[tuple[Delivery, Deadlock]]:
 
 def waits_in_words(pairs: Iterable[tuple[str, str]]) -> str:
     """Return who waits for whom, in words: the first five."""
-    ways = dict.fromkeys(f'"{handler}" waits for "{request}"' for handler, request in pairs)
-    return ", ".join([*ways][:5])
+    waits = dict.fromkeys(f'"{handler}" waits for "{request}"' for handler, request in pairs)
+    return ", ".join([*waits][:5])

@@ -32,7 +32,7 @@ FINISHED: Final = 3
 MAX_HOPS: Final = 32
 """How many requests a chain may have, each made while handling the one before."""
 
-_GUARD: Final = guard()
+_LOCK: Final = guard()
 
 
 class Delivery:
@@ -51,7 +51,7 @@ class Delivery:
         "state",
         "timeout",
         "value",
-        "waiting",
+        "wait_count",
         "worker",
     )
 
@@ -85,15 +85,15 @@ class Delivery:
     is_shown: bool = False
     size: int = 0  # its bytes, while it waits and if it is large
     since: float = 0.0  # when it was put into a mailbox, on the loop's clock, if that is measured
-    cancelling: bool = False
+    is_cancelling: bool = False
     callbacks: list[Callable[[], Any]] | None = None
     task: asyncio.Task[Any] | None = None
-    waits: set[Delivery] | None = None  # what its handler waits for outside the space's loop
+    outside_waits: set[Delivery] | None = None  # for which its handler waits, not on the loop
     original_id: str | None = None
     recorder: Any = None  # the `Recorder` that records and answers it, if it came over a broker
     key: str = ""  # its idempotency key, over a broker
     call_chain: tuple[str, ...] | None = None  # keys of other processes' handlers that wait for it
-    wait: bool = False  # whether a request waits for an agent that is not there yet
+    waits_for_receiver: bool = False  # whether a request waits for an agent that is not there yet
     expires: float | None = None  # seconds in which an agent must begin it, over a broker
     span: Any = None  # of its handling, if that is traced
     replies: tuple[Any, ...] = ()  # those within which it was sent, the outermost first
@@ -120,7 +120,7 @@ class Delivery:
         self.hops: int = 1 if parent is None else parent.hops + 1  # of the call chain, with this
         self.timeout: float | None = timeout
         self.state: int = 0
-        self.waiting: int = 0  # how many requests of its own its handler is waiting for
+        self.wait_count: int = 0  # how many requests of its own its handler is waiting for
         self.answered: bool = False  # once it has its outcome, the action may still be running
         self.mailbox = self.worker = None
         if first is not None:
@@ -132,8 +132,8 @@ class Delivery:
             self.outside = sender.outside + sender.read
         if replies := ENCLOSING_REPLIES.get():
             self.replies = replies
-            if open_ones := [each.request for each in replies if each.open]:
-                texts = getattr(getattr(open_ones[-1], "state", None), "texts", None)
+            if open_requests := [each.request for each in replies if each.open]:
+                texts = getattr(getattr(open_requests[-1], "state", None), "texts", None)
                 self.outside = () if texts is None else tuple(texts.sources)
 
     def on_end(self, callback: Callable[[], Any]) -> None:
@@ -142,7 +142,7 @@ class Delivery:
         The space sets `answered` before it reads `callbacks`, and this appends before it reads
         `answered`, so one of the two sees the other; a callback may be called twice.
         """
-        with _GUARD:
+        with _LOCK:
             if self.callbacks is None:
                 self.callbacks = []
             self.callbacks.append(callback)
@@ -151,7 +151,7 @@ class Delivery:
 
     def not_on_end(self, callback: Callable[[], Any]) -> None:
         """Remove a callback whose waiter gave up; this may happen very often."""
-        with _GUARD:
+        with _LOCK:
             if self.callbacks is not None and callback in self.callbacks:
                 self.callbacks.remove(callback)
 

@@ -9,16 +9,16 @@ from moothall.spaces.delivery import CALLBACK
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.router import Router
 
-LOOK_S = 0.01
+POLL_INTERVAL_S = 0.01
 """How often it is looked at: handlers end without an event."""
 
 
-def busy(mailbox: Mailbox) -> bool:
+def is_busy(mailbox: Mailbox) -> bool:
     """Return whether an agent handles a message."""
     return any(each.kind != CALLBACK for each in mailbox.active)
 
 
-def under_way(mailbox: Mailbox) -> int:
+def count_under_way(mailbox: Mailbox) -> int:
     """Return how many messages an agent handles, or has waiting, those for approval included."""
     return mailbox.waiting() + len(mailbox.active) + len(mailbox.carried_tasks)
 
@@ -29,11 +29,11 @@ async def wait_until_drained(router: Router, grace_s: float) -> None:
     for mailbox in list(mailboxes.values()):
         mailbox.closing = True
     until = router.loop.time() + grace_s
-    while any(map(busy, list(mailboxes.values()))) and router.loop.time() < until:  # noqa: ASYNC110
-        await asyncio.sleep(LOOK_S)
+    while any(map(is_busy, list(mailboxes.values()))) and router.loop.time() < until:  # noqa: ASYNC110
+        await asyncio.sleep(POLL_INTERVAL_S)
 
 
-async def idle(
+async def wait_until_idle(
     router: Router, timeout: float | None = None, only: Mailbox | None = None
 ) -> dict[str, int]:
     """Wait until two looks at all mailboxes, or at `only` this one, find nothing under way.
@@ -42,19 +42,21 @@ async def idle(
     """
     clock = router.loop.time
     until = None if timeout is None else clock() + timeout
-    quiet = 0
+    quiet_looks = 0
     while True:
         mailboxes = list(router.mailboxes.values()) if only is None else [only]
-        remaining = {mailbox.id: count for mailbox in mailboxes if (count := under_way(mailbox))}
+        remaining = {
+            mailbox.id: count for mailbox in mailboxes if (count := count_under_way(mailbox))
+        }
         # Two looks, since one is not at one moment: what waited at the broker as the mailboxes were
         # looked at may be in one of them as the broker is asked.
-        quiet = 0 if remaining or not await router.arrived(mailboxes) else quiet + 1
-        if quiet == 2 or (until is not None and clock() >= until):
+        quiet_looks = 0 if remaining or not await router.arrived(mailboxes) else quiet_looks + 1
+        if quiet_looks == 2 or (until is not None and clock() >= until):
             return remaining
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(POLL_INTERVAL_S)
 
 
-def counts(messages: dict[str, int]) -> str:
+def summary(messages: dict[str, int]) -> str:
     """Return how many messages there are, and for which agents: `3 messages: 'a' 2, 'b' 1`."""
     if not messages:
         return "messages on their way"

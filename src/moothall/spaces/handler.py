@@ -39,15 +39,15 @@ from moothall.spaces.request import settle
 
 logger: logging.Logger = logging.getLogger("moothall.space")
 
-_LONGEST = 10_000
+_MAX_ERROR_CHARS = 10_000
 """How much of an exception's text is passed on, in characters."""
-_NO_WAIT = "its result comes later: only a reply of an agent with a journal= can wait for it"
+_NO_WAIT_TEXT = "its result comes later: only a reply of an agent with a journal= can wait for it"
 
 
 class Offer:
     """An action prepared for handling messages: looked up once for each agent in a space."""
 
-    __slots__ = ("action", "check", "function", "injected", "label", "plain", "read")
+    __slots__ = ("action", "check", "function", "injected", "is_plain", "label", "outside_sources")
 
     @classmethod
     def all_of(cls, mailbox: Any) -> dict[str, Offer]:
@@ -65,9 +65,11 @@ class Offer:
         self.injected: Mapping[str, type] = action.injected
         # Where its result is from, if from outside: `say` of an agent whose reading nobody knows.
         unknown = mailbox.agent.is_untracked and action.name == "say"
-        self.read: tuple[str, ...] = (f"agent {mailbox.id}",) if action.outside or unknown else ()
+        self.outside_sources: tuple[str, ...] = (
+            (f"agent {mailbox.id}",) if action.outside or unknown else ()
+        )
         # Whether handling it is no more than calling it.
-        self.plain: bool = (
+        self.is_plain: bool = (
             is_async(action.function)
             and action.access_policy == ACCESS_PERMITTED
             and action.timeout is None
@@ -78,7 +80,7 @@ class Offer:
 
 
 async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[str, Any]) -> Any:
-    """Call an action that is not `plain`: with its callbacks, context and time limit."""
+    """Call an action that is not `is_plain`: with its callbacks, context and time limit."""
     agent = mailbox.agent
     if mailbox.has_before_action:
         await call_callback(mailbox, agent.before_action, delivery.message())
@@ -105,18 +107,20 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
     failure: BaseException | None = None
     limit: asyncio.TimerHandle | None = None
     if (timeout := offer.action.timeout) is not None:
-        late = ActionError("TimeoutError", f'"{offer.label}" took longer than {timeout} s')
+        timeout_error = ActionError("TimeoutError", f'"{offer.label}" took longer than {timeout} s')
         # Like any early end: the sender gets the error, whatever the action does about it.
-        limit = mailbox.router.loop.call_later(timeout, mailbox.router.abort, delivery, late)
+        limit = mailbox.router.loop.call_later(
+            timeout, mailbox.router.abort, delivery, timeout_error
+        )
     try:
         if offer.action.is_async:
             value = await offer.function(**kwargs)
         elif offer.action.retries is None:
-            value = await _in_thread(mailbox.router, partial(offer.function, **kwargs), channel)
+            value = await _run_in_thread(mailbox.router, partial(offer.function, **kwargs), channel)
         else:
-            with retries_in_thread() as end:
+            with retries_in_thread() as retry_end:
                 call = partial(offer.function, **kwargs)
-                value = await _in_thread(mailbox.router, call, channel, end)
+                value = await _run_in_thread(mailbox.router, call, channel, retry_end)
         if value.__class__ not in DATA:
             value = await awaited(value)  # an `await` that was forgotten, perhaps
     except BaseException as error:  # raised again after after_action, which runs in any case
@@ -124,11 +128,13 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
     if limit is not None:
         limit.cancel()
     if mailbox.has_after_action:
-        reported = failure
+        reported_error = failure
         if isinstance(failure, asyncio.CancelledError) and delivery.error is not None:
-            reported = delivery.error  # why it was cancelled: the deadline, the sender, …
+            reported_error = delivery.error  # why it was cancelled: the deadline, the sender, …
         try:
-            await call_callback(mailbox, agent.after_action, delivery.message(), value, reported)
+            await call_callback(
+                mailbox, agent.after_action, delivery.message(), value, reported_error
+            )
         except Exception as error:
             log_failure(logger, f"after_action of agent {agent.id!r} failed on {delivery}", error)
     if failure is not None:
@@ -139,13 +145,13 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
 async def handle_in_span(delivery: Delivery, work: Coroutine[Any, Any, Any]) -> Any:
     """Handle a message in a span of its own."""
 
-    async def handled() -> Any:
+    async def finish() -> Any:
         return await awaited(await work)
 
-    return await tracing.in_span(handled, "handling", delivery)
+    return await tracing.in_span(finish, "handling", delivery)
 
 
-def callback_of(mailbox: Any, name: str) -> Delivery:
+def callback_delivery(mailbox: Any, name: str) -> Delivery:
     """Return the delivery that a callback of an agent, such as `after_add`, runs as."""
     delivery = Delivery(Envelope(mailbox.id, mailbox.id, name, {}), CALLBACK)
     delivery.mailbox, delivery.state = mailbox, RUNNING
@@ -154,14 +160,14 @@ def callback_of(mailbox: Any, name: str) -> Delivery:
 
 async def call_callback(mailbox: Any, callback: Callable[..., Any], *args: Any) -> Any:
     """Call an action or a callback of an agent: `async def` here, `def` in a worker thread."""
-    return await call_user(callback, *args, in_thread=partial(_in_thread, mailbox.router))
+    return await call_user(callback, *args, in_thread=partial(_run_in_thread, mailbox.router))
 
 
-async def _in_thread(
+async def _run_in_thread(
     router: RouterPort,
     call: Callable[[], Any],
     channel: CallChannel | None = None,
-    end: threading.Event | None = None,
+    retry_end: threading.Event | None = None,
 ) -> Any:
     """Call a plain function in a worker thread.
 
@@ -173,11 +179,11 @@ async def _in_thread(
     # future raises them.
     future: asyncio.Future[tuple[Any, BaseException | None]] = router.loop.create_future()
 
-    def done(value: Any, error: BaseException | None) -> None:
+    def on_done(value: Any, error: BaseException | None) -> None:
         # Through `enter`, so that what the thread sent arrives before its end.
         router.thread.call_soon(settle, future, (value, error))
 
-    WORKERS.submit(call, context=copy_context(), done=done)
+    WORKERS.submit(call, context=copy_context(), done=on_done)
     cancelled: asyncio.CancelledError | None = None
     while not future.done():
         try:
@@ -186,8 +192,8 @@ async def _in_thread(
             cancelled = error
             if channel is not None:
                 channel.withdraw()
-            if end is not None:
-                end.set()
+            if retry_end is not None:
+                retry_end.set()
             if router.closed:
                 break
     if cancelled is not None:
@@ -247,32 +253,32 @@ def outcome_of(delivery: Delivery, error: BaseException) -> RequestError:
         outcome.run_id = error.run_id
     else:
         place = str(delivery) if delivery.mailbox else None
-        text = _NO_WAIT if isinstance(error, Later) else text_of(error)
+        text = _NO_WAIT_TEXT if isinstance(error, Later) else error_text(error)
         outcome = ActionError(printable(type(error).__name__), text, place)
     outcome.__cause__ = error
     return outcome
 
 
-def text_of(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return an exception's text, shortened and valid as UTF-8."""
     text = error_message(error)
-    if len(text) > _LONGEST:
-        text = f"{text[:_LONGEST]}… ({len(text)} characters)"
+    if len(text) > _MAX_ERROR_CHARS:
+        text = f"{text[:_MAX_ERROR_CHARS]}… ({len(text)} characters)"
     return printable(text)
 
 
-def as_returned_json(delivery: Delivery, value: Any) -> Any:
+def returned_json(delivery: Delivery, value: Any) -> Any:
     """Return an action's value as JSON data."""
     try:
         return to_json(value, with_bytes=True)
     except NotJSON as error:
         if isinstance(value, Later):
-            raise ActionError("Later", _NO_WAIT) from None
+            raise ActionError("Later", _NO_WAIT_TEXT) from None
         text = f'"{delivery}" returned what is not a JSON value: {error}'
         raise ActionError("TypeError", text) from None
 
 
-def answers(
+def answer_to(
     delivery: Delivery, value: Any, error: BaseException | None
 ) -> tuple[Envelope, str | None] | None:
     """Return the answer to a message, if it gets one, and the id of the message answered."""

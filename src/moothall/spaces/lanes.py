@@ -11,7 +11,7 @@ from typing import Any
 from moothall.agents.agent import Agent
 from moothall.foundation.errors import RequestError
 from moothall.spaces.delivery import QUEUED, RUNNING, Delivery, MessageLine, RouterPort
-from moothall.spaces.mailbox import AT_ONCE, Mailbox
+from moothall.spaces.mailbox import MAX_PER_TURN, Mailbox
 
 logger: logging.Logger = logging.getLogger("moothall.space")
 
@@ -29,40 +29,44 @@ class LanedMailbox(Mailbox):
     def __init__(self, agent: Agent, space: Any, router: RouterPort) -> None:
         super().__init__(agent, space, router)
         self.limit = 0  # the box does not hold all waiting messages
-        self.side_by_side: int = agent.max_lanes  # how many lanes run at a time
-        self._waiting: dict[str, MessageLine] = {}  # by lane
-        self._busy: dict[str, Delivery] = {}  # by lane: the message being handled
-        self._line: OrderedDict[str, None] = OrderedDict()  # lanes whose first message may start
-        self._queued = 0
+        self.max_lanes: int = agent.max_lanes  # how many lanes run at a time
+        self._lines: dict[str, MessageLine] = {}  # by lane
+        self._busy_lanes: dict[str, Delivery] = {}  # by lane: the message being handled
+        self._ready_lanes: OrderedDict[str, None] = OrderedDict()  # their first may start
+        self._queued_count = 0
 
     @property
     def places(self) -> int:
         """How many messages may be handled at a time."""
-        return self.concurrency + self.side_by_side
+        return self.concurrency + self.max_lanes
 
     def queued(self) -> Iterable[Delivery]:
         """Return the messages that wait, and dead ones that are not removed yet."""
-        return chain(self.box, *self._waiting.values())
+        return chain(self.box, *self._lines.values())
 
-    def in_the_way(self, delivery: Delivery | None) -> list[Delivery]:
+    def blockers_of(self, delivery: Delivery | None) -> list[Delivery]:
         """Return the handlers of which one must end before a message, or any other, starts."""
         lane = None if delivery is None else delivery.lane
         if lane is None:
-            handlers = super().in_the_way(delivery)
-            return [*handlers, *self._busy.values()] if handlers and delivery is None else handlers
+            handlers = super().blockers_of(delivery)
+            return (
+                [*handlers, *self._busy_lanes.values()]
+                if handlers and delivery is None
+                else handlers
+            )
         if self.about_to_start():
             return []
-        if lane in self._busy:
-            return [self._busy[lane]]
-        return [*self._busy.values()] if len(self._busy) >= self.side_by_side else []
+        if lane in self._busy_lanes:
+            return [self._busy_lanes[lane]]
+        return [*self._busy_lanes.values()] if len(self._busy_lanes) >= self.max_lanes else []
 
     def waiting(self) -> int:
         """Return how many messages wait, those that await approval included."""
-        return super().waiting() + self._queued
+        return super().waiting() + self._queued_count
 
     def accept(self, delivery: Delivery) -> None:
         """Queue a message until its turn, in its lane if it has one."""
-        name = self._name_of(delivery)
+        name = self._lane_of(delivery)
         if name is None:
             super().accept(delivery)
             return
@@ -74,14 +78,14 @@ class LanedMailbox(Mailbox):
 
     def _queue(self, name: str, delivery: Delivery, is_reentrant: bool = False) -> None:
         delivery.lane = name
-        lane = self._waiting.setdefault(name, self.line_type())
+        lane = self._lines.setdefault(name, self.line_type())
         lane.lane = name
         (lane.appendleft if is_reentrant else lane.append)(delivery)
-        self._queued += 1
-        if name not in self._busy:
-            self._line[name] = None
+        self._queued_count += 1
+        if name not in self._busy_lanes:
+            self._ready_lanes[name] = None
 
-    def _name_of(self, delivery: Delivery) -> str | None:
+    def _lane_of(self, delivery: Delivery) -> str | None:
         message = delivery.message()
         if message is None:
             return None
@@ -99,32 +103,32 @@ class LanedMailbox(Mailbox):
             return
         delivery.lane = None
         if delivery.size:
-            self._waits_no_more(delivery)
-        self._waiting[name].forget(delivery)
-        self._one_less(name)
+            self._subtract_bytes(delivery)
+        self._lines[name].forget(delivery)
+        self._note_removed(name)
 
-    def _one_less(self, name: str) -> None:
+    def _note_removed(self, name: str) -> None:
         """Count a message that left its lane; remove an empty lane from the line."""
-        lane = self._waiting[name]
-        self._queued -= 1
+        lane = self._lines[name]
+        self._queued_count -= 1
         if len(lane) == lane.dead:
-            del self._waiting[name]
-            self._line.pop(name, None)
+            del self._lines[name]
+            self._ready_lanes.pop(name, None)
 
     def dispatch_ready(self) -> None:
         """Handle the messages that may be handled now."""
         super().dispatch_ready()
-        if self.leaving is not None:
+        if self.departure is not None:
             return
-        turns = AT_ONCE
-        while self._line and not self.paused and len(self._busy) < self.side_by_side:
+        turns = MAX_PER_TURN
+        while self._ready_lanes and not self.paused and len(self._busy_lanes) < self.max_lanes:
             if not turns:
                 self.router.make_ready(self)
                 break
             turns -= 1
-            name = next(iter(self._line))
-            delivery = self._waiting[name].take()
-            self._one_less(name)
+            name = next(iter(self._ready_lanes))
+            delivery = self._lines[name].take()
+            self._note_removed(name)
             if self.closing and delivery.parent is None:
                 delivery.lane = None
                 self.not_started.append(delivery)
@@ -133,30 +137,30 @@ class LanedMailbox(Mailbox):
 
     def _begin_in(self, name: str, delivery: Delivery) -> None:
         """Handle a message of a lane, and mark the lane as busy."""
-        self._line.pop(name, None)
-        self._busy[name] = delivery
+        self._ready_lanes.pop(name, None)
+        self._busy_lanes[name] = delivery
         delivery.is_reentrant = True
         self.begin(delivery)
-        if self._busy.get(name) is delivery and delivery.state != RUNNING:
-            self._free(name)  # it was refused, or awaits approval
+        if self._busy_lanes.get(name) is delivery and delivery.state != RUNNING:
+            self._free_lane(name)  # it was refused, or awaits approval
 
-    def _free(self, name: str) -> None:
-        del self._busy[name]
-        if name in self._waiting:
-            self._line[name] = None
+    def _free_lane(self, name: str) -> None:
+        del self._busy_lanes[name]
+        if name in self._lines:
+            self._ready_lanes[name] = None
 
     def finish(self, delivery: Delivery) -> None:
         """Free the lane or place of a handler that has ended, so that the next may start."""
         name: str | None = delivery.lane
-        if name is not None and self._busy.get(name) is delivery:
-            top = delivery.reentrant
-            if top is None:
-                self._free(name)
+        if name is not None and self._busy_lanes.get(name) is delivery:
+            reentrant = delivery.reentrant
+            if reentrant is None:
+                self._free_lane(name)
             else:  # the re-entrant request on top of it continues, and takes its place
-                self._busy[name] = top
-                top.lane = name
+                self._busy_lanes[name] = reentrant
+                reentrant.lane = name
         super().finish(delivery)
-        if self._line:
+        if self._ready_lanes:
             self.router.make_ready(self)
 
     def put_back(self, delivery: Delivery) -> None:
@@ -166,28 +170,30 @@ class LanedMailbox(Mailbox):
             super().put_back(delivery)
             return
         delivery.state = QUEUED
-        del self._busy[name]
+        del self._busy_lanes[name]
         self._queue(name, delivery, is_reentrant=True)
-        self._line.move_to_end(name, last=False)
+        self._ready_lanes.move_to_end(name, last=False)
 
     def detach(self, error: RequestError, spared: tuple[Delivery | None, ...]) -> int:
         """End all waiting and running messages with `error`, except the `spared` handlers."""
-        for lane in self._waiting.values():
+        for lane in self._lines.values():
             self.box.extend(lane.live())
-        self._waiting.clear()
-        self._line.clear()
-        self._queued = 0
+        self._lines.clear()
+        self._ready_lanes.clear()
+        self._queued_count = 0
         return super().detach(error, spared)
 
 
-_LANED: dict[type[Mailbox], type[Mailbox]] = {Mailbox: LanedMailbox}
+_LANED_CLASSES: dict[type[Mailbox], type[Mailbox]] = {Mailbox: LanedMailbox}
 
 
-def laned(kind: type[Mailbox]) -> type[Mailbox]:
+def laned_class(mailbox_class: type[Mailbox]) -> type[Mailbox]:
     """Return a class of mailboxes with lanes, of which each has the line of a class of mailboxes.
 
     The lanes stand before the class: its `accept` gets only messages that wait in its box.
     """
-    if kind not in _LANED:
-        _LANED[kind] = type(kind.__name__, (LanedMailbox, kind), {})
-    return _LANED[kind]
+    if mailbox_class not in _LANED_CLASSES:
+        _LANED_CLASSES[mailbox_class] = type(
+            mailbox_class.__name__, (LanedMailbox, mailbox_class), {}
+        )
+    return _LANED_CLASSES[mailbox_class]

@@ -26,10 +26,10 @@ from moothall.foundation.threads import in_child
 
 logger: logging.Logger = logging.getLogger("moothall.space")
 
-_ROOM: Final = 256
+_MAX_QUEUED_CALLS: Final = 256
 """How many calls may wait for the loop before a thread that sends waits in `send`."""
 
-_PATIENCE_S: Final = 1.0
+_MAX_WAIT_S: Final = 1.0
 """How long that thread waits at most. The loop may be waiting for a lock that the thread holds,
 such as the lock of a log handler that sends messages."""
 
@@ -54,9 +54,9 @@ class LoopThread:
         # Whether it belongs to the process that this one was forked from.
         self.inherited: bool = False
         self.loop: asyncio.AbstractEventLoop
-        self._ingress: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
-        self._blocked: deque[SimpleQueue[None]] = deque()
-        self._room = _ROOM
+        self._entered_calls: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
+        self._blocked_threads: deque[SimpleQueue[None]] = deque()
+        self._capacity = _MAX_QUEUED_CALLS
         self._is_wake_due = False
         self._on_close = on_close
         self._on_end = on_end
@@ -64,23 +64,23 @@ class LoopThread:
         self._empty_context = Context()
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
-        self._stopping = False
+        self._is_stopping = False
         self._refuses_calls = False
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._outcomes: set[concurrent.futures.Future[Any]] = set()
+        self._futures: set[concurrent.futures.Future[Any]] = set()
         self._pid = 0
         in_child(self._inherit)
 
     def start(self) -> None:
         """Start the thread; return once the loop runs, or raise why it does not."""
-        running = threading.Event()
+        started = threading.Event()
         self._pid = os.getpid()
         self._thread = threading.Thread(
-            target=self._main, args=(running,), name=self.name, daemon=True
+            target=self._main, args=(started,), name=self.name, daemon=True
         )
         self._thread.start()
         # The caller enters its first call at once, and `loop` is set in the thread.
-        running.wait()
+        started.wait()
         if self._failure is not None:
             raise self._failure
 
@@ -103,9 +103,9 @@ class LoopThread:
 
         The loop of a space does not wait.
         """
-        if self.closed or self._blocked or len(self._ingress) >= self._room:
+        if self.closed or self._blocked_threads or len(self._entered_calls) >= self._capacity:
             self._wait_for_room()
-        self._ingress.append((function, args))
+        self._entered_calls.append((function, args))
         if self.closed or not self._is_wake_due:
             self._wake()
 
@@ -117,20 +117,20 @@ class LoopThread:
         signal: SimpleQueue[None] = SimpleQueue()
         self.call_soon(signal.put, None)
         with contextlib.suppress(Empty):
-            signal.get(timeout=_PATIENCE_S)
+            signal.get(timeout=_MAX_WAIT_S)
 
     def _wait_for_room(self) -> None:
         self.check_process()
         if self.closed or LoopThread.is_here():
             return
-        admitted: SimpleQueue[None] = SimpleQueue()
-        self._blocked.append(admitted)
+        signal: SimpleQueue[None] = SimpleQueue()
+        self._blocked_threads.append(signal)
         self._wake()  # so that the loop releases threads that wait
         try:
-            admitted.get(timeout=_PATIENCE_S)
+            signal.get(timeout=_MAX_WAIT_S)
         except Empty:
             with contextlib.suppress(ValueError):  # its turn came in this moment
-                self._blocked.remove(admitted)
+                self._blocked_threads.remove(signal)
 
     def call_soon(self, function: Callable[..., Any], *args: Any) -> None:
         """Call a function on the loop, after all that was entered before.
@@ -140,7 +140,7 @@ class LoopThread:
         """
         # First: `_run_entered` clears `_is_wake_due` before it looks at the queue a last time, so
         # one of the two sees the other.
-        self._ingress.append((function, args))
+        self._entered_calls.append((function, args))
         if self.closed or not self._is_wake_due:
             self._wake()
 
@@ -160,7 +160,7 @@ class LoopThread:
         self.drain(time.monotonic() + _TURN_S)
         self._is_wake_due = False
         # Entered before `_is_wake_due` was cleared.
-        if self._ingress or (self._blocked and self._room):
+        if self._entered_calls or (self._blocked_threads and self._capacity):
             self._is_wake_due = True
             self.loop.call_soon(self._run_entered, context=self._empty_context)
 
@@ -169,11 +169,11 @@ class LoopThread:
         if self.inherited:
             return  # the other process runs these calls
         # As many as there are now: calls that enter others would keep the loop from all else.
-        for _ in range(len(self._ingress)):
+        for _ in range(len(self._entered_calls)):
             if time.monotonic() > until:
                 break
             try:
-                function, args = self._ingress.popleft()
+                function, args = self._entered_calls.popleft()
             except IndexError:  # two threads drain an ended loop, or one of the calls did
                 break
             try:
@@ -184,8 +184,8 @@ class LoopThread:
 
     def _release_waiting(self) -> None:
         """Release as many waiting threads as there is room for, the first ones first."""
-        blocked = self._blocked
-        for _ in range(min(len(blocked), self._room - len(self._ingress))):
+        blocked = self._blocked_threads
+        for _ in range(min(len(blocked), self._capacity - len(self._entered_calls))):
             try:
                 blocked.popleft().put(None)
             except IndexError:  # it stopped waiting in this moment
@@ -193,7 +193,7 @@ class LoopThread:
 
     def set_open(self, open: bool) -> None:
         """Admit threads that send, or make each of them wait. On the loop's thread only."""
-        self._room = _ROOM if open else 0
+        self._capacity = _MAX_QUEUED_CALLS if open else 0
         self._release_waiting()
 
     def check_process(self) -> None:
@@ -215,58 +215,56 @@ class LoopThread:
         future cancels the task. In a thread wait with `result()`, on another loop with
         `asyncio.wrap_future`.
         """
-        outcome: concurrent.futures.Future[Any] = concurrent.futures.Future()
-        self.call_soon(self._run_function, outcome, function, args, context)
-        return outcome
+        future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        self.call_soon(self._run_function, future, function, args, context)
+        return future
 
     def _run_function(
         self,
-        outcome: concurrent.futures.Future[Any],
+        future: concurrent.futures.Future[Any],
         function: Callable[..., Any],
         args: tuple[Any, ...],
         context: Context | None,
     ) -> None:
-        self._outcomes.add(outcome)
+        self._futures.add(future)
         if self._refuses_calls:
-            self._settle(outcome, None, SpaceClosed("the space is closed"))
+            self._settle(future, None, SpaceClosed("the space is closed"))
             return
         try:
             value = function(*args)
         except BaseException as error:  # the caller that waits gets it
-            self._settle(outcome, None, error)
+            self._settle(future, None, error)
             return
         if not inspect.iscoroutine(value):
-            self._settle(outcome, value, None)
+            self._settle(future, value, None)
             return
         task = self.spawn(value, context)
-        task.add_done_callback(partial(self._on_task_end, outcome))
+        task.add_done_callback(partial(self._on_task_end, future))
         # A future is cancelled in any thread, and a task on its loop only.
-        outcome.add_done_callback(
+        future.add_done_callback(
             lambda outcome: self.call_soon(task.cancel) if outcome.cancelled() else None
         )
 
-    def _on_task_end(
-        self, outcome: concurrent.futures.Future[Any], task: asyncio.Task[Any]
-    ) -> None:
+    def _on_task_end(self, future: concurrent.futures.Future[Any], task: asyncio.Task[Any]) -> None:
         if not task.cancelled():
             error = task.exception()
-            self._settle(outcome, None if error else task.result(), error)
+            self._settle(future, None if error else task.result(), error)
         elif self._refuses_calls:
-            self._settle(outcome, None, SpaceClosed("the space was closed"))
+            self._settle(future, None, SpaceClosed("the space was closed"))
         else:
             # A CancelledError would look to the caller like its own cancellation.
-            self._settle(outcome, None, RequestCancelled("it was cancelled"))
+            self._settle(future, None, RequestCancelled("it was cancelled"))
 
     def _settle(
-        self, outcome: concurrent.futures.Future[Any], value: Any, error: BaseException | None
+        self, future: concurrent.futures.Future[Any], value: Any, error: BaseException | None
     ) -> None:
-        self._outcomes.discard(outcome)
-        if not outcome.set_running_or_notify_cancel():
+        self._futures.discard(future)
+        if not future.set_running_or_notify_cancel():
             return  # the caller has given up
         if error is None:
-            outcome.set_result(value)
+            future.set_result(value)
         else:
-            outcome.set_exception(error)
+            future.set_exception(error)
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call a plain function on the loop, wait, and return or raise its outcome.
@@ -311,22 +309,22 @@ class LoopThread:
 
     def end(self) -> None:
         """End the loop; called on it."""
-        if not self._stopping:
-            self._stopping = True
+        if not self._is_stopping:
+            self._is_stopping = True
             self.loop.stop()
 
-    def _main(self, running: threading.Event) -> None:
+    def _main(self, started: threading.Event) -> None:
         try:
             loop = self.loop = asyncio.new_event_loop()
         except BaseException as error:  # such as no more file descriptors: `start` raises it
             self._failure = error
-            running.set()
+            started.set()
             return
         _THREAD_LOCAL.is_space = True
         self.ident = threading.get_ident()
-        loop.call_soon(running.set)
+        loop.call_soon(started.set)
         try:
-            self._run_until(lambda: self._stopping)
+            self._run_until(lambda: self._is_stopping)
             end_task = loop.create_task(self._end())
             end_task.add_done_callback(lambda _: loop.stop())
             self._run_until(end_task.done)
@@ -335,13 +333,13 @@ class LoopThread:
             # Closed first, then drained: what is entered later runs in its own thread, the rest
             # here.
             self.closed = self._refuses_calls = True
-            self._room = _ROOM
+            self._capacity = _MAX_QUEUED_CALLS
             self.ident = 0
             self._on_end()
             loop.close()
             self.drain()
-            for outcome in list(self._outcomes):  # of tasks that ignored their cancellation
-                self._settle(outcome, None, SpaceClosed("the space was closed"))
+            for future in list(self._futures):  # of tasks that ignored their cancellation
+                self._settle(future, None, SpaceClosed("the space was closed"))
 
     def _run_until(self, is_done: Callable[[], bool]) -> None:
         """Run the loop until `is_done()`, even if a task of an agent stops it.
@@ -364,8 +362,8 @@ class LoopThread:
     async def _end(self) -> None:
         await self._on_close()
         self._refuses_calls = True
-        me = asyncio.current_task()
-        tasks = [task for task in asyncio.all_tasks() if task is not me]
+        current = asyncio.current_task()
+        tasks = [task for task in asyncio.all_tasks() if task is not current]
         for task in tasks:
             task.cancel()
         if tasks:

@@ -36,15 +36,15 @@ from moothall.spaces.delivery import (
     MessageLine,
     RouterPort,
 )
-from moothall.spaces.handler import Offer, ask_permission, handle, handle_in_span, text_of
-from moothall.spaces.request import waiting
+from moothall.spaces.handler import Offer, ask_permission, error_text, handle, handle_in_span
+from moothall.spaces.request import waiting_outside
 
 T = TypeVar("T")
 
-_LARGE = 4_096
+_LARGE_BYTES = 4_096
 """From how many bytes a message counts as bytes: of smaller ones, the number is limit enough."""
 
-AT_ONCE = 100
+MAX_PER_TURN = 100
 """How many messages one agent may handle before others have their turn."""
 
 
@@ -77,7 +77,7 @@ class Mailbox:
     # By handler, the waiting messages of its call chain, which may run re-entrantly.
     reentrant_messages: dict[Delivery, deque[Delivery]] = field(default_factory=dict)
     # Requests for help, which are also in the box: a busy agent answers them beside its work.
-    helps: deque[Delivery] = field(default_factory=deque)
+    help_requests: deque[Delivery] = field(default_factory=deque)
     waiting_bytes: int = 0  # of the large messages that wait
     asking: set[Delivery] = field(default_factory=set)  # messages that await approval
     carried_tasks: set[asyncio.Task[Any]] = field(default_factory=set)
@@ -86,13 +86,13 @@ class Mailbox:
     # What has not started for that reason.
     not_started: list[Delivery] = field(default_factory=list)
     finishing: bool = False  # whether it takes no new messages: it is removed once it is idle
-    arriving: Delivery | None = None  # of the agent's `after_add`, if it has one
-    leaving: Delivery | None = None  # ends once the agent has left
+    arrival: Delivery | None = None  # of the agent's `after_add`, if it has one
+    departure: Delivery | None = None  # ends once the agent has left
     is_added: bool = False  # whether the loop knows it, which the router's `mailboxes` has earlier
     ready: bool = False
     # Whether threads sent what the loop may not have taken in yet.
     has_thread_messages: bool = False
-    suspended: Callable[[], None] | None = None  # ends the pause until another agent takes over
+    end_suspension: Callable[[], None] | None = None  # once another agent takes over
     retired: bool = False  # whether what the agent before was doing has ended
 
     def __post_init__(self) -> None:
@@ -104,8 +104,10 @@ class Mailbox:
         self.box = self.line_type()
         self.concurrency = self.agent.concurrency
         # Below the limit `is_full` is not asked, and a broadcast goes past `accept`.
-        kind = type(self)
-        is_ours = kind.accept is Mailbox.accept and kind.is_full is Mailbox.is_full
+        mailbox_class = type(self)
+        is_ours = (
+            mailbox_class.accept is Mailbox.accept and mailbox_class.is_full is Mailbox.is_full
+        )
         self.limit = self.router.capacity if is_ours else 0
 
     def look_up_callbacks(self) -> None:
@@ -128,9 +130,9 @@ class Mailbox:
 
     def about_to_start(self) -> bool:
         """Return whether messages may start without the end of another, such as after a pause."""
-        return self.ready or self.paused > 0 or self.leaving is not None
+        return self.ready or self.paused > 0 or self.departure is not None
 
-    def in_the_way(self, delivery: Delivery | None) -> list[Delivery]:
+    def blockers_of(self, delivery: Delivery | None) -> list[Delivery]:
         """Return the handlers of which one must end before a message, or any other, starts."""
         if self.about_to_start() or self.running < self.concurrency:
             return []
@@ -186,7 +188,7 @@ class Mailbox:
             if task is not None and not in_loop_thread:
                 self.carried_tasks.add(task)  # cancelled if the agent is removed meanwhile
                 task.add_done_callback(self.carried_tasks.discard)
-            before = CURRENT.set(delivery)
+            token = CURRENT.set(delivery)
             try:
                 return await function()
             except asyncio.CancelledError:
@@ -195,10 +197,10 @@ class Mailbox:
                 # The agent was removed: who awaits this on another loop was not cancelled.
                 raise router.stopped_error(self.id) from None
             finally:
-                reset(before)
+                reset(token)
                 router.settle(delivery, None, None)
 
-        with waiting(handling, delivery):
+        with waiting_outside(handling, delivery):
             if in_loop_thread:
                 return await run()
             router.thread.check_process()
@@ -213,7 +215,7 @@ class Mailbox:
         delivery.state = QUEUED
         self.box.append(delivery)
         if delivery.envelope.name == "help" and self._helps_at_once(delivery.envelope):
-            self.helps.append(delivery)
+            self.help_requests.append(delivery)
         elif delivery.parent is not None and self.active:
             self._add_reentrant(delivery)
 
@@ -259,16 +261,20 @@ class Mailbox:
 
     def _has_room(self, delivery: Delivery) -> bool:
         """Return whether a message fits beside the large ones that wait; it counts among them."""
-        most, args = self.router.capacity_bytes, delivery.envelope.args
-        if most is None or type(args) is not NestedArgs or (size := weight(args)) < _LARGE:
+        max_bytes, args = self.router.capacity_bytes, delivery.envelope.args
+        if (
+            max_bytes is None
+            or type(args) is not NestedArgs
+            or (size := weight(args)) < _LARGE_BYTES
+        ):
             return True
-        if self.waiting_bytes and self.waiting_bytes + size > most:
+        if self.waiting_bytes and self.waiting_bytes + size > max_bytes:
             return False
         delivery.size = size
         self.waiting_bytes += size
         return True
 
-    def _waits_no_more(self, delivery: Delivery) -> None:
+    def _subtract_bytes(self, delivery: Delivery) -> None:
         """Subtract the bytes of a large message."""
         self.waiting_bytes -= delivery.size
         delivery.size = 0
@@ -281,7 +287,7 @@ class Mailbox:
     def forget(self, delivery: Delivery) -> None:
         """Count a message as dead: it has ended, or runs, before its turn."""
         if delivery.size:
-            self._waits_no_more(delivery)
+            self._subtract_bytes(delivery)
         if self.box.forget(delivery):
             for outer, messages in list(self.reentrant_messages.items()):
                 self.reentrant_messages[outer] = deque(d for d in messages if d.state == QUEUED)
@@ -289,8 +295,10 @@ class Mailbox:
     def dispatch_ready(self) -> None:
         """Handle the messages that may be handled now."""
         box = self.box
-        turns = AT_ONCE
-        while box and not self.paused and self.running < self.concurrency and self.leaving is None:
+        turns = MAX_PER_TURN
+        while (
+            box and not self.paused and self.running < self.concurrency and self.departure is None
+        ):
             delivery = box.popleft()
             if delivery.state != QUEUED:
                 box.dead -= 1
@@ -303,8 +311,8 @@ class Mailbox:
             if not turns and box:
                 self.router.make_ready(self)
                 break
-        while self.helps and not self.paused and self.leaving is None:
-            delivery = self.helps.popleft()
+        while self.help_requests and not self.paused and self.departure is None:
+            delivery = self.help_requests.popleft()
             if delivery.state == QUEUED:
                 delivery.is_reentrant = True
                 self.forget(delivery)
@@ -316,7 +324,7 @@ class Mailbox:
     def run_reentrant(self, outer: Delivery) -> None:
         """Run re-entrant requests of a handler's call chain while it waits, one at a time."""
         queue = self.reentrant_messages.get(outer)
-        while queue and outer.waiting and outer.reentrant is None:
+        while queue and outer.wait_count and outer.reentrant is None:
             delivery = queue.popleft()
             if delivery.state == QUEUED:
                 delivery.is_reentrant = True
@@ -341,8 +349,8 @@ class Mailbox:
 
     def suspend(self) -> None:
         """Start no messages until another agent takes the place of this one; on the loop."""
-        if self.suspended is None:
-            self.suspended = self.pause()
+        if self.end_suspension is None:
+            self.end_suspension = self.pause()
 
     def put_back(self, delivery: Delivery) -> None:
         """Put a message back at the front of the box."""
@@ -355,7 +363,7 @@ class Mailbox:
         """Handle a message: find, check and permit its action, then call callbacks and action."""
         envelope = delivery.envelope
         if delivery.size:
-            self._waits_no_more(delivery)
+            self._subtract_bytes(delivery)
         offer = self.offers.get(envelope.name)
         if offer is None:
             self._end_unknown_action(delivery)
@@ -372,9 +380,11 @@ class Mailbox:
             self.refuse(delivery, error)
             return
         except BaseException as error:  # a type's own validation may raise anything
-            self.refuse(delivery, InvalidArguments(f'"{offer.label}": {text_of(error)}'))
+            self.refuse(delivery, InvalidArguments(f'"{offer.label}": {error_text(error)}'))
             return
-        if not (offer.plain or delivery.approved or offer.action.access_policy == ACCESS_PERMITTED):
+        if not (
+            offer.is_plain or delivery.approved or offer.action.access_policy == ACCESS_PERMITTED
+        ):
             if offer.action.access_policy == ACCESS_DENIED:
                 self.refuse(delivery, DECISION_KINDS.refusal_of(offer.label, False))
             else:
@@ -390,9 +400,9 @@ class Mailbox:
         if not delivery.is_reentrant:
             self.running += 1
         self.active[delivery] = None
-        if offer.read:
-            delivery.read = offer.read
-        work = offer.function(**kwargs) if offer.plain else handle(self, delivery, offer, kwargs)
+        if offer.outside_sources:
+            delivery.read = offer.outside_sources
+        work = offer.function(**kwargs) if offer.is_plain else handle(self, delivery, offer, kwargs)
         if tracing.active is not None:
             work = handle_in_span(delivery, work)
         self.start(delivery, work)
@@ -404,29 +414,29 @@ class Mailbox:
         if delivery.is_reentrant:
             self._unlink(delivery)
         else:
-            if delivery is self.arriving:
+            if delivery is self.arrival:
                 self.paused -= 1
             else:
                 self.running -= 1
-            if (top := delivery.reentrant) is not None:
+            if (reentrant := delivery.reentrant) is not None:
                 # The re-entrant request on top of it continues, and takes its place.
                 self.running += 1
-                top.is_reentrant = False
-                top.outer = delivery.reentrant = None
+                reentrant.is_reentrant = False
+                reentrant.outer = delivery.reentrant = None
         if self.reentrant_messages:
-            for waits in self.reentrant_messages.pop(delivery, ()):
-                if waits.state == QUEUED:
-                    self._add_reentrant(waits)
+            for message in self.reentrant_messages.pop(delivery, ()):
+                if message.state == QUEUED:
+                    self._add_reentrant(message)
         if self.box or self.reentrant_messages:
             self.router.make_ready(self)
 
     def _unlink(self, delivery: Delivery) -> None:
         """Unlink a re-entrant request from the handlers below and above it."""
-        above, under = delivery.reentrant, delivery.outer
+        above, below = delivery.reentrant, delivery.outer
         if above is not None:
-            above.outer = under
-        if under is not None:
-            under.reentrant = above
+            above.outer = below
+        if below is not None:
+            below.reentrant = above
         delivery.reentrant = delivery.outer = None
 
     def _end_unknown_action(self, delivery: Delivery) -> None:
@@ -477,13 +487,13 @@ class Mailbox:
             how many waited, without the requests, whose senders get the error
         """
         self.open = False
-        waiting = [d for d in (*self.not_started, *self.box) if d.state == QUEUED]
+        waiting_messages = [d for d in (*self.not_started, *self.box) if d.state == QUEUED]
         self.not_started.clear()
         self.box.clear()
-        self.helps.clear()
+        self.help_requests.clear()
         self.reentrant_messages.clear()
         self.waiting_bytes = 0
-        for delivery in waiting:
+        for delivery in waiting_messages:
             delivery.state = FINISHED
             self.router.refuse(delivery, error)
         for delivery in [*self.active, *self.asking]:
@@ -491,4 +501,4 @@ class Mailbox:
                 self.router.abort(delivery, error)
         for task in list(self.carried_tasks):
             task.cancel()
-        return sum(delivery.kind not in (REQUEST, CALLBACK) for delivery in waiting)
+        return sum(delivery.kind not in (REQUEST, CALLBACK) for delivery in waiting_messages)

@@ -12,7 +12,7 @@ from moothall.spaces.delivery import Delivery
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.space import MAILBOX, MAILBOX_BYTES, Space
 
-_MOST_ABSENT: Final = 1_000
+_MAX_ABSENT: Final = 1_000
 """How many senders that are no agents here are noted before they are forgotten."""
 
 
@@ -70,7 +70,7 @@ class NativeSpace(Space):
             mailboxes = {} if self._router is None else self._router.mailboxes
             senders = () if self._router is None else self._router.senders
             # Threads of a program, not of agents.
-            if len(keepers) > 2 * len(mailboxes) + _MOST_ABSENT:
+            if len(keepers) > 2 * len(mailboxes) + _MAX_ABSENT:
                 retained = (
                     (id, each)
                     for id, each in list(keepers.items())

@@ -19,7 +19,7 @@ from moothall.foundation.errors import (
 )
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import call_observers
-from moothall.spaces.deadlock import WaitGraph, deadlocks, requests_here, waits
+from moothall.spaces.deadlock import WaitGraph, find_deadlocks, requests_here, wait_graph
 from moothall.spaces.delivery import (
     ANSWER,
     ASKING,
@@ -30,14 +30,14 @@ from moothall.spaces.delivery import (
     RUNNING,
     Delivery,
 )
-from moothall.spaces.handler import answers, as_returned_json, outcome_of
+from moothall.spaces.handler import answer_to, outcome_of, returned_json
 from moothall.spaces.loop import LoopThread
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.task_pool import TaskPool
 
 logger: logging.Logger = logging.getLogger("moothall.space")
 
-_BIG = 2**63
+_MAX_INTEGER = 2**63
 UNTIMED_S = 0.025
 """How long requests are open before they get a timer; deadlines are accurate to about this."""
 
@@ -45,10 +45,10 @@ _POLL_INTERVAL_S = 0.25
 _MAX_POLL_INTERVAL_S = 32.0
 """After how long an open request of a handler is asked whether it can end: each time doubled."""
 
-_COUNT_S = 1.0
+_WARNING_INTERVAL_S = 1.0
 """For how long warnings of one kind are counted, after the first is logged."""
 
-_FAR_S = 1e9
+_MAX_TIMEOUT_S = 1e9
 """Seconds that no process lasts; longer timeouts are cut to this."""
 
 
@@ -64,7 +64,9 @@ class Outcomes:
         self.observers: tuple[Callable[[dict[str, Any]], Any], ...] = ()
         self.ending = False  # whether the space is being closed: no agent is added any more
         self.closed = False  # whether it is closed: nothing is delivered any more
-        self.meter: Callable[[Delivery], None] | None = None  # told of each request that ended
+        self.on_request_end: Callable[[Delivery], None] | None = (
+            None  # told of each request that ended
+        )
         self.thread = thread
         self.thread_id: int = thread.ident
         self.loop: asyncio.AbstractEventLoop = thread.loop
@@ -72,7 +74,7 @@ class Outcomes:
         self.start: Callable[[Delivery, Coroutine[Any, Any, Any]], None] = self.tasks.start
         self.deadlines: int = 0  # how many requests have a timer that ends them
         self._untimed: dict[Delivery, float] = {}  # since when
-        self._timing = False  # whether `_start_deadlines` is about to be called
+        self._is_timing = False  # whether `_start_deadlines` is about to be called
         self._look_timer: asyncio.TimerHandle | None = None  # the next call of `_look_for_deadlock`
         self._unlogged_warnings: dict[str, int] = {}  # by kind: how many the log lacks
         # The context of the loop's own work, which belongs to no handler.
@@ -103,9 +105,9 @@ class Outcomes:
             if delivery.recorder is not None:
                 delivery.recorder.note_ended(delivery)
         else:
-            if not (value is None or (type(value) is int and -_BIG < value < _BIG)):
+            if not (value is None or (type(value) is int and -_MAX_INTEGER < value < _MAX_INTEGER)):
                 try:
-                    value = as_returned_json(delivery, value)
+                    value = returned_json(delivery, value)
                 except Exception as wrong:
                     self.refuse(delivery, outcome_of(delivery, wrong))
                     return
@@ -131,7 +133,7 @@ class Outcomes:
             if isinstance(error, AgentStopped | SpaceClosed):
                 logger.debug("an answer to agent %r failed: %s", delivery.envelope.to, error)
             else:
-                self.answer_lost(delivery.envelope.to, str(error))
+                self.warn_answer_lost(delivery.envelope.to, str(error))
         else:
             self.send_answer(delivery, None, error)
         if delivery.recorder is not None:
@@ -150,8 +152,12 @@ class Outcomes:
             self._show_answer(delivery, value, error)
         delivery.answered = True
         # A request to another process has no mailbox here: its receiver counts it.
-        if self.meter is not None and delivery.mailbox is not None and delivery.kind == REQUEST:
-            self.meter(delivery)
+        if (
+            self.on_request_end is not None
+            and delivery.mailbox is not None
+            and delivery.kind == REQUEST
+        ):
+            self.on_request_end(delivery)
         if delivery.timer is not None:
             delivery.timer.cancel()
             delivery.timer = None
@@ -184,9 +190,9 @@ class Outcomes:
             delivery.mailbox.asking.discard(delivery)  # a task cancelled at once does not begin
             if delivery.task is not None:
                 delivery.task.cancel()
-        elif delivery.state == RUNNING and not delivery.cancelling:
+        elif delivery.state == RUNNING and not delivery.is_cancelling:
             # Once: a second cancellation would interrupt the cleanup after the first.
-            delivery.cancelling = True
+            delivery.is_cancelling = True
             self.tasks.cancel(delivery)
 
     def closed_error(self) -> SpaceClosed:
@@ -199,7 +205,7 @@ class Outcomes:
 
     def send_answer(self, delivery: Delivery, value: Any, error: RequestError | None) -> None:
         """Send the sender of a message its outcome, if that wants one."""
-        answer = answers(delivery, value, error)
+        answer = answer_to(delivery, value, error)
         if answer is None or self.closed:
             return
         envelope, original_id = answer
@@ -214,7 +220,7 @@ class Outcomes:
         reply.original_id = original_id
         self.post(reply)
 
-    def answer_lost(self, to: str, reason: str) -> None:
+    def warn_answer_lost(self, to: str, reason: str) -> None:
         """Warn of an answer that nobody gets."""
         self.warn(
             f"answers to agent {to!r} were lost", f"an answer to agent {to!r} was lost: {reason}"
@@ -227,11 +233,13 @@ class Outcomes:
             return
         self._unlogged_warnings[kind] = 0
         logger.warning("%s", text)
-        self.loop.call_later(_COUNT_S, self._count, kind, context=self._empty_context)
+        self.loop.call_later(
+            _WARNING_INTERVAL_S, self._log_count, kind, context=self._empty_context
+        )
 
-    def _count(self, kind: str) -> None:
-        if more := self._unlogged_warnings.pop(kind):
-            logger.warning("%s more %s within a second", more, kind)
+    def _log_count(self, kind: str) -> None:
+        if count := self._unlogged_warnings.pop(kind):
+            logger.warning("%s more %s within a second", count, kind)
 
     def _on_dropped(self, delivery: Delivery) -> None:
         if delivery.answered:
@@ -247,19 +255,19 @@ class Outcomes:
 
     def _start_deadlines(self) -> None:
         """Start the timers of requests that are still open: most end before they need one."""
-        self._timing = False
+        self._is_timing = False
         untimed, self._untimed = self._untimed, {}
         if any(each.parent is not None for each in untimed):
-            self._look_in(_POLL_INTERVAL_S)
+            self._look_for_deadlock_in(_POLL_INTERVAL_S)
         for delivery, since in untimed.items():
             if delivery.timer is None and delivery.timeout is not None:
                 self.deadlines += 1
-                until = since + min(delivery.timeout, _FAR_S)
+                until = since + min(delivery.timeout, _MAX_TIMEOUT_S)
                 delivery.timer = self.loop.call_at(
                     until, self._on_expired, delivery, context=self._empty_context
                 )
 
-    def _look_in(self, seconds: float) -> None:
+    def _look_for_deadlock_in(self, seconds: float) -> None:
         """Look for agents that wait for each other after so many seconds, or earlier."""
         until = self.loop.time() + seconds
         if self._look_timer is not None:
@@ -273,22 +281,22 @@ class Outcomes:
     def _look_for_deadlock(self, waited: float) -> None:
         """End requests of agents that wait for each other; look again while handlers wait."""
         self._look_timer = None
-        found_waits = self._waits()
-        for request, error in list(deadlocks(found_waits)):
+        graph = self._wait_graph()
+        for request, error in list(find_deadlocks(graph)):
             logger.warning("%s", error)
             self.abort(request, error)
-        if found_waits.requests:
-            self._look_in(min(2 * waited, _MAX_POLL_INTERVAL_S))
+        if graph.requests:
+            self._look_for_deadlock_in(min(2 * waited, _MAX_POLL_INTERVAL_S))
 
-    def _waits(self) -> WaitGraph:
+    def _wait_graph(self) -> WaitGraph:
         mailboxes = list(self.mailboxes.values())
-        return waits(mailboxes, requests_here(mailboxes))
+        return wait_graph(mailboxes, requests_here(mailboxes))
 
     def _on_expired(self, delivery: Delivery) -> None:
         self.abort(delivery, RequestTimeout(f'no answer from "{delivery}" in {delivery.timeout} s'))
 
     def _show_answer(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
-        answer = answers(delivery, value, error)
+        answer = answer_to(delivery, value, error)
         if answer is not None and not (value is None and error is None):
             self.show(answer[0])
 

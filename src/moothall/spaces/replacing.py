@@ -12,7 +12,7 @@ from moothall.agents.agent import Agent, overrides
 from moothall.foundation.errors import AgentNotFound, AgentStopped, DefinitionError
 from moothall.foundation.text import log_failure
 from moothall.spaces.delivery import CALLBACK, Delivery
-from moothall.spaces.draining import LOOK_S, busy
+from moothall.spaces.draining import POLL_INTERVAL_S, is_busy
 from moothall.spaces.handler import call_callback
 from moothall.spaces.lanes import LanedMailbox
 from moothall.spaces.mailbox import Mailbox
@@ -33,13 +33,13 @@ async def wait_for_callbacks(callbacks: list[Delivery]) -> None:
     futures = {loop.create_future(): delivery for delivery in callbacks}
     for future, delivery in futures.items():
         delivery.on_end(partial(settle, future))
-    late = (await asyncio.wait(futures, timeout=_LEAVE_S))[1] if futures else ()
-    if late:
-        names = ", ".join(futures[future].envelope.to for future in late)
+    late_futures = (await asyncio.wait(futures, timeout=_LEAVE_S))[1] if futures else ()
+    if late_futures:
+        names = ", ".join(futures[future].envelope.to for future in late_futures)
         logger.warning("before_remove of %s took over %s s: not waited for", names, _LEAVE_S)
 
 
-def not_here(agent: Agent | str | int) -> AgentNotFound:
+def not_here_error(agent: Agent | str | int) -> AgentNotFound:
     """Return the error for an agent that is not in a space."""
     if isinstance(agent, Agent):  # another one of its id may be there
         return AgentNotFound(f"{agent!r} is not in this space")
@@ -74,12 +74,12 @@ async def retire(mailbox: Mailbox) -> None:
     """
     loop, old = mailbox.router.loop, mailbox.agent
     until = loop.time() + _LINGER_S
-    while busy(mailbox) and loop.time() < until:  # noqa: ASYNC110 - handlers end without an event
-        await asyncio.sleep(LOOK_S)
-    died = AgentStopped(f'agent "{mailbox.id}" died and is started again')
+    while is_busy(mailbox) and loop.time() < until:  # noqa: ASYNC110 - handlers end without an event
+        await asyncio.sleep(POLL_INTERVAL_S)
+    stop_error = AgentStopped(f'agent "{mailbox.id}" died and is started again')
     for delivery in [*mailbox.active, *mailbox.asking]:
         if delivery.kind != CALLBACK:
-            mailbox.router.abort(delivery, died)
+            mailbox.router.abort(delivery, stop_error)
     if overrides(old, "before_remove"):
         try:
             async with asyncio.timeout(_LEAVE_S):
@@ -88,11 +88,11 @@ async def retire(mailbox: Mailbox) -> None:
             log_failure(logger, f"before_remove of agent {mailbox.id!r} failed", error)
 
 
-async def succeed(mailbox: Mailbox, new: Agent, took: Callable[[], None]) -> None:
-    """Give a paused mailbox to an agent, and run its `after_add`; `took` comes in between."""
+async def hand_over(mailbox: Mailbox, new: Agent, on_taken: Callable[[], None]) -> None:
+    """Give a paused mailbox to an agent, and run its `after_add`; `on_taken` comes in between."""
     old = mailbox.agent
-    if mailbox.leaving is not None or not mailbox.open:  # it was removed meanwhile
-        raise not_here(old)
+    if mailbox.departure is not None or not mailbox.open:  # it was removed meanwhile
+        raise not_here_error(old)
     if old is not new and old.space_mailbox is mailbox:
         old.space_mailbox = None
     mailbox.agent = new
@@ -101,7 +101,7 @@ async def succeed(mailbox: Mailbox, new: Agent, took: Callable[[], None]) -> Non
     mailbox.offers = mailbox.look_up_actions()
     mailbox.concurrency = new.concurrency
     if isinstance(mailbox, LanedMailbox):
-        mailbox.side_by_side = new.max_lanes
-    took()
+        mailbox.max_lanes = new.max_lanes
+    on_taken()
     if overrides(new, "after_add"):
         await mailbox.carry(partial(call_callback, mailbox, new.after_add))

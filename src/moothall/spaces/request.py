@@ -47,25 +47,25 @@ class Request:
                 handling: Any = CURRENT.get()
                 if handling is not None:
                     # While it waits, its agent runs re-entrant requests of its call chain.
-                    handling.waiting += 1
+                    handling.wait_count += 1
                 try:
                     router.try_now(delivery)
                     if not delivery.answered:
                         if handling is not None and handling.mailbox.reentrant_messages:
                             router.make_ready(handling.mailbox)
-                        yield from self._wait_here(router.loop)
+                        yield from self._wait_on_own_loop(router.loop)
                 finally:
                     if handling is not None:
-                        handling.waiting -= 1
+                        handling.wait_count -= 1
             else:
-                yield from self._wait_elsewhere()
+                yield from self._wait_on_other_loop()
         if delivery.read or delivery.mailbox is None:
             _pass_sources(delivery)
         if delivery.error is not None:
             raise delivery.error.with_traceback(None)
         return delivery.value
 
-    def _wait_here(self, loop: asyncio.AbstractEventLoop) -> Generator[Any, None, None]:
+    def _wait_on_own_loop(self, loop: asyncio.AbstractEventLoop) -> Generator[Any, None, None]:
         delivery = self.delivery
         future: asyncio.Future[None] = loop.create_future()
         # One waiter is the rule, and needs no lock; every further one is a callback.
@@ -79,7 +79,7 @@ class Request:
             self.cancel()
             raise
 
-    def _wait_elsewhere(self) -> Generator[Any, None, None]:
+    def _wait_on_other_loop(self) -> Generator[Any, None, None]:
         """Wait on a loop that is not the space's."""
         self.router.thread.check_process()
         loop = asyncio.get_running_loop()
@@ -94,7 +94,7 @@ class Request:
         self.delivery.on_end(wake)
         handling: Any = CURRENT.get()
         try:
-            with waiting(handling, self.delivery):
+            with waiting_outside(handling, self.delivery):
                 yield from future
         except BaseException:
             self.cancel()
@@ -116,15 +116,15 @@ class Request:
             notify = partial(signal.put, None)
             delivery.on_end(notify)
             try:
-                with waiting(CURRENT.get(), delivery):
+                with waiting_outside(CURRENT.get(), delivery):
                     # A queue refuses a negative time, and one that no lock can wait.
                     signal.get(
                         timeout=None if timeout is None else min(max(timeout, 0), TIMEOUT_MAX)
                     )
             except Empty:
                 delivery.not_on_end(notify)
-                late = f"the request to {delivery} has not ended in {timeout} s"
-                raise TimeoutError(late) from None
+                text = f"the request to {delivery} has not ended in {timeout} s"
+                raise TimeoutError(text) from None
         if delivery.read or delivery.mailbox is None:
             _pass_sources(delivery)
         if delivery.error is not None:
@@ -177,7 +177,7 @@ def settle(future: asyncio.Future[Any], value: Any = None) -> None:
 
 
 @contextmanager
-def waiting(handling: Any, delivery: Delivery) -> Iterator[None]:
+def waiting_outside(handling: Any, delivery: Delivery) -> Iterator[None]:
     """Let re-entrant requests run while a handler waits outside of its space's loop."""
     if handling is None:
         yield
@@ -198,16 +198,16 @@ def waiting(handling: Any, delivery: Delivery) -> Iterator[None]:
 
 
 def _begin_wait(handling: Delivery, delivery: Delivery) -> None:
-    handling.waiting += 1
-    if handling.waits is None:
-        handling.waits = set()
-    handling.waits.add(delivery)
+    handling.wait_count += 1
+    if handling.outside_waits is None:
+        handling.outside_waits = set()
+    handling.outside_waits.add(delivery)
     mailbox = handling.mailbox
     if mailbox is not None and mailbox.reentrant_messages:
         mailbox.run_reentrant(handling)
 
 
 def _end_wait(handling: Delivery, delivery: Delivery) -> None:
-    if handling.waits and delivery in handling.waits:
-        handling.waits.discard(delivery)
-        handling.waiting -= 1
+    if handling.outside_waits and delivery in handling.outside_waits:
+        handling.outside_waits.discard(delivery)
+        handling.wait_count -= 1

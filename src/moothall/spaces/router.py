@@ -32,11 +32,11 @@ from moothall.spaces.request import Request, check_timeout
 
 logger: logging.Logger = logging.getLogger("moothall.space")
 
-_AT_ONCE = 32
+_MAX_AT_ONCE = 32
 """How many requests are handled at once before the loop has its turn."""
-_LARGE = 2**18
+_LARGE_BYTES = 2**18
 """From how many bytes on a thread that sends a message waits until the loop has it."""
-_A_TURN = 128
+_MAX_MAILBOXES_PER_TURN = 128
 """How many agents' mailboxes are dispatched before the loop has its turn."""
 
 
@@ -56,10 +56,10 @@ class Router(Outcomes):
         self.capacity = capacity  # how many messages may wait for one agent
         self.capacity_bytes = capacity_bytes  # and how many bytes, if that is limited here
         self._ready: deque[Mailbox] = deque()
-        self._fresh: list[Delivery] = []
-        self._pumping = False
-        self._credit = 0
-        self._expected: dict[str, dict[Delivery, None]] = {}
+        self._new_requests: list[Delivery] = []
+        self._is_scheduled = False
+        self._starts_left = 0
+        self._waiting_requests: dict[str, dict[Delivery, None]] = {}
         self._delayed: dict[asyncio.TimerHandle, str] = {}  # the senders of delayed messages
         # Sends a request of an agent of this space; called on the loop.
         self.dispatch: Callable[[Delivery], None] = self.post
@@ -78,7 +78,7 @@ class Router(Outcomes):
                 self.catch_up(mailbox)
             self.route(envelope, mailbox, kind)
         else:
-            self.submitting(envelope)(self.route, envelope, mailbox, kind)
+            self.submit_method(envelope)(self.route, envelope, mailbox, kind)
             mailbox.has_thread_messages = True
 
     def request(
@@ -101,7 +101,7 @@ class Router(Outcomes):
             handling = None  # a task that its handler left running starts a chain of its own
         delivery = Delivery(envelope, REQUEST, handling, timeout)
         if wait:
-            delivery.wait = True
+            delivery.waits_for_receiver = True
         if expires is not None:
             delivery.expires = expires
         if caller_context is not None:
@@ -116,14 +116,14 @@ class Router(Outcomes):
                 self.catch_up(mailbox)
             self.dispatch(delivery)
         else:
-            self.submitting(envelope)(self.dispatch, delivery)
+            self.submit_method(envelope)(self.dispatch, delivery)
             mailbox.has_thread_messages = True
         return Request(delivery, self)
 
-    def submitting(self, envelope: Envelope) -> Callable[..., None]:
+    def submit_method(self, envelope: Envelope) -> Callable[..., None]:
         """Return how a thread enters the sending of a message: by number, or by bytes, too."""
-        large = type(envelope.args) is NestedArgs and weight(envelope.args) > _LARGE
-        return self.thread.submit_large if large else self.thread.submit
+        is_large = type(envelope.args) is NestedArgs and weight(envelope.args) > _LARGE_BYTES
+        return self.thread.submit_large if is_large else self.thread.submit
 
     def catch_up(self, mailbox: Mailbox) -> None:
         """Take in what an agent sent from threads, before what it sends on the loop."""
@@ -158,19 +158,19 @@ class Router(Outcomes):
             self.show(envelope)
         ready = self._ready
         is_help = envelope.name == "help"
-        heavy, to_all = type(envelope.args) is NestedArgs, to == EVERYONE
+        is_heavy, is_to_all = type(envelope.args) is NestedArgs, to == EVERYONE
         sender, first = envelope.sender, None
         for receiver in list(self.mailboxes.values()):  # any thread may add agents
             if not receiver.is_added:
                 continue  # an agent that is being added came after this was sent
-            if not (to_all and receiver.id != sender) and not receiver.is_receiver_of(envelope):
+            if not (is_to_all and receiver.id != sender) and not receiver.is_receiver_of(envelope):
                 continue
             delivery = Delivery(envelope, BROADCAST, None, None, first)
             first = first or delivery
             delivery.mailbox = receiver
             box = receiver.box
             try:
-                if len(box) < receiver.limit and not is_help and not heavy:
+                if len(box) < receiver.limit and not is_help and not is_heavy:
                     box.append(delivery)
                 elif not receiver.is_full(delivery):
                     receiver.accept(delivery)
@@ -204,12 +204,12 @@ class Router(Outcomes):
         if mailbox is None:
             if self.closed:
                 self.refuse(delivery, self.closed_error())
-            elif delivery.wait:
-                self._expect(delivery)
+            elif delivery.waits_for_receiver:
+                self._keep_waiting(delivery)
             else:
                 self.refuse(delivery, self._not_found(delivery.envelope.to))
             return
-        if self._expected and mailbox.id in self._expected:
+        if self._waiting_requests and mailbox.id in self._waiting_requests:
             self.mark_added(mailbox)  # added in another thread: requests that waited come first
         self.put(delivery, mailbox)
 
@@ -219,24 +219,24 @@ class Router(Outcomes):
             delivery.mailbox = mailbox
             self.refuse(delivery, self._too_many_hops(delivery))
             return
-        heavy = type(delivery.envelope.args) is NestedArgs
+        is_heavy = type(delivery.envelope.args) is NestedArgs
         try:
-            if (heavy or len(mailbox.box) >= mailbox.limit) and mailbox.is_full(delivery):
+            if (is_heavy or len(mailbox.box) >= mailbox.limit) and mailbox.is_full(delivery):
                 delivery.mailbox = mailbox
                 self.refuse(delivery, self.full_error(mailbox))
                 return
-            if self.meter is not None:
+            if self.on_request_end is not None:
                 delivery.since = self.loop.time()
             mailbox.accept(delivery)
         except Exception as error:  # a class of one's own
             self.refuse_broken(delivery, mailbox, error)
             return
         if delivery.timeout is not None or delivery.parent is not None:
-            self._fresh.append(delivery)
+            self._new_requests.append(delivery)
         if not mailbox.ready:
             mailbox.ready = True
             self._ready.append(mailbox)
-        if not self._pumping:
+        if not self._is_scheduled:
             self._schedule()
 
     def refuse_broken(self, delivery: Delivery, mailbox: Mailbox, error: Exception) -> None:
@@ -264,41 +264,41 @@ class Router(Outcomes):
         log_failure(logger, text, error)
         return RequestError(f"{text}: {type(error).__name__}: {error}")
 
-    def _expect(self, delivery: Delivery) -> None:
+    def _keep_waiting(self, delivery: Delivery) -> None:
         """Keep a request until its receiver is added or its deadline passes."""
-        self._expected.setdefault(delivery.envelope.to, {})[delivery] = None
-        delivery.on_end(partial(self._unexpect, delivery))
+        self._waiting_requests.setdefault(delivery.envelope.to, {})[delivery] = None
+        delivery.on_end(partial(self._stop_waiting, delivery))
         if delivery.timeout is not None:
-            self._fresh.append(delivery)
+            self._new_requests.append(delivery)
             self._schedule()
 
-    def _unexpect(self, delivery: Delivery) -> None:
-        expected = self._expected.get(delivery.envelope.to, {})
-        expected.pop(delivery, None)
-        if not expected:
-            self._expected.pop(delivery.envelope.to, None)
+    def _stop_waiting(self, delivery: Delivery) -> None:
+        requests = self._waiting_requests.get(delivery.envelope.to, {})
+        requests.pop(delivery, None)
+        if not requests:
+            self._waiting_requests.pop(delivery.envelope.to, None)
 
     def mark_added(self, mailbox: Mailbox) -> None:
         """Mark an agent as added; put the requests that waited for it into its mailbox."""
         mailbox.is_added = True
-        for delivery in self._expected.pop(mailbox.id, ()):
+        for delivery in self._waiting_requests.pop(mailbox.id, ()):
             self.put(delivery, mailbox)
 
-    def leave(self) -> None:
+    def end_waiting(self) -> None:
         """End what waits for agents not yet added, or for its time: the space is closed."""
         for timer in self._delayed:
             timer.cancel()
         if self._delayed:
             messages = counted(len(self._delayed), "message")
             logger.warning("the space was closed before the time of %s with a delay", messages)
-        for expected in list(self._expected.values()):
+        for requests in list(self._waiting_requests.values()):
             # A copy: the end of each removes it.
-            for delivery in list(expected):
+            for delivery in list(requests):
                 self.refuse(delivery, self.closed_error())
 
     def try_now(self, delivery: Delivery) -> None:
         """Handle a request at once, if it is its turn: its sender is waiting for it."""
-        if self._credit <= 0 or delivery.state != QUEUED:
+        if self._starts_left <= 0 or delivery.state != QUEUED:
             return
         mailbox = delivery.mailbox
         if mailbox is None:
@@ -309,13 +309,13 @@ class Router(Outcomes):
             and not mailbox.paused
             and box
             and box[0] is delivery
-            and not mailbox.leaving
+            and not mailbox.departure
         ):
-            self._credit -= 1
+            self._starts_left -= 1
             box.popleft()
             mailbox.begin(delivery)
         elif mailbox.reentrant_messages:
-            self._credit -= 1
+            self._starts_left -= 1
             for outer in list(mailbox.reentrant_messages):
                 mailbox.run_reentrant(outer)
 
@@ -324,53 +324,53 @@ class Router(Outcomes):
         if not mailbox.ready:
             mailbox.ready = True
             self._ready.append(mailbox)
-        if not self._pumping:
+        if not self._is_scheduled:
             self._schedule()
 
     def _schedule(self) -> None:
-        if not self._pumping:
-            self._pumping = True
-            self.loop.call_soon(self._pump, context=self._empty_context)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self.loop.call_soon(self._run_turn, context=self._empty_context)
 
-    def _pump(self) -> None:
+    def _run_turn(self) -> None:
         """Run one turn: schedule the deadlines of open requests, then dispatch mailboxes."""
         # First: what is dispatched below makes mailboxes ready, and schedules the next turn.
-        self._pumping = False
-        self._credit = _AT_ONCE
-        fresh = self._fresh
-        if fresh:
-            self._fresh = []
-            still_open = [delivery for delivery in fresh if not delivery.answered]
+        self._is_scheduled = False
+        self._starts_left = _MAX_AT_ONCE
+        new_requests = self._new_requests
+        if new_requests:
+            self._new_requests = []
+            still_open = [delivery for delivery in new_requests if not delivery.answered]
             if still_open:
                 self._untimed.update(dict.fromkeys(still_open, self.loop.time()))
-                if not self._timing:
-                    self._timing = True
+                if not self._is_timing:
+                    self._is_timing = True
                     self.loop.call_later(
                         UNTIMED_S, self._start_deadlines, context=self._empty_context
                     )
         ready = self._ready
         tasks = self.tasks
         # Those that are ready now: an agent that writes to itself would hold the loop.
-        for _ in range(min(len(ready), _A_TURN)):
+        for _ in range(min(len(ready), _MAX_MAILBOXES_PER_TURN)):
             mailbox = ready.popleft()
             mailbox.ready = False
             if not mailbox.open:
                 continue
-            tasks.in_no_task = True
+            tasks.is_outside_tasks = True
             try:
                 mailbox.dispatch_ready()
             except BaseException as error:
                 self._end_broken_turn(mailbox, error)
             finally:
-                tasks.in_no_task = False
+                tasks.is_outside_tasks = False
         if ready:
             self._schedule()
 
     @property
     def pending(self) -> int:
         """How many requests have a deadline running."""
-        new = (*self._fresh, *self._untimed)
-        return self.deadlines + sum(not (d.answered or d.timeout is None) for d in new)
+        requests = (*self._new_requests, *self._untimed)
+        return self.deadlines + sum(not (d.answered or d.timeout is None) for d in requests)
 
     def _not_found(self, id: str) -> AgentNotFound:
         return AgentNotFound(f'no agent "{id}" in this space')
@@ -383,13 +383,13 @@ class Router(Outcomes):
 
     async def arrived(self, mailboxes: Iterable[Mailbox]) -> bool:
         """Return whether no message is on its way to these mailboxes."""
-        return not self._expected
+        return not self._waiting_requests
 
     def full_error(self, mailbox: Mailbox) -> RequestError:
         """Return the error of a message that a mailbox takes no more."""
         if mailbox.finishing:
             return self.stopped_error(mailbox.id)
-        waits = f"{self.capacity} messages"
+        waiting_text = f"{self.capacity} messages"
         if mailbox.waiting() < self.capacity:
-            waits = f"messages of {self.capacity_bytes:,} bytes"
-        return MailboxFull(f'the mailbox of "{mailbox.id}" is full: {waits} wait')
+            waiting_text = f"messages of {self.capacity_bytes:,} bytes"
+        return MailboxFull(f'the mailbox of "{mailbox.id}" is full: {waiting_text} wait')

@@ -22,9 +22,9 @@ from moothall.foundation.text import counted, log_failure
 from moothall.foundation.threads import guard, loop_is_running, refuse_on_loop
 from moothall.spaces import replacing
 from moothall.spaces.delivery import Delivery
-from moothall.spaces.draining import counts, idle, wait_until_drained
-from moothall.spaces.handler import call_callback, callback_of
-from moothall.spaces.lanes import laned
+from moothall.spaces.draining import summary, wait_until_drained, wait_until_idle
+from moothall.spaces.handler import call_callback, callback_delivery
+from moothall.spaces.lanes import laned_class
 from moothall.spaces.loop import LoopThread
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.request import Request
@@ -65,7 +65,7 @@ class Space:
     """Whether messages that wait when the space is closed wait elsewhere for the next one."""
     on_removed: Callable[[Agent], None] | None = None
     """Told, on the loop, of each agent that leaves the space."""
-    _ended_request: Callable[[Delivery], None] | None = None
+    _on_request_end: Callable[[Delivery], None] | None = None
 
     def __init__(
         self,
@@ -82,8 +82,8 @@ class Space:
         self.mailbox_capacity: int = mailbox
         self._capacity_bytes = mailbox_bytes
         self._observers: tuple[Callable[[dict[str, Any]], Any], ...] = ()
-        self._starting = guard()
-        self._members = guard()
+        self._start_lock = guard()
+        self._members_lock = guard()
         self.is_closed: bool = False
         self._dropped_counts: dict[str, int] = {}  # by agent, how many messages it left at the end
         self.loop_thread: LoopThread = LoopThread(
@@ -154,7 +154,7 @@ class Space:
         """
         router = self._router
         if router is None or self.is_closed:
-            raise replacing.not_here(agent)
+            raise replacing.not_here_error(agent)
         if drain:
             refuse_on_loop("remove(drain=True)", "space.aremove(agent, drain=True)")
             self.loop_thread.run(self._finish, self._mailbox_of(agent)).result()
@@ -172,7 +172,7 @@ class Space:
     async def _finish(self, mailbox: Mailbox) -> None:
         """Wait until an agent has handled what waits for it; let it take nothing new."""
         await self._take_no_more(mailbox)
-        await idle(self.router, only=mailbox)
+        await wait_until_idle(self.router, only=mailbox)
 
     async def _take_no_more(self, mailbox: Mailbox) -> None:
         mailbox.finish_waiting()
@@ -206,8 +206,8 @@ class Space:
         if not mailbox.retired:
             await replacing.retire(mailbox)
             mailbox.retired = True
-        await replacing.succeed(mailbox, new, partial(self.note_agent, new))
-        resume, mailbox.suspended, mailbox.retired = mailbox.suspended, None, False
+        await replacing.hand_over(mailbox, new, partial(self.note_agent, new))
+        resume, mailbox.end_suspension, mailbox.retired = mailbox.end_suspension, None, False
         if resume is not None:
             resume()
 
@@ -227,22 +227,22 @@ class Space:
 
     def meter(self, on_end: Callable[[Delivery], None]) -> None:
         """Call `on_end(delivery)`, on the loop, with each request to an agent here at its end."""
-        self._ended_request = on_end
+        self._on_request_end = on_end
         if self._router is not None:
-            self._router.meter = on_end
+            self._router.on_request_end = on_end
 
     def note_agent(self, agent: Agent) -> None:
         """Note that an agent has come, new or in the place of another; it has its mailbox."""
 
     @property
-    def _boxes(self) -> dict[str, Mailbox]:
+    def _mailboxes(self) -> dict[str, Mailbox]:
         return {} if self._router is None or self.is_closed else self._router.mailboxes
 
     def _mailbox_of(self, agent: Agent | str | int) -> Mailbox:
         """Return the mailbox of an agent or id that is here."""
-        mailbox = self._boxes.get(address(agent.id if isinstance(agent, Agent) else agent))
+        mailbox = self._mailboxes.get(address(agent.id if isinstance(agent, Agent) else agent))
         if mailbox is None or (isinstance(agent, Agent) and mailbox.agent is not agent):
-            raise replacing.not_here(agent)
+            raise replacing.not_here_error(agent)
         return mailbox
 
     def ids(self, group: str | None = None) -> list[str]:
@@ -251,13 +251,13 @@ class Space:
         Args:
             group: only those in the group of this name
         """
-        boxes = [*self._boxes.items()]
-        return [id for id, each in boxes if group is None or group in each.groups]
+        mailboxes = [*self._mailboxes.items()]
+        return [id for id, each in mailboxes if group is None or group in each.groups]
 
     def groups(self) -> dict[str, list[str]]:
         """Return the ids of the agents of this process in each group, by the group's name."""
         members: dict[str, list[str]] = {}
-        for id, mailbox in [*self._boxes.items()]:
+        for id, mailbox in [*self._mailboxes.items()]:
             for group in mailbox.groups:
                 members.setdefault(group, []).append(id)
         return members
@@ -278,7 +278,7 @@ class Space:
 
     def agent(self, id: str) -> Agent | None:
         """Return the agent of this id that is in this process, or None."""
-        mailbox = self._boxes.get(id)
+        mailbox = self._mailboxes.get(id)
         return None if mailbox is None else mailbox.agent
 
     async def all_ids(self, group: str | None = None) -> list[str]:
@@ -309,7 +309,7 @@ class Space:
         (self._observe_everywhere if everywhere else self._observe)(callback)
 
     def _observe(self, callback: Callable[[dict[str, Any]], Any]) -> None:
-        with self._starting:
+        with self._start_lock:
             self._check_open()
             if self._router is None:
                 self._observers = (*self._observers, callback)
@@ -334,7 +334,7 @@ class Space:
             RuntimeError: called where an event loop is running: `await asyncio.to_thread(…)` there
         """
         if busy := self._idle("idle", timeout):
-            raise TimeoutError(f"after {timeout} s these agents are not idle: {counts(busy)}")
+            raise TimeoutError(f"after {timeout} s these agents are not idle: {summary(busy)}")
 
     def drain(self, timeout: float = 30.0) -> int:
         """Let the agents handle what waits, at most `timeout` seconds, and close the space.
@@ -355,7 +355,7 @@ class Space:
         refuse_on_loop(method, f"asyncio.to_thread(space.{method})")
         if self._router is None or self.is_closed:
             return {}
-        return dict(self.loop_thread.run(idle, self._router, timeout).result())
+        return dict(self.loop_thread.run(wait_until_idle, self._router, timeout).result())
 
     def close(self) -> None:
         """Remove every agent and end the loop; messages that wait end as `SpaceClosed`.
@@ -363,7 +363,7 @@ class Space:
         The log says how many these were. A second call does nothing. On the loop of this or another
         space, it does not wait.
         """
-        with self._starting:
+        with self._start_lock:
             if self._router is None:
                 self.is_closed = True
                 return
@@ -397,7 +397,7 @@ class Space:
         return {"agents": agents, "deadlines": router.pending}
 
     def _count(self) -> dict[str, Any]:
-        return {id: each.statistics() for id, each in [*self._boxes.items()]}
+        return {id: each.statistics() for id, each in [*self._mailboxes.items()]}
 
     async def _count_everywhere(self) -> dict[str, Any]:
         return {id: each | {"processes": 1} for id, each in self._count().items()}
@@ -416,7 +416,7 @@ class Space:
         await asyncio.to_thread(self.close)
 
     def __repr__(self) -> str:
-        state = "closed" if self.is_closed else counted(len(self._boxes), "agent")
+        state = "closed" if self.is_closed else counted(len(self._mailboxes), "agent")
         return f"<{type(self).__name__}, {state}>"
 
     _observe_everywhere = _observe
@@ -425,7 +425,7 @@ class Space:
 
     def start_loop(self) -> Router:
         """Start its loop, unless it runs, and return its router; SpaceClosed once it is closed."""
-        with self._starting:
+        with self._start_lock:
             self._check_open()
             if self._router is not None:
                 return self._router
@@ -433,7 +433,7 @@ class Space:
             self.loop_thread.start()
             router = self.make_router()
             router.observers = self._observers
-            router.meter = self._ended_request
+            router.on_request_end = self._on_request_end
             # Last, once it is whole: whoever finds a router uses it without this lock.
             self._router = router
             if self.is_closed:  # a signal handler did that meanwhile
@@ -455,10 +455,10 @@ class Space:
 
     def attach(self, agent: Agent) -> Mailbox:
         """Give an agent that is being added its mailbox, and return that; raise as `add` does."""
-        id, router, kind = address(agent.id), self.router, self.mailbox_type
-        has_lanes = kind.has_lanes and overrides(agent, "find_lane")
-        mailbox = (laned(kind) if has_lanes else kind)(agent, self, router)
-        with self._members:
+        id, router, mailbox_class = address(agent.id), self.router, self.mailbox_type
+        has_lanes = mailbox_class.has_lanes and overrides(agent, "find_lane")
+        mailbox = (laned_class(mailbox_class) if has_lanes else mailbox_class)(agent, self, router)
+        with self._members_lock:
             if self.is_closed or router.ending:
                 raise SpaceClosed("the space is closed; make another")
             if id in router.mailboxes:
@@ -468,7 +468,7 @@ class Space:
                 )
             replacing.check_free(agent)
             if overrides(agent, "after_add"):
-                mailbox.arriving = callback_of(mailbox, "after_add")
+                mailbox.arrival = callback_delivery(mailbox, "after_add")
                 mailbox.paused = 1  # messages wait until that has ended
             router.mailboxes[id] = mailbox
             agent.space_mailbox = mailbox
@@ -477,23 +477,23 @@ class Space:
 
     def _settle_in(self, mailbox: Mailbox, *, waits: bool) -> None:
         """Run an agent's `after_add`, if it has one."""
-        if mailbox.arriving is not None:
-            ready = self._begin(mailbox, mailbox.arriving, is_reported=waits)
+        if mailbox.arrival is not None:
+            after_add = self._run_callback(mailbox, mailbox.arrival, is_reported=waits)
             if waits:
-                Request(ready, mailbox.router).result()
+                Request(after_add, mailbox.router).result()
 
     def _remove(self, agent: Agent | str | int, router: Router, handling: Any) -> Delivery:
         """Remove an agent; return the delivery that ends once the agent has left."""
-        with self._members:
+        with self._members_lock:
             mailbox = self._mailbox_of(agent)
             # It is being removed already: all wait for the one end.
-            if mailbox.leaving is not None:
-                return mailbox.leaving
+            if mailbox.departure is not None:
+                return mailbox.departure
             spared = handling if handling is not None and handling.mailbox is mailbox else None
             name = "before_remove" if overrides(mailbox.agent, "before_remove") else "removed"
-            removal = mailbox.leaving = callback_of(mailbox, name)
+            removal = mailbox.departure = callback_delivery(mailbox, name)
         if name == "before_remove":
-            return self._begin(mailbox, removal, spared)
+            return self._run_callback(mailbox, removal, spared)
 
         def leave() -> None:
             self.detach(mailbox, spared)
@@ -504,7 +504,7 @@ class Space:
         router.call_soon(leave)
         return removal
 
-    def _begin(
+    def _run_callback(
         self,
         mailbox: Mailbox,
         delivery: Delivery,
@@ -521,11 +521,11 @@ class Space:
         delivery.is_reentrant = name == "before_remove"  # it waits for no other handler
 
         async def run() -> None:
-            leaves = name == "before_remove"
+            has_left = name == "before_remove"
             try:
                 await call_callback(mailbox, getattr(mailbox.agent, name))
             except BaseException as error:
-                leaves = True
+                has_left = True
                 failure = f"{name} of agent {mailbox.id!r} failed"
                 if is_reported or delivery.answered:
                     logger.debug("%s", failure, exc_info=error)
@@ -534,7 +534,7 @@ class Space:
                 if name == "after_add" or not isinstance(error, Exception):
                     raise
             finally:
-                if leaves:
+                if has_left:
                     self.detach(mailbox, delivery, spared)
                     await self._released(mailbox)
 
@@ -551,7 +551,7 @@ class Space:
     def detach(self, mailbox: Mailbox, *spared: Delivery | None) -> None:
         """Take an agent out of the space; end what it was doing, except `spared`; on the loop."""
         router = self.router
-        with self._members:
+        with self._members_lock:
             # Another agent may have the id by now, and this one be in another space.
             if router.mailboxes.get(mailbox.id) is mailbox:
                 del router.mailboxes[mailbox.id]
@@ -572,23 +572,23 @@ class Space:
         router = self.router
         if self.grace_s is not None:
             await wait_until_drained(router, self.grace_s)
-        with self._members:
+        with self._members_lock:
             router.ending = True  # no agent is added any more
-        leaving = [
-            mailbox.leaving or self._remove(mailbox.agent, router, None)
+        departures = [
+            mailbox.departure or self._remove(mailbox.agent, router, None)
             for mailbox in list(router.mailboxes.values())
             if overrides(mailbox.agent, "before_remove")
         ]
         # These still send and ask, so the router is closed after them.
-        await replacing.wait_for_callbacks(leaving)
+        await replacing.wait_for_callbacks(departures)
         self.is_closed = router.closed = True
         for mailbox in list(router.mailboxes.values()):
             self.detach(mailbox)
         if self._dropped_counts and not self._keeps_waiting:
             logger.warning(
-                "the space was closed before its agents handled %s", counts(self._dropped_counts)
+                "the space was closed before its agents handled %s", summary(self._dropped_counts)
             )
-        router.leave()
+        router.end_waiting()
         router.tasks.close()
         WATCHDOG.forget(router)
 

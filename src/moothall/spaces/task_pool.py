@@ -24,7 +24,7 @@ from moothall.spaces.delivery import Delivery
 
 logger: logging.Logger = logging.getLogger("moothall.space")
 
-_IDLE = 64
+_MAX_IDLE = 64
 """How many idle tasks are kept."""
 
 _END = object()
@@ -41,13 +41,13 @@ class _Worker:
     # `_END` once `value` or `error` is set.
     steps: Callable[[Any], Any] = field(init=False)
     task: asyncio.Task[None] = field(init=False)
-    wake: asyncio.Future[None] = field(init=False)  # what the idle task waits for
+    wake_future: asyncio.Future[None] = field(init=False)  # what the idle task waits for
     delivery: Delivery | None = None
-    unbegun: Coroutine[Any, Any, Any] | None = None
-    handed: bool = False  # whether the task is to take over a handler that started in the caller
+    first_coroutine: Coroutine[Any, Any, Any] | None = None
+    is_handed_over: bool = False  # whether the task takes over what started in the caller
     yielded: Any = None  # what that handler waits for
-    cancelling: bool = False
-    abandoned: bool = False  # whether the loop ended before the handler
+    is_cancelling: bool = False
+    is_abandoned: bool = False  # whether the loop ended before the handler
     value: Any = None
     error: BaseException | None = None
 
@@ -64,28 +64,28 @@ class TaskPool:
 
     loop: asyncio.AbstractEventLoop
     on_end: Callable[[Delivery, Any, BaseException | None], None]
-    _idle: list[_Worker] = field(default_factory=list)
+    _idle_workers: list[_Worker] = field(default_factory=list)
     _workers: set[_Worker] = field(default_factory=set)
-    _closing: bool = False
-    in_no_task: bool = False  # whether `start` is known to be called outside of any task
+    _is_closing: bool = False
+    is_outside_tasks: bool = False  # whether `start` is known to be called outside of any task
 
     def start(self, delivery: Delivery, coroutine: Coroutine[Any, Any, Any]) -> None:
         """Run a handler; if a task is idle, the first step runs before this returns."""
-        idle = self._idle
+        idle_workers = self._idle_workers
         while True:
-            if not idle or delivery.reservations:
+            if not idle_workers or delivery.reservations:
                 self._spawn(delivery, coroutine)
                 return
-            worker = idle.pop()
-            if not worker.wake.done():
+            worker = idle_workers.pop()
+            if not worker.wake_future.done():
                 break  # the others were cancelled from outside, and are about to end
         task = worker.task
         loop = self.loop
         delivery.worker = worker
         worker.delivery = delivery
-        in_no_task = self.in_no_task
-        if in_no_task:
-            self.in_no_task, outer = False, None
+        was_outside = self.is_outside_tasks
+        if was_outside:
+            self.is_outside_tasks, outer = False, None
         elif (outer := current_task(loop)) is not None:
             _leave_task(loop, outer)
         _enter_task(loop, task)
@@ -93,17 +93,17 @@ class TaskPool:
         _leave_task(loop, task)
         if outer is not None:
             _enter_task(loop, outer)
-        self.in_no_task = in_no_task
+        self.is_outside_tasks = was_outside
         if yielded is not _END:
             worker.yielded = yielded
-            worker.handed = True
-            if not worker.wake.done():
-                worker.wake.set_result(None)
+            worker.is_handed_over = True
+            if not worker.wake_future.done():
+                worker.wake_future.set_result(None)
             return
         value, error = worker.value, worker.error
         delivery.worker = worker.delivery = worker.value = worker.error = None
         if len(worker.context) == 1:
-            idle.append(worker)
+            idle_workers.append(worker)
         else:
             self._workers.discard(worker)  # the handler left context variables behind
             task.cancel()
@@ -114,13 +114,13 @@ class TaskPool:
         worker: _Worker | None = delivery.worker
         if worker is None:
             return
-        if worker.handed or worker.unbegun is not None:
+        if worker.is_handed_over or worker.first_coroutine is not None:
             # The task has not resumed the handler yet: it cancels itself when it does.
-            worker.cancelling = True
+            worker.is_cancelling = True
         else:
             worker.task.cancel()
 
-    def owner(self, task: asyncio.Task[Any] | None) -> Delivery | None:
+    def delivery_of(self, task: asyncio.Task[Any] | None) -> Delivery | None:
         """Return the delivery that a task of the pool handles. Any thread may call this."""
         for worker in self._workers.copy():
             if worker.task is task:
@@ -129,21 +129,21 @@ class TaskPool:
 
     def close(self) -> None:
         """Cancel every task; none becomes idle again."""
-        self._closing = True
+        self._is_closing = True
         for worker in list(self._workers):
-            if worker.unbegun is not None:
+            if worker.first_coroutine is not None:
                 # A task that is cancelled before it starts would never look at its coroutine.
-                worker.unbegun.close()
+                worker.first_coroutine.close()
                 if worker.delivery is not None:
                     worker.delivery.worker = None
-                worker.unbegun = worker.delivery = None
+                worker.first_coroutine = worker.delivery = None
                 self._workers.discard(worker)
             worker.task.cancel()
 
     def abandon(self) -> None:
         """Log and abandon the handlers that ignored their cancellation: the loop has ended."""
         for worker in self._workers:
-            worker.abandoned = True
+            worker.is_abandoned = True
             if worker.delivery is None:
                 continue
             # asyncio would warn of a task that is collected while pending; this names its handler.
@@ -154,7 +154,7 @@ class TaskPool:
         # A task that has not started can be cancelled without running at all, so a new one starts
         # its first handler itself; from then on, eager starts run in its name.
         worker = _Worker()
-        worker.unbegun = coroutine
+        worker.first_coroutine = coroutine
         worker.delivery = delivery
         delivery.worker = worker
         if delivery.reservations:
@@ -166,22 +166,22 @@ class TaskPool:
         """Run handlers in one task, one after the other."""
         try:
             while True:
-                if worker.unbegun is not None:
-                    coroutine, worker.unbegun = worker.unbegun, None
-                    if worker.cancelling:
-                        worker.cancelling = False
+                if worker.first_coroutine is not None:
+                    coroutine, worker.first_coroutine = worker.first_coroutine, None
+                    if worker.is_cancelling:
+                        worker.is_cancelling = False
                         coroutine.close()
                         worker.error = asyncio.CancelledError()
                     else:
-                        await _drive(worker, worker.steps(coroutine))
+                        await _resume_handler(worker, worker.steps(coroutine))
                     del coroutine
                 else:
-                    worker.handed = False
+                    worker.is_handed_over = False
                     yielded, worker.yielded = worker.yielded, None
-                    if worker.cancelling:
-                        worker.cancelling = False
+                    if worker.is_cancelling:
+                        worker.is_cancelling = False
                         worker.task.cancel()
-                    await _drive(worker, yielded)
+                    await _resume_handler(worker, yielded)
                     del yielded
                 delivery, worker.delivery = worker.delivery, None
                 value, worker.value = worker.value, None
@@ -192,33 +192,37 @@ class TaskPool:
                 del delivery, value, error
                 while worker.task.cancelling():
                     worker.task.uncancel()
-                if self._closing or len(worker.context) != 1 or len(self._idle) >= _IDLE:
+                if (
+                    self._is_closing
+                    or len(worker.context) != 1
+                    or len(self._idle_workers) >= _MAX_IDLE
+                ):
                     return
                 CURRENT.set(None)
-                await self._park(worker)
-                if not worker.handed:
+                await self._wait_idle(worker)
+                if not worker.is_handed_over:
                     return
         finally:
             self._workers.discard(worker)
-            if worker.delivery is not None and not worker.abandoned:
+            if worker.delivery is not None and not worker.is_abandoned:
                 # Something awaited made asyncio close the task, as a future that raises
                 # GeneratorExit does. That is an outcome too.
                 self.on_end(worker.delivery, None, asyncio.CancelledError())
 
-    async def _park(self, worker: _Worker) -> None:
+    async def _wait_idle(self, worker: _Worker) -> None:
         """Idle until there is a handler to take over."""
-        wake = worker.wake = self.loop.create_future()
-        self._idle.append(worker)
+        wake_future = worker.wake_future = self.loop.create_future()
+        self._idle_workers.append(worker)
         worker.task._log_destroy_pending = False  # type: ignore[attr-defined]  # idle, if collected
         try:
-            await wake
+            await wake_future
             worker.task._log_destroy_pending = True  # type: ignore[attr-defined]
         except asyncio.CancelledError:
-            if worker.handed:
+            if worker.is_handed_over:
                 # After the handler's first step, something cancelled the task, such as a timeout
                 # that the handler set: the handler must see the cancellation.
                 worker.task.uncancel()
-                worker.cancelling = True
+                worker.is_cancelling = True
 
 
 @types.coroutine
@@ -237,7 +241,7 @@ def _steps(worker: _Worker) -> Generator[Any, Any, None]:
                 value = yield from awaited(value)  # an `await` that was forgotten, perhaps
             worker.value = value
         except BaseException as error:  # whatever an action raises is its outcome
-            if worker.abandoned:
+            if worker.is_abandoned:
                 raise
             worker.error = error
         coroutine = None
@@ -245,14 +249,14 @@ def _steps(worker: _Worker) -> Generator[Any, Any, None]:
 
 
 @types.coroutine
-def _drive(worker: _Worker, yielded: Any) -> Generator[Any, Any, None]:
+def _resume_handler(worker: _Worker, yielded: Any) -> Generator[Any, Any, None]:
     """Resume a handler that waits for `yielded`, until it ends."""
     steps = worker.steps
     throw = steps.__self__.throw  # type: ignore[attr-defined]
     while yielded is not _END:
         try:
-            sent = yield yielded
+            value = yield yielded
         except BaseException as error:  # a cancellation: raise it where the handler waits
             yielded = throw(error)
         else:
-            yielded = steps(sent)
+            yielded = steps(value)

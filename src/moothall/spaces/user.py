@@ -119,13 +119,13 @@ class User(Agent):
         """
         if self.space_mailbox is None:
             raise self._not_in_space("run")
-        addressed: dict[str, None] = {}  # agents of other processes among them
+        addressed_ids: dict[str, None] = {}  # agents of other processes among them
         while (line := await self._terminal.ask("")) is not None:
             try:
                 message = parse_slash(line)
                 if message is not None:
                     self.send(message)
-                    addressed[message["to"]] = None
+                    addressed_ids[message["to"]] = None
                     if notice := why_undelivered(self, message["to"]):
                         self._terminal.show(notice)
             except MoothallError as error:
@@ -133,7 +133,7 @@ class User(Agent):
                     raise
                 self._terminal.show(f"not sent: {escaped(str(error))}")
         if patience_s > 0 and self.space_mailbox is not None:
-            await self._wait_for_answers(patience_s, addressed)
+            await self._wait_for_answers(patience_s, addressed_ids)
 
     def run_sync(self, patience_s: float = PATIENCE_S) -> None:
         """Call `run` in a script; return when the input has ended.
@@ -145,12 +145,12 @@ class User(Agent):
         refuse_on_loop(f"run_sync of agent {self.id!r}", "run()")
         asyncio.run(self.run(patience_s))
 
-    async def _wait_for_answers(self, patience_s: float, addressed: dict[str, None]) -> None:
+    async def _wait_for_answers(self, patience_s: float, addressed_ids: dict[str, None]) -> None:
         """Wait until every other agent, and then this one, has handled its messages so far."""
         own_id = str(self.id)
         space: Any = self.space
-        ids = await space.all_ids() if BROADCAST in addressed else space.ids()
-        receivers = dict.fromkeys(ids) | addressed
+        ids = await space.all_ids() if BROADCAST in addressed_ids else space.ids()
+        receivers = dict.fromkeys(ids) | addressed_ids
         waiting_for = [id for id in receivers if id not in (own_id, BROADCAST)]
         end = time.monotonic() + patience_s
         waiting_for = await self._wait_until_handled(waiting_for, patience_s)
@@ -172,16 +172,16 @@ class User(Agent):
         # This request is handled in order, after the messages before it.
         help = {"action": {"name": "help"}, "meta": {"in_order": True}}
         requests = [(id, self.request({"to": id, **help}, patience_s)) for id in ids]
-        handled = []
+        handled_ids = []
         for id, pending in requests:
             try:
                 await pending
-                handled.append(id)
+                handled_ids.append(id)
             except RequestTimeout:
                 self._show_busy(id, patience_s)
             except MoothallError:
                 pass  # an agent that does not answer this cannot answer anything before it
-        return handled
+        return handled_ids
 
     def _awaiting_approval(self, ids: list[str]) -> list[str]:
         """Return which agents of this process have a message that awaits approval."""

@@ -21,9 +21,9 @@ from moothall.spaces.router import Router
 
 logger: logging.Logger = logging.getLogger("moothall.watchdog")
 
-_NOT_THEIRS = (str(Path(__file__).parent.parent), sysconfig.get_path("stdlib"), "<frozen")
-_EVERY_S = 0.25
-HELD_S = 1.0
+_OWN_PATHS = (str(Path(__file__).parent.parent), sysconfig.get_path("stdlib"), "<frozen")
+_CHECK_INTERVAL_S = 0.25
+MAX_BLOCK_S = 1.0
 """How long an agent may block the loop before its name is logged."""
 
 
@@ -32,12 +32,12 @@ class _Pulse:
     """When a loop was asked for a beat, and whether the beat is still to come."""
 
     asked_at: float = 0.0
-    is_owed: bool = False
+    is_pending: bool = False
     task: int = 0  # which task ran at the last look
     holder: str | None = None
 
     def beat(self) -> None:
-        self.is_owed = False
+        self.is_pending = False
 
 
 class Watchdog:
@@ -52,20 +52,20 @@ class Watchdog:
         self._pulses: weakref.WeakKeyDictionary[Any, _Pulse] = weakref.WeakKeyDictionary()
         self._thread: threading.Thread | None = None
 
-    def watch(self, space: Router) -> None:
+    def watch(self, router: Router) -> None:
         """Watch a space's loop until `forget`."""
         with self._lock:
-            self._pulses[space] = _Pulse()
+            self._pulses[router] = _Pulse()
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(
                     target=self._main, name="moothall-watchdog", daemon=True
                 )
                 self._thread.start()
 
-    def forget(self, space: Router) -> None:
+    def forget(self, router: Router) -> None:
         """Stop watching a space's loop."""
         with self._lock:
-            self._pulses.pop(space, None)
+            self._pulses.pop(router, None)
 
     def _main(self) -> None:
         while True:
@@ -75,57 +75,57 @@ class Watchdog:
                     self._thread = None  # `watch` starts another
                     return
             while pulses:  # no reference to them is held while this waits
-                self._look(*pulses.pop())
-            threading.Event().wait(_EVERY_S)
+                self._check(*pulses.pop())
+            threading.Event().wait(_CHECK_INTERVAL_S)
 
-    def _look(self, space: Router, pulse: _Pulse) -> None:
-        if not space.thread_id:  # its loop has ended, or belongs to the parent process
-            self.forget(space)
+    def _check(self, router: Router, pulse: _Pulse) -> None:
+        if not router.thread_id:  # its loop has ended, or belongs to the parent process
+            self.forget(router)
             return
         now = time.monotonic()
-        if not pulse.is_owed:
+        if not pulse.is_pending:
             if pulse.holder is not None:
                 logger.warning(
                     "%s released the loop after about %.1f s", pulse.holder, now - pulse.asked_at
                 )
                 pulse.holder = None
-            pulse.is_owed = True
+            pulse.is_pending = True
             pulse.asked_at = now
             try:
-                space.loop.call_soon_threadsafe(pulse.beat)
+                router.loop.call_soon_threadsafe(pulse.beat)
             except RuntimeError:  # the loop ended a moment ago
-                self.forget(space)
-            pulse.task = _running_task(space)
-        elif space.at_own_work:
+                self.forget(router)
+            pulse.task = _running_task(router)
+        elif router.at_own_work:
             pulse.asked_at = now
-        elif pulse.holder is None and pulse.task != (task := _running_task(space)):
+        elif pulse.holder is None and pulse.task != (task := _running_task(router)):
             # Many take their turns: none of them is too long.
             pulse.task, pulse.asked_at = (task, now)
-        elif now - pulse.asked_at >= HELD_S and pulse.holder is None:
-            holder, place = _holder(space)
+        elif now - pulse.asked_at >= MAX_BLOCK_S and pulse.holder is None:
+            holder, place = _find_holder(router)
             pulse.holder = holder
             logger.warning(
                 "%s has held the loop of its space for over %.1f s, at %s: nothing else runs there "
                 "meanwhile. Await what takes long, or make the action a plain def, which runs in a "
                 "thread",
                 holder,
-                HELD_S,
+                MAX_BLOCK_S,
                 place,
             )
 
 
-def _running_task(space: Router) -> int:
+def _running_task(router: Router) -> int:
     """Return which task the loop runs now; 0 for none."""
-    task = asyncio.current_task(space.loop)
+    task = asyncio.current_task(router.loop)
     return 0 if task is None else id(task)
 
 
-def _holder(space: Router) -> tuple[str, str]:
+def _find_holder(router: Router) -> tuple[str, str]:
     """Describe what blocks the loop, and where in the code."""
-    frame = sys._current_frames().get(space.thread_id)
+    frame = sys._current_frames().get(router.thread_id)
     where = _place_in_code(frame)
-    task = asyncio.current_task(space.loop)
-    delivery: Delivery | None = space.tasks.owner(task)
+    task = asyncio.current_task(router.loop)
+    delivery: Delivery | None = router.tasks.delivery_of(task)
     if delivery is not None:
         return f'agent {delivery.mailbox.id!r} in "{delivery}"', where
     agent = _agent_in(frame)
@@ -137,7 +137,7 @@ def _holder(space: Router) -> tuple[str, str]:
 def _place_in_code(frame: FrameType | None) -> str:
     """Describe the innermost line of code outside of Python and moothall."""
     innermost = frame
-    while frame is not None and frame.f_code.co_filename.startswith(_NOT_THEIRS):
+    while frame is not None and frame.f_code.co_filename.startswith(_OWN_PATHS):
         frame = frame.f_back
     frame = frame or innermost
     if frame is None:

@@ -61,8 +61,8 @@ class You(Agent):
 
     def other_ids(self) -> list[str]:
         """Return the ids of the known agents, in the order in which they became known."""
-        here = [] if self.space is None else self.space.ids()
-        return [id for id in dict.fromkeys((*here, *self.ids_elsewhere)) if id != str(self.id)]
+        local_ids = [] if self.space is None else self.space.ids()
+        return [id for id in dict.fromkeys((*local_ids, *self.ids_elsewhere)) if id != str(self.id)]
 
     def note_sender(self, message: dict[str, Any]) -> None:
         """Record a message's sender as present."""

@@ -38,7 +38,7 @@ def outbound(kind: str = wire.REQUEST, **more: Any) -> wire.Outbound:
     delivery.call_chain = ()
     for name, value in more.items():
         setattr(delivery, name, value)
-    beside = wire.headers(kind, envelope, delivery)
+    beside = wire.headers_of(kind, envelope, delivery)
     return wire.Outbound(
         "key", kind, "agent.b", wire.encode(envelope), reply_to="me", headers=beside
     )
@@ -162,9 +162,9 @@ def test_wire_read_refuses_invalid_body(body: bytes) -> None:
 
 
 def test_wire_body_is_bounded() -> None:
-    with pytest.raises(wire.Unreadable, match=f"it has {wire.LARGEST + 1} bytes"):
-        wire.read_json(b" " * (wire.LARGEST + 1))
-    assert wire.read_json(b" " * (wire.LARGEST - 1) + b"1") == 1
+    with pytest.raises(wire.Unreadable, match=f"it has {wire.MAX_MESSAGE_BYTES + 1} bytes"):
+        wire.read_json(b" " * (wire.MAX_MESSAGE_BYTES + 1))
+    assert wire.read_json(b" " * (wire.MAX_MESSAGE_BYTES - 1) + b"1") == 1
 
 
 @pytest.mark.parametrize("body", (b"NaN", b"[Infinity]", b"[" * 100_000))

@@ -88,7 +88,7 @@ _LAZY_ATTRIBUTES: Final[dict[str, Callable[[Any], Any]]] = {
     "active": lambda mailbox: {},
     "asking": lambda mailbox: set(),
     "box": lambda mailbox: mailbox.line_type(),
-    "carried": lambda mailbox: set(),
+    "carried_tasks": lambda mailbox: set(),
     "offers": Mailbox.look_up_actions,
     "reentrant_messages": lambda mailbox: {},
 }
@@ -112,7 +112,7 @@ class SocietyMailbox(Mailbox):
     active: dict[Delivery, None] = field(init=False)
     reentrant_messages: dict[Delivery, deque[Delivery]] = field(init=False)
     asking: set[Delivery] = field(init=False)
-    carried: set[asyncio.Task[Any]] = field(init=False)
+    carried_tasks: set[asyncio.Task[Any]] = field(init=False)
     rank: tuple[int, int, str] = field(init=False)
     takes_steps: bool = field(init=False)  # whether it has its own step
     mail: list[SentItem] | tuple[()] = ()
@@ -384,7 +384,7 @@ class SocietyRouter(Router):
     async def break_off(self) -> None:
         """Cancel the turns that wait, and wait until they have ended."""
         for turn in list(self.turns):
-            turn.cancelling = True
+            turn.is_cancelling = True
             self.tasks.cancel(turn)
         # A society that closes begins none.
         while any(turn.worker is not None for turn in self.turns):

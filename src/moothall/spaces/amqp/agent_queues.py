@@ -25,16 +25,16 @@ from moothall.spaces.router import Router
 
 logger: logging.Logger = logging.getLogger("moothall.amqp")
 
-_SPARE: Final = 100
+_EXTRA_PREFETCH: Final = 100
 """How many messages an agent prefetches beyond its mailbox, which refuses them."""
 
 _DRAIN_S: Final = 0.02
-_LONGEST_DRAIN_S: Final = 5.0
+_MAX_DRAIN_S: Final = 5.0
 
 _BACKLOG_S: Final = 2.0
 """How long to wait for the backlog of an agent before it starts the first message."""
 
-_AGAIN_S: Final = 0.5
+_RETRY_S: Final = 0.5
 
 
 @dataclass(eq=False)
@@ -45,9 +45,9 @@ class AgentQueue:
     name: str
     consumer: Consumption | None = None  # while it is consumed
     claim: Consumption | None = None  # that of a shared agent's claim
-    claimed: bool = False  # whether this process has the id, as far as it knows
-    backlog: int = 0  # how many messages that waited when consuming began are not delivered yet
-    begin: Callable[[], None] | None = None  # lets the agent start after the backlog
+    is_claimed: bool = False  # whether this process has the id, as far as it knows
+    backlog_count: int = 0  # of the messages that waited at first, those not delivered yet
+    end_pause: Callable[[], None] | None = None  # lets the agent start after the backlog
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while added, restored, removed
     was_deleted: bool = False  # whether it was deleted, with what was in it
 
@@ -68,7 +68,7 @@ class AgentQueues:
     queue_lost: Callable[[str], None]  # has all processes send its open requests again
     evict: Callable[[Mailbox, RequestError], None]  # removes an agent of this process
     _queues: dict[Mailbox, AgentQueue] = field(default_factory=dict)
-    _leaving: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _release_tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._consumer = self.broker.consumer
@@ -88,8 +88,8 @@ class AgentQueues:
         if self.router.ending:
             raise self.router.closed_error()
         await self.broker.open()
-        while (leaving := self._leaving.get(mailbox.id)) is not None:
-            await asyncio.wait((leaving,))  # the queue of an agent of that id is being deleted
+        while (release := self._release_tasks.get(mailbox.id)) is not None:
+            await asyncio.wait((release,))  # the queue of an agent of that id is being deleted
         queue = AgentQueue(mailbox, self._names.queue("agent", mailbox.id))
         if mailbox.open:
             self._queues[mailbox] = queue
@@ -102,7 +102,7 @@ class AgentQueues:
                         await self._publisher.confirmed_or_returned(self._publisher.in_flight(""))
                         await self._consume(queue)
                     except LinkLost:
-                        await asyncio.sleep(_AGAIN_S)  # for the next connection
+                        await asyncio.sleep(_RETRY_S)  # for the next connection
         except DuplicateAgent:
             self._queues.pop(mailbox, None)  # it has nothing at the broker to delete
             raise
@@ -113,14 +113,14 @@ class AgentQueues:
     async def _consume(self, queue: AgentQueue) -> None:
         """Claim an id for as long as this process's connection lasts, and consume its queue."""
         mailbox = queue.mailbox
-        usual = self.router.capacity + mailbox.concurrency + _SPARE
+        default_prefetch = self.router.capacity + mailbox.concurrency + _EXTRA_PREFETCH
         if mailbox.shared:  # what waits is for the process that is free first
-            usual = mailbox.places
-        prefetch = self.broker.limits.prefetch or usual
+            default_prefetch = mailbox.places
+        prefetch = self.broker.limits.prefetch or default_prefetch
         count, classic = await self.queues.claim(queue.id, shared=mailbox.shared)
-        queue.claimed = True
+        queue.is_claimed = True
         if mailbox.shared:
-            self._consumer.soon_s = 0.0  # the broker brings the next message after that
+            self._consumer.acknowledge_delay_s = 0.0  # then the broker brings the next message
             claim = self._names.queue("claim", queue.id)
             queue.claim = await self._consumer.consume(
                 claim,
@@ -130,11 +130,11 @@ class AgentQueues:
                 classic=classic,
             )
         else:
-            queue.backlog = min(count, prefetch)
-        if queue.backlog and queue.begin is None:
-            queue.begin = mailbox.pause()
+            queue.backlog_count = min(count, prefetch)
+        if queue.backlog_count and queue.end_pause is None:
+            queue.end_pause = mailbox.pause()
         self.receiver.resume(mailbox)  # that came before what waits at the broker
-        bound = asyncio.ensure_future(self.queues.bind(queue.id, mailbox.groups))
+        binding = asyncio.ensure_future(self.queues.bind(queue.id, mailbox.groups))
         try:
             queue.consumer = await self._consumer.consume(
                 queue.name,
@@ -145,25 +145,25 @@ class AgentQueues:
                 counts_bytes=True,
             )
         finally:
-            await bound
-        self.router.loop.call_later(_BACKLOG_S, self._begin, queue)
+            await binding
+        self.router.loop.call_later(_BACKLOG_S, self._end_pause, queue)
         if queue.was_deleted:
             queue.was_deleted = False
             self.queue_lost(queue.id)
 
     def _deliver(self, queue: AgentQueue, tag: DeliveryTag, properties: Any, body: bytes) -> None:
         self.receiver.take(queue.mailbox, tag, properties, body)
-        if queue.begin is not None:
+        if queue.end_pause is not None:
             # The agent starts after the whole backlog is here: a later message in it may cancel a
             # request.
-            queue.backlog -= 1
-            if not queue.backlog:
-                self._begin(queue)
+            queue.backlog_count -= 1
+            if not queue.backlog_count:
+                self._end_pause(queue)
 
-    def _begin(self, queue: AgentQueue) -> None:
-        begin, queue.begin = queue.begin, None
-        if begin is not None:
-            begin()
+    def _end_pause(self, queue: AgentQueue) -> None:
+        end_pause, queue.end_pause = queue.end_pause, None
+        if end_pause is not None:
+            end_pause()
 
     def _on_cancelled(self, queue: AgentQueue) -> None:
         """Restore a queue that was deleted."""
@@ -211,7 +211,7 @@ class AgentQueues:
                         self._on_replaced(mailbox)
                 except BrokerError as error:
                     logger.error("%s", error)
-                await asyncio.sleep(_AGAIN_S * random.uniform(0.5, 1.0))
+                await asyncio.sleep(_RETRY_S * random.uniform(0.5, 1.0))
 
     def _on_replaced(self, mailbox: Mailbox) -> None:
         del self._queues[mailbox]
@@ -222,7 +222,7 @@ class AgentQueues:
 
     # -- agents leave ------------------------------------------------------------------------------
 
-    def has(self, mailbox: Mailbox) -> bool:
+    def has_queue(self, mailbox: Mailbox) -> bool:
         """Return whether an agent has had its queue at the broker."""
         return mailbox in self._queues
 
@@ -248,10 +248,10 @@ class AgentQueues:
 
     async def _withdraw(self, queue: AgentQueue) -> None:
         """End the consumers of a shared agent."""
-        consumed = (queue.consumer, queue.claim) if self._is_consumed_here(queue) else ()
+        consumptions = (queue.consumer, queue.claim) if self._is_consumed_here(queue) else ()
         queue.consumer = queue.claim = None
         with suppress(LinkLost, AMQPError):  # the broker has ended them
-            for each in consumed:
+            for each in consumptions:
                 if each is not None:
                     await self._consumer.end(each)
 
@@ -260,34 +260,34 @@ class AgentQueues:
         queue = self._queues.pop(mailbox, None)
         if queue is not None and not self.router.ending:
             # What is published after this may be for another agent of that id.
-            sent = self._publisher.in_flight(mailbox.id)
-            self._leaving[queue.id] = self.router.thread.spawn(self._release(queue, sent))
+            messages = self._publisher.in_flight(mailbox.id)
+            self._release_tasks[queue.id] = self.router.thread.spawn(self._release(queue, messages))
 
     async def wait_until_deleted(self, id: str | None = None, timeout: float | None = None) -> None:
         """Wait until the queue of a removed agent, or each of all, is deleted."""
-        leaving = [task for each, task in self._leaving.items() if id in (None, each)]
-        if leaving:
-            await asyncio.wait(leaving, timeout=timeout)
+        releases = [task for each, task in self._release_tasks.items() if id in (None, each)]
+        if releases:
+            await asyncio.wait(releases, timeout=timeout)
 
-    async def _release(self, queue: AgentQueue, sent: list[Outbound]) -> None:
+    async def _release(self, queue: AgentQueue, messages: list[Outbound]) -> None:
         """Wait for the messages sent to an agent, then delete its queue and release its id."""
         try:
             async with queue.lock:
-                if not queue.claimed:
+                if not queue.is_claimed:
                     return
                 if queue.mailbox.shared:
                     await self._withdraw(queue)
                     return
                 try:
                     with suppress(LinkLost):  # else they are published again, on another channel
-                        await self._publisher.confirmed_or_returned(sent)
+                        await self._publisher.confirmed_or_returned(messages)
                     await self._delete(queue)
                 except (LinkLost, AMQPError, RefusedByBroker) as error:
                     logger.warning("the queue of the removed agent %r stays: %s", queue.id, error)
                 with suppress(LinkLost, AMQPError, RefusedByBroker):
                     await self.queues.delete("claim", queue.id)
         finally:
-            del self._leaving[queue.id]
+            del self._release_tasks[queue.id]
         if queue.was_deleted:
             self.queue_lost(queue.id)  # its requests are sent again, and find no receiver
 
@@ -314,7 +314,7 @@ class AgentQueues:
     async def _drain(self, queue: AgentQueue) -> None:
         """Wait until all messages in a queue are delivered here."""
         clock = asyncio.get_running_loop().time
-        until = clock() + _LONGEST_DRAIN_S
+        until = clock() + _MAX_DRAIN_S
         while True:
             state = await self.queues.state("agent", queue.id)
             if not state.exists:

@@ -26,8 +26,8 @@ _VARIABLES = {
     "cert_file": "AMQP_CERT_FILE",
     "key_file": "AMQP_KEY_FILE",
 }
-_TRUTHS = dict.fromkeys(("1", "true", "yes", "on"), True)
-_TRUTHS |= dict.fromkeys(("0", "false", "no", "off"), False)
+_BOOLEANS = dict.fromkeys(("1", "true", "yes", "on"), True)
+_BOOLEANS |= dict.fromkeys(("0", "false", "no", "off"), False)
 _GUEST = "guest"
 _PORT = 5672
 _TLS_PORT = 5671
@@ -39,7 +39,7 @@ _HOST = re.compile(
     r"\[(?P<bracketed>[^\]]*)\](:(?P<port>[0-9]{1,5}))?|(?P<host>[^:]*):(?P<host_port>[0-9]{1,5})"
 )
 _EXCHANGE = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
-_SPECIAL = re.compile(r"[%.*#\r\n]")
+_SPECIAL_CHARS = re.compile(r"[%.*#\r\n]")
 
 
 @dataclass(frozen=True)
@@ -90,11 +90,11 @@ class AMQPOptions:
             if name == "username" and value is None:
                 continue
             # AMQP encodes a virtual host's length in one byte.
-            most = _MAX_NAME_BYTES if name == "virtual_host" else _MAX_TEXT_BYTES
-            if not isinstance(value, str) or not 0 < _size(value) <= most:
+            max_bytes = _MAX_NAME_BYTES if name == "virtual_host" else _MAX_TEXT_BYTES
+            if not isinstance(value, str) or not 0 < _size(value) <= max_bytes:
                 got = "" if name == "password" else f", got {value!r:.100}"
                 raise ConfigError(
-                    f"AMQPOptions: {name}= must be UTF-8 text of 1 to {most} bytes{got}"
+                    f"AMQPOptions: {name}= must be UTF-8 text of 1 to {max_bytes} bytes{got}"
                 )
         check_boolean("AMQPOptions: use_ssl=", self.use_ssl)
         if self.port is None:
@@ -150,10 +150,10 @@ class AMQPOptions:
                     raise ConfigError(f"{variable} must be 1 to 65535, got {value!r}")
                 values[name] = int(value)
             elif name == "use_ssl":
-                if value.lower() not in _TRUTHS:
-                    options = ", ".join(_TRUTHS)
+                if value.lower() not in _BOOLEANS:
+                    options = ", ".join(_BOOLEANS)
                     raise ConfigError(f"{variable} must be one of {options}, got {value!r}")
-                values[name] = _TRUTHS[value.lower()]
+                values[name] = _BOOLEANS[value.lower()]
             else:
                 values[name] = value
         return cls(**values | arguments)
@@ -176,7 +176,7 @@ class BrokerLimits:
     max_deliveries: int | None
 
 
-def each_node(options: AMQPOptions) -> list[AMQPOptions]:
+def node_options(options: AMQPOptions) -> list[AMQPOptions]:
     """Return the options for each host in `hostname`, as for a broker that is alone."""
     return [replace(options, hostname=host, port=port) for host, port in _hosts(options)]
 
@@ -184,16 +184,16 @@ def each_node(options: AMQPOptions) -> list[AMQPOptions]:
 def _hosts(options: AMQPOptions) -> list[tuple[str, int]]:
     """Return the name and the port of each host: `NAME`, `NAME:PORT` or `[ADDRESS]:PORT`."""
     assert options.port is not None
-    places = []
+    hosts = []
     for host in options.hostname.split(","):
-        parts = _HOST.fullmatch(host.strip())
-        if parts is None:
-            places.append((host.strip(), options.port))
+        match = _HOST.fullmatch(host.strip())
+        if match is None:
+            hosts.append((host.strip(), options.port))
         else:
-            port = parts["port"] or parts["host_port"]
-            name = parts["bracketed"] or parts["host"]
-            places.append((name, options.port if port is None else int(port)))
-    return places
+            port = match["port"] or match["host_port"]
+            name = match["bracketed"] or match["host"]
+            hosts.append((name, options.port if port is None else int(port)))
+    return hosts
 
 
 def _size(text: str) -> int:
@@ -239,7 +239,7 @@ class Names:
     @lru_cache(maxsize=10_000)
     def key(kind: str, id: str) -> str:
         """Return the routing key of an `agent`, or of the `reply` to a process."""
-        name = f"{kind}.{_SPECIAL.sub(lambda match: f'%{ord(match[0]):02X}', id)}"
+        name = f"{kind}.{_SPECIAL_CHARS.sub(lambda match: f'%{ord(match[0]):02X}', id)}"
         if len(name.encode()) <= _MAX_NAME_BYTES:
             return name
         # No other id has this name: "%~" is not an escape, and a hash has no percent sign.

@@ -47,17 +47,17 @@ from moothall.spaces.amqp.requests import OpenRequests
 from moothall.spaces.amqp.wire import Outbound
 from moothall.spaces.deadlock import WaitGraph
 from moothall.spaces.delivery import ANSWER, MAX_HOPS, QUEUED, REQUEST, SEND, Delivery
-from moothall.spaces.handler import answers
+from moothall.spaces.handler import answer_to
 from moothall.spaces.loop import LoopThread
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.router import Router
 
 logger: logging.Logger = logging.getLogger("moothall.amqp")
 
-_AGAIN_S: Final = 1.0
-_ELSEWHERE_S: Final = 1.0
+_RETRY_S: Final = 1.0
+_ASK_OTHERS_S: Final = 1.0
 """After how long the other processes are asked whether agents wait for each other."""
-_LAST_S: Final = 5.0
+_SHUTDOWN_STEP_S: Final = 5.0
 """How long the end of a space waits for each operation of the broker."""
 
 
@@ -88,12 +88,12 @@ class AMQPRouter(Router):
             quorum=quorum,
             on_outcome=self._on_outcome,
             on_reply=lambda *delivered: self.requests.take_answer(*delivered),
-            replies_lost=lambda: self.requests.send_again(),
-            declare=lambda: self.delays.restore(),
+            on_replies_lost=lambda: self.requests.send_again(),
+            declare_more=lambda: self.delays.restore(),
             on_attached=self._on_attached,
             on_state=on_state,
             after_read=self._begin_now,
-            remedy=lambda: self.recorder.remedy(),
+            find_remedy=lambda: self.recorder.remedy(),
             reaches_itself=lambda: self.requests.reaches_itself(),
             bind_agents=self._bind_agents,
         )
@@ -101,11 +101,11 @@ class AMQPRouter(Router):
             broker,
             self.settle,
             self.mailboxes,
-            cancelled=lambda key, agent: self.receiver.cancel(key, agent),
-            waits=lambda: self.waiting.report(),
+            cancel_received=lambda key, agent: self.receiver.cancel(key, agent),
+            report_waits=lambda: self.deadlock_watch.report(),
         )
         self.recorder: Recorder = Recorder(self, broker, inbox, lambda: not self._ready)
-        self.waiting: DeadlockWatch = DeadlockWatch(
+        self.deadlock_watch: DeadlockWatch = DeadlockWatch(
             self.requests, self.mailboxes, self.recorder.in_flight
         )
         self.receiver: Receiver = Receiver(
@@ -113,8 +113,8 @@ class AMQPRouter(Router):
             broker,
             inbox,
             self.recorder,
-            pass_on=self.requests.cancel_everywhere,
-            innermost=self.requests.innermost,
+            cancel_everywhere=self.requests.cancel_everywhere,
+            find_innermost=self.requests.innermost,
             extras_of=self.requests.extras_of,
             show=self._show_inbound,
         )
@@ -127,8 +127,8 @@ class AMQPRouter(Router):
             queue_lost=self.requests.queue_lost,
             evict=evict,
         )
-        self.presence: Presence = Presence(self, broker, self.queues, cancel=self._give_up)
-        self.everywhere: Observers = Observers(broker, self.warn)
+        self.presence: Presence = Presence(self, broker, self.queues, cancel_request=self._give_up)
+        self.observers_everywhere: Observers = Observers(broker, self.warn)
         self.delays: Delays = Delays(broker)
 
     # -- out ---------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class AMQPRouter(Router):
                 self.catch_up(mailbox)
             self._send(envelope, handling, kind, delay)
         else:
-            self.submitting(envelope)(self._send, envelope, handling, kind, delay)
+            self.submit_method(envelope)(self._send, envelope, handling, kind, delay)
             mailbox.has_thread_messages = True
 
     def _send(self, envelope: Envelope, handling: InFlight | None, kind: int, delay: float) -> None:
@@ -155,7 +155,7 @@ class AMQPRouter(Router):
             if handling.is_ended:  # sent by a task that its handler left running
                 handling = None
             else:
-                handling.unconfirmed += 1
+                handling.unconfirmed_count += 1
         wire_kind = wire.SEND if kind == SEND else wire.ANSWER
         to, names = (envelope.to if envelope.is_to_one else ""), self.broker.names
         message = Outbound(
@@ -165,7 +165,7 @@ class AMQPRouter(Router):
             wire.encode(envelope),
             to=to,
             mandatory=bool(to),
-            headers=wire.headers(wire_kind, envelope),
+            headers=wire.headers_of(wire_kind, envelope),
             settles=(handling, envelope) if kind == SEND else None,
         )
         if delay:
@@ -187,12 +187,12 @@ class AMQPRouter(Router):
             return
         delivery.state = QUEUED
         if delivery.timeout is not None or delivery.parent is not None:
-            self._fresh.append(delivery)
-            if not self._pumping:
+            self._new_requests.append(delivery)
+            if not self._is_scheduled:
                 self._schedule()
         message = self.requests.begin(delivery)
         is_elsewhere = delivery.envelope.to not in self.mailboxes
-        if is_elsewhere and delivery.wait:
+        if is_elsewhere and delivery.waits_for_receiver:
             self.presence.publish_late(message)
             return
         self.broker.publisher.publish(message)
@@ -212,8 +212,8 @@ class AMQPRouter(Router):
             return
         if outcome == REFUSED and self.presence.hold_refused(message):
             return
-        is_dead = message.exchange == self.broker.names.dead_exchange
-        if (is_dead and outcome == FULL) or (
+        is_dead_letter = message.exchange == self.broker.names.dead_exchange
+        if (is_dead_letter and outcome == FULL) or (
             message.exchange is not None and outcome in (RETURNED, REFUSED)
         ):
             self.thread.spawn(self._publish_again(message, outcome))
@@ -224,20 +224,20 @@ class AMQPRouter(Router):
         if kind == wire.ANSWER and outcome != CONFIRMED and message.to not in self.senders:
             is_full = outcome in (REFUSED, NO_ROOM)
             reason = "its mailbox is full" if is_full else "no process has an agent of that id"
-            self.answer_lost(message.to, reason)
+            self.warn_answer_lost(message.to, reason)
         if callable(settles):
             settles()
         elif kind == wire.SEND:
             handling, envelope = settles
             if outcome in (REFUSED, NO_ROOM, FULL, TOO_LARGE):
-                self._report(envelope, str(self._not_taken(message, outcome)))
+                self._report(envelope, str(self._not_taken_error(message, outcome)))
             if handling is not None:
                 self.recorder.note_confirmed(handling)
         elif kind == wire.REQUEST:
             if outcome in (RETURNED, UNROUTABLE):
                 self.refuse(settles, self._not_found(message.to))
             elif outcome != CONFIRMED:
-                self.refuse(settles, self._not_taken(message, outcome))
+                self.refuse(settles, self._not_taken_error(message, outcome))
         elif settles is not None:
             self.recorder.finish(settles)
 
@@ -251,7 +251,7 @@ class AMQPRouter(Router):
                 await self.broker.declare_dead_letters()
         elif self.broker.quorum:  # as in `Presence.hold_refused`
             self.broker.publisher.close_channel()
-        await asyncio.sleep(_AGAIN_S)
+        await asyncio.sleep(_RETRY_S)
         self.broker.publisher.publish(message)
 
     def _report(self, sent: Envelope, text: str) -> None:
@@ -260,7 +260,7 @@ class AMQPRouter(Router):
         if to in self.mailboxes:
             self.post(Delivery(Envelope(to, to, "error", args, thread=sent.thread), ANSWER))
 
-    def _not_taken(self, message: Outbound, outcome: str) -> MailboxFull:
+    def _not_taken_error(self, message: Outbound, outcome: str) -> MailboxFull:
         if outcome == FULL:
             waiting = len(self.broker.publisher)
             size = f"{self.broker.publisher.bytes:,} bytes"
@@ -269,14 +269,14 @@ class AMQPRouter(Router):
             return MailboxFull(
                 f"no message of {len(message.body):,} bytes is taken: "
                 f"{self.broker.publisher.largest:,} are the limit (the broker's max_message_size, "
-                f"or {wire.LARGEST:,})"
+                f"or {wire.MAX_MESSAGE_BYTES:,})"
             )
         receiver = f'"{message.to}"' if message.to else "an agent"
         return MailboxFull(f"the mailbox of {receiver} is full: the broker takes no more for it")
 
     def _answer_too_large(self, message: Outbound) -> None:
         """Send an error in place of an answer that is too large."""
-        error = ActionError("MessageTooLarge", str(self._not_taken(message, TOO_LARGE)))
+        error = ActionError("MessageTooLarge", str(self._not_taken_error(message, TOO_LARGE)))
         answer = json.loads(message.body)
         id = answer["action"]["args"].get("original_message_id")
         if id is None:  # a `say` back has it in its headers
@@ -310,26 +310,28 @@ class AMQPRouter(Router):
         """Set the outcome of a request, once: of one sent here, or of one received."""
         if delivery.answered:
             return
-        sent = delivery.kind == REQUEST and not isinstance(delivery, InFlight)
-        if sent:
+        is_sent_here = delivery.kind == REQUEST and not isinstance(delivery, InFlight)
+        if is_sent_here:
             # First: a second answer, to a request that was sent twice, finds nothing open.
             self.requests.end(delivery)
             if self.closed and isinstance(error, RequestCancelled):
                 error = self.closed_error()  # `shut_down` cancelled it at its receiver
         super().settle(delivery, value, error)
         if delivery.kind == REQUEST and isinstance(delivery, InFlight):
-            answer = answers(delivery, value, error)
+            answer = answer_to(delivery, value, error)
             assert answer is not None  # a request has an answer, whatever its value
             self.recorder.prepare_answer(delivery, *answer, error)
             self.recorder.note_ended(delivery)
 
     def abort(self, delivery: Delivery, error: RequestError) -> None:
         """End a message early."""
-        sent = delivery.kind == REQUEST and not isinstance(delivery, InFlight) and delivery.key
+        is_sent_here = (
+            delivery.kind == REQUEST and not isinstance(delivery, InFlight) and delivery.key
+        )
         # Before it ends: only then it is known whether its receiver still works for it.
-        open_request = sent and not delivery.answered and not self.closed
+        was_open = is_sent_here and not delivery.answered and not self.closed
         super().abort(delivery, error)
-        if open_request:
+        if was_open:
             self._cancel(delivery)
 
     def _cancel(self, delivery: Delivery) -> None:
@@ -347,7 +349,7 @@ class AMQPRouter(Router):
 
     def send_answer(self, delivery: Any, value: Any, error: RequestError | None) -> None:
         """Prepare the outcome of a message for its sender, if that wants one."""
-        answer = answers(delivery, value, error)
+        answer = answer_to(delivery, value, error)
         if answer is not None:
             if self.observers:
                 self.show(answer[0])
@@ -358,23 +360,23 @@ class AMQPRouter(Router):
     def _begin_now(self) -> None:
         """Start the messages that have just arrived, in this turn of the loop."""
         if self._ready:
-            self._pump()
+            self._run_turn()
 
     def _show_inbound(self, delivery: Delivery) -> None:
         """Show the observers a message from another process, once."""
-        key, senders = delivery.key, delivery.envelope.sender
+        key, sender = delivery.key, delivery.envelope.sender
         # The key of an answer begins with the key of the message that it answers.
-        ours = senders in self.mailboxes if "/" in key else key.startswith(self.broker.process)
-        if self.observers and not ours and self.everywhere.is_new(key):
+        is_ours = sender in self.mailboxes if "/" in key else key.startswith(self.broker.process)
+        if self.observers and not is_ours and self.observers_everywhere.is_new(key):
             self.show(delivery.envelope)
 
-    def _waits(self) -> WaitGraph:
-        return self.waiting.now()
+    def _wait_graph(self) -> WaitGraph:
+        return self.deadlock_watch.graph_here()
 
     def _look_for_deadlock(self, waited: float) -> None:
         super()._look_for_deadlock(waited)
-        if waited >= _ELSEWHERE_S:
-            self.thread.spawn(self.waiting.look())
+        if waited >= _ASK_OTHERS_S:
+            self.thread.spawn(self.deadlock_watch.look())
 
     def _show_answer(self, delivery: Delivery, value: Any, error: BaseException | None) -> None:
         if not isinstance(delivery, InFlight) and delivery.envelope.to in self.mailboxes:
@@ -383,12 +385,12 @@ class AMQPRouter(Router):
 
     async def _on_attached(self) -> None:
         """Consume again on a new channel."""
-        await self.everywhere.attach()
+        await self.observers_everywhere.attach()
         self.agent_queues.restore()
 
     async def _bind_agents(self) -> None:
         """Have the broker route to observers and agents what an exchange declared again has."""
-        await self.everywhere.bind()
+        await self.observers_everywhere.bind()
         await self.agent_queues.bind_again()
 
     # -- the end -----------------------------------------------------------------------------------
@@ -400,11 +402,11 @@ class AMQPRouter(Router):
         for delivery in self.requests.deliveries():
             self._cancel(delivery)
         if broker.is_up:
-            await self.agent_queues.wait_until_deleted(timeout=_LAST_S)
+            await self.agent_queues.wait_until_deleted(timeout=_SHUTDOWN_STEP_S)
             try:
-                async with asyncio.timeout(_LAST_S):
+                async with asyncio.timeout(_SHUTDOWN_STEP_S):
                     await broker.publisher.drain()
-                async with asyncio.timeout(_LAST_S):
+                async with asyncio.timeout(_SHUTDOWN_STEP_S):
                     await broker.end_replies()
             except (TimeoutError, LinkLost, AMQPError, RefusedByBroker) as error:
                 logger.warning(

@@ -48,7 +48,7 @@ DELIVERIES = 5
 GRACE_S = 5.0
 """How long `close` lets started actions continue."""
 
-_LONGEST_KEEP_S = 2_000_000
+_MAX_KEEP_S = 2_000_000
 
 
 @names_checked
@@ -114,18 +114,16 @@ class AMQPSpace(Space):
                 f"AMQPSpace: amqp_options= must be an AMQPOptions, got {amqp_options!r}"
             )
         check_seconds("AMQPSpace: grace=", grace, zero=True)
-        if type(keep) not in (int, float) or not 1 <= keep <= _LONGEST_KEEP_S:
-            raise ConfigError(
-                f"AMQPSpace: keep= must be 1 to {_LONGEST_KEEP_S} seconds, got {keep!r}"
-            )
+        if type(keep) not in (int, float) or not 1 <= keep <= _MAX_KEEP_S:
+            raise ConfigError(f"AMQPSpace: keep= must be 1 to {_MAX_KEEP_S} seconds, got {keep!r}")
         if inbox is not None and (not isinstance(inbox, str | os.PathLike) or not os.fspath(inbox)):
             raise ConfigError(f"AMQPSpace: inbox= must be a file's path, got {inbox!r}")
         check_boolean("AMQPSpace: quorum=", quorum)
         check_integer("AMQPSpace: deliveries=", deliveries, optional=True)
         check_integer("AMQPSpace: prefetch=", prefetch, 1, 65535, optional=True)
         check_integer("AMQPSpace: prefetch_bytes=", prefetch_bytes)
-        label, takes = "AMQPSpace: on_connection=", ("what", "text")
-        check_function(label, on_connection, *takes, plain=True, optional=True)
+        label, parameters = "AMQPSpace: on_connection=", ("what", "text")
+        check_function(label, on_connection, *parameters, plain=True, optional=True)
         self._options = AMQPOptions.from_environment() if amqp_options is None else amqp_options
         self._names = Names(exchange)
         self._inbox_path = None if inbox is None else os.fspath(inbox)
@@ -143,11 +141,11 @@ class AMQPSpace(Space):
 
     def _observe_everywhere(self, callback: Callable[[dict[str, Any]], Any]) -> None:
         self.start_loop()
-        added = self.loop_thread.run(self._router.everywhere.add, callback)
+        future = self.loop_thread.run(self._router.observers_everywhere.add, callback)
         if loop_is_running():  # it must not block
-            added.add_done_callback(_log_missing_observer)
+            future.add_done_callback(_log_missing_observer)
         else:
-            added.result()
+            future.result()
 
     async def all_ids(self, group: str | None = None) -> list[str]:
         """Return the ids of the agents of all processes."""
@@ -170,10 +168,10 @@ class AMQPSpace(Space):
         from moothall.spaces.amqp.dead_letters import publish_dead_letter
 
         body, confirmed = json.dumps(message).encode(), asyncio.Event()
-        done = partial(asyncio.get_running_loop().call_soon_threadsafe, confirmed.set)
+        set_confirmed = partial(asyncio.get_running_loop().call_soon_threadsafe, confirmed.set)
         properties = pika.BasicProperties(type="send")
-        hook_args = (self._router.broker, properties, body, reason, agent, done)
-        self.loop_thread.call_soon(partial(publish_dead_letter, *hook_args))
+        letter_args = (self._router.broker, properties, body, reason, agent, set_confirmed)
+        self.loop_thread.call_soon(partial(publish_dead_letter, *letter_args))
         await confirmed.wait()
 
     def _prepare(self) -> None:
@@ -191,7 +189,7 @@ class AMQPSpace(Space):
             self._inbox,
             quorum=self._quorum,
             on_state=self._on_state,
-            evict=self._replaced,
+            evict=self._detach_replaced,
         )
         return self._router
 
@@ -202,11 +200,11 @@ class AMQPSpace(Space):
             self._router.call_soon(self._add_later, mailbox)
             return
         try:
-            here = self.loop_thread.run(self._router.agent_queues.add, mailbox).result()
+            is_here = self.loop_thread.run(self._router.agent_queues.add, mailbox).result()
         except BaseException:
             self.loop_thread.call(self.detach, mailbox)
             raise
-        if here:
+        if is_here:
             super()._settle_in(mailbox, waits=waits)
 
     def _add_later(self, mailbox: Mailbox) -> None:
@@ -214,20 +212,20 @@ class AMQPSpace(Space):
 
         async def add() -> None:
             try:
-                here = await self._router.agent_queues.add(mailbox)
+                is_here = await self._router.agent_queues.add(mailbox)
             except Exception as error:
                 logger.error("agent %r could not be added: %s", mailbox.id, error)
                 self.detach(mailbox)
                 return
             finally:
                 self._router.broker.publisher.resume()
-            if here:
+            if is_here:
                 super(AMQPSpace, self)._settle_in(mailbox, waits=False)
 
         self.loop_thread.spawn(add())
 
     async def _finish(self, mailbox: Mailbox) -> None:
-        if self._router.agent_queues.has(mailbox):  # else nothing waits: it has no broker yet
+        if self._router.agent_queues.has_queue(mailbox):  # else nothing waits: it has no broker yet
             await super()._finish(mailbox)
 
     async def _take_no_more(self, mailbox: Mailbox) -> None:
@@ -244,7 +242,7 @@ class AMQPSpace(Space):
             self._router.receiver.give_back(mailbox)
         super().detach(mailbox, *spared)
 
-    def _replaced(self, mailbox: Mailbox, error: RequestError) -> None:
+    def _detach_replaced(self, mailbox: Mailbox, error: RequestError) -> None:
         """Detach an agent whose id another process has."""
         if mailbox.open:
             mailbox.detach(error, ())
@@ -273,6 +271,6 @@ def space_over_broker(options: Mapping[str, Any], **settings: Any) -> AMQPSpace:
     return AMQPSpace(amqp_options=AMQPOptions.from_environment(**options), **settings)
 
 
-def _log_missing_observer(added: Future[None]) -> None:
-    if not added.cancelled() and (error := added.exception()) is not None:
+def _log_missing_observer(future: Future[None]) -> None:
+    if not future.cancelled() and (error := future.exception()) is not None:
         logger.error("an observer of everything could not be added: %s", error)

@@ -19,20 +19,20 @@ from pika.exceptions import AMQPError, ChannelClosedByBroker, ConnectionBlockedT
 from moothall.actions.message import address, is_one_agent
 from moothall.foundation.errors import BrokerError, InvalidId
 from moothall.spaces.amqp import wire
-from moothall.spaces.amqp.amqp_options import AMQPOptions, Names, each_node
+from moothall.spaces.amqp.amqp_options import AMQPOptions, Names, node_options
 from moothall.spaces.amqp.link.broker import Broker
 from moothall.spaces.amqp.link.connection import NOT_FOUND
-from moothall.spaces.amqp.link.dialling import explain, parameters, tls
+from moothall.spaces.amqp.link.dialling import connection_parameters, explain, tls_context
 from moothall.spaces.amqp.wire import Outbound, Unreadable
 
 MAX_LETTERS: Final = 1000
 """How many dead letters are listed at most."""
 
-_MOST_BYTES = 2**26
+_MAX_BYTES = 2**26
 _BLOCKED_S = 10.0
 _MAX_RECOUNTS = 20
 _POLL_INTERVAL_S = 0.05
-_RUNNABLE = ("", wire.SEND, wire.REQUEST, wire.ANSWER)
+_RESENDABLE_KINDS = ("", wire.SEND, wire.REQUEST, wire.ANSWER)
 _ESCAPE = re.compile(r"%([0-9A-F]{2})")
 _BROKER_REASONS = {
     "expired": "it expired in the queue before an agent took it",
@@ -47,9 +47,9 @@ def publish_dead_letter(
     body: bytes,
     reason: str,
     agent: str,
-    confirmed: Callable[[], Any],
+    on_confirmed: Callable[[], Any],
 ) -> None:
-    """Publish a message to the dead letters, at least once; then call `confirmed`."""
+    """Publish a message to the dead letters, at least once; then call `on_confirmed`."""
     headers = {
         **wire.known_headers(properties),
         "reason": reason[:1000].encode(errors="backslashreplace").decode(),
@@ -67,7 +67,7 @@ def publish_dead_letter(
             reply_to=properties.reply_to,
             correlation_id=properties.correlation_id,
             headers=headers,
-            settles=confirmed,
+            settles=on_confirmed,
             exchange=broker.names.dead_exchange,
         )
     )
@@ -110,7 +110,7 @@ class DeadLetter:
             reason, time = _text(headers.get("reason")), _text(headers.get("time"))
         else:
             death = _last_death(headers)
-            agent = _receiver(names, death, message)
+            agent = _receiver_of(names, death, message)
             cause = _text(death.get("reason"))
             reason = _BROKER_REASONS.get(cause, f"the broker put it here ({cause or 'unknown'})")
             death_time = death.get("time")
@@ -131,7 +131,7 @@ class DeadLetter:
             headers={
                 each.header: headers[each.header]
                 for each in wire.HEADER_FIELDS
-                if each.resent and isinstance(headers.get(each.header), str)
+                if each.is_resent and isinstance(headers.get(each.header), str)
             },
         )
 
@@ -143,7 +143,7 @@ def _last_death(headers: dict[str, Any]) -> dict[str, Any]:
     return death if isinstance(death, dict) else {}
 
 
-def _receiver(names: Names, death: dict[str, Any], message: Any) -> object:
+def _receiver_of(names: Names, death: dict[str, Any], message: Any) -> object:
     """Return the id of its queue's agent; if that is hashed, the receiver in the message."""
     queue, prefix = _text(death.get("queue")), names.queue("agent", "")
     name = queue.removeprefix(prefix)
@@ -167,15 +167,15 @@ class DeadLetters:
         self._options = options
         self._names = Names(exchange)
         self._connection: BlockingConnection | None = None
-        self._got = 0  # how many letters the channel has got and not removed
+        self._taken_count = 0  # how many letters the channel has got and not removed
 
     def __enter__(self) -> Self:
         """Connect."""
         errors: list[BrokerError] = []
-        for node in each_node(self._options):
-            node_parameters = parameters(node, "moothall dead-letters")
+        for node in node_options(self._options):
+            node_parameters = connection_parameters(node, "moothall dead-letters")
             node_parameters.blocked_connection_timeout = _BLOCKED_S
-            context = tls(node)
+            context = tls_context(node)
             if context is not None:
                 node_parameters.ssl_options = pika.SSLOptions(context, node.hostname)
             try:
@@ -199,7 +199,7 @@ class DeadLetters:
             for each, _ in self._letters(channel, min(waiting, most)):
                 letters.append(each)
                 size += len(each.body)
-                if size > _MOST_BYTES:
+                if size > _MAX_BYTES:
                     break
         return letters, waiting - len(letters)
 
@@ -221,34 +221,36 @@ class DeadLetters:
                     fault = self._send(channel, each)
                     if fault is None:
                         channel.basic_ack(tag)
-                        self._got -= 1
+                        self._taken_count -= 1
                     yield each, fault
 
-    def _send(self, channel: BlockingChannel, dead: DeadLetter) -> str | None:
+    def _send(self, channel: BlockingChannel, letter: DeadLetter) -> str | None:
         """Send a dead letter again; return why that failed, or None."""
-        agent = dead.agent
+        agent = letter.agent
         if not agent:
             return "its receiver is unknown"
         message = Outbound(
-            f"resent.{dead.key}",  # sent twice, it is one message to its receiver
-            wire.ANSWER if dead.kind == wire.ANSWER else wire.SEND,
+            f"resent.{letter.key}",  # sent twice, it is one message to its receiver
+            wire.ANSWER if letter.kind == wire.ANSWER else wire.SEND,
             self._names.key("agent", agent),
-            dead.body,
-            headers=dead.headers or None,
+            letter.body,
+            headers=letter.headers or None,
         )
         properties = message.properties()
         try:
-            receiver = wire.read_message(properties, dead.body).envelope.to
+            receiver = wire.read_message(properties, letter.body).envelope.to
         except Unreadable as error:
             return f"it is not a message: {error}"
-        if dead.kind not in _RUNNABLE:
-            return f"a message of the type {dead.kind!r} is not for an agent to handle"
+        if letter.kind not in _RESENDABLE_KINDS:
+            return f"a message of the type {letter.kind!r} is not for an agent to handle"
         if receiver != agent and is_one_agent(receiver):
             return f"it is to {receiver!r}, but was in the queue of {agent!r}"
         if not self._has_queue(agent):
             return f'no agent "{agent}" has a queue'
         try:
-            channel.basic_publish(self._names.exchange, message.routing_key, dead.body, properties)
+            channel.basic_publish(
+                self._names.exchange, message.routing_key, letter.body, properties
+            )
         except NackError:
             return f'the mailbox of "{agent}" is full'
         return None
@@ -269,7 +271,7 @@ class DeadLetters:
         assert self._connection is not None, "DeadLetters is used in a `with` block"
         try:
             channel = self._connection.channel()
-            self._got = 0
+            self._taken_count = 0
             try:
                 yield channel
             finally:
@@ -278,7 +280,7 @@ class DeadLetters:
                     # would miss that. The count waits until the broker has processed the nack.
                     channel.basic_nack(0, multiple=True, requeue=True)
                     for _ in range(_MAX_RECOUNTS):
-                        if self._count(channel) >= self._got:
+                        if self._count(channel) >= self._taken_count:
                             break
                         # A replicated queue requeues later.
                         self._connection.sleep(_POLL_INTERVAL_S)
@@ -311,7 +313,7 @@ class DeadLetters:
             delivery, properties, body = channel.basic_get(self._names.dead_queue)
             if delivery is None:
                 return
-            self._got += 1
+            self._taken_count += 1
             yield DeadLetter.read(self._names, properties, body), delivery.delivery_tag
 
 

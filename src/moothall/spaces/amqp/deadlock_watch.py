@@ -10,12 +10,12 @@ from typing import Any
 from moothall.spaces.amqp.recorder import Ident, InFlight
 from moothall.spaces.amqp.requests import OpenRequests
 from moothall.spaces.deadlock import (
-    ByHandler,
+    RequestsByHandler,
     WaitGraph,
-    cycle,
+    find_cycle,
+    find_stuck,
     note_request,
-    stuck,
-    waits,
+    wait_graph,
     waits_in_words,
 )
 from moothall.spaces.delivery import Delivery
@@ -32,60 +32,64 @@ class DeadlockWatch:
     mailboxes: Mapping[str, Mailbox]
     in_flight: Mapping[Ident, InFlight]
     _suspects: frozenset[str] = frozenset()  # handlers that were found at the last look
-    _warned: frozenset[str] = frozenset()
-    _looking: bool = False
+    _warned_handlers: frozenset[str] = frozenset()
+    _is_looking: bool = False
 
-    def now(self) -> WaitGraph:
+    def graph_here(self) -> WaitGraph:
         """Return who waits for whom in this process."""
-        requests_by_handler: ByHandler = {}
+        requests_by_handler: RequestsByHandler = {}
         for request in self.requests.deliveries():
             received = self.in_flight.get((request.key, request.envelope.to))
             note_request(requests_by_handler, request.parent, received or request)
-        return waits(list(self.mailboxes.values()), requests_by_handler)
+        return wait_graph(list(self.mailboxes.values()), requests_by_handler)
 
     def report(self) -> dict[str, Any]:
         """Return what other processes are told of it: messages by key and agent."""
-        waits_here = self.now()
+        waits_here = self.graph_here()
         blockers_behind = {each: way for each, way in waits_here.blockers.items() if each.hops > 1}
         return {
             "requests": _names_by_handler(waits_here.requests),
             "behind": _names_by_handler(blockers_behind),
             "agents": {
-                id: [_name(each) for each in mailbox.in_the_way(None)]
+                id: [_message_name(each) for each in mailbox.blockers_of(None)]
                 for id, mailbox in self.mailboxes.items()
             },
         }
 
     async def look(self) -> None:
         """Ask the other processes, if handlers here may wait for ever; warn the second time."""
-        waits_here = self.now()
-        maybe = stuck(
+        waits_here = self.graph_here()
+        maybe_stuck = find_stuck(
             waits_here.requests,
             lambda each: waits_here.blockers.get(each, _blockers_elsewhere(each)),
         )
-        blocks = any(
-            each.hops > 1 and way and all(handler in maybe for handler in way)
+        may_block = any(
+            each.hops > 1 and way and all(handler in maybe_stuck for handler in way)
             for each, way in waits_here.blockers.items()
-        ) or any(each.mailbox is not None and each.mailbox.shared for each in maybe)
-        if not blocks or self._looking:
+        ) or any(each.mailbox is not None and each.mailbox.shared for each in maybe_stuck)
+        if not may_block or self._is_looking:
             return
-        self._looking = True
+        self._is_looking = True
         try:
             answers = await self.requests.ask_processes(waits=True)
         finally:
-            self._looking = False
+            self._is_looking = False
         waits_everywhere = _WaitsEverywhere()
         for answer in answers:
             waits_everywhere.add(answer)
-        stuck_names = stuck(waits_everywhere.requests, waits_everywhere.blockers_of)
-        own_name = next((name for each in maybe if (name := _name(each)) in stuck_names), None)
+        stuck_names = find_stuck(waits_everywhere.requests, waits_everywhere.blockers_of)
+        own_name = next(
+            (name for each in maybe_stuck if (name := _message_name(each)) in stuck_names), None
+        )
         pairs = (
-            [] if own_name is None else cycle(stuck_names, waits_everywhere.blockers_of, own_name)
+            []
+            if own_name is None
+            else find_cycle(stuck_names, waits_everywhere.blockers_of, own_name)
         )
         suspects = frozenset(handler for handler, _ in pairs)
         # What was on its way at the first look has arrived before the second.
-        if suspects and suspects == self._suspects and suspects != self._warned:
-            self._warned = suspects
+        if suspects and suspects == self._suspects and suspects != self._warned_handlers:
+            self._warned_handlers = suspects
             ways = waits_in_words((_label(handler), _label(request)) for handler, request in pairs)
             logger.warning(
                 "agents of several processes wait for each other until a deadline passes: %s; use "
@@ -115,9 +119,15 @@ class _WaitsEverywhere:
             return
         self.requests |= requests
         self.blockers |= blockers
-        for id, way in agents.items():
-            before = self.agents.get(id)  # a shared agent is in several
-            self.agents[id] = way if before is None else [*before, *way] if before and way else []
+        for id, handlers in agents.items():
+            known_handlers = self.agents.get(id)  # a shared agent is in several
+            self.agents[id] = (
+                handlers
+                if known_handlers is None
+                else [*known_handlers, *handlers]
+                if known_handlers and handlers
+                else []
+            )
 
     def blockers_of(self, request: str) -> Iterable[str]:
         """Return the handlers in the way of a request."""
@@ -131,13 +141,14 @@ def _blockers_elsewhere(request: Delivery) -> Iterable[Delivery] | None:
     return () if isinstance(request, InFlight) else None
 
 
-def _names_by_handler(requests: ByHandler) -> dict[str, list[str]]:
+def _names_by_handler(requests: RequestsByHandler) -> dict[str, list[str]]:
     return {
-        _name(each): [_name(other) for other in requested] for each, requested in requests.items()
+        _message_name(each): [_message_name(other) for other in requested]
+        for each, requested in requests.items()
     }
 
 
-def _name(delivery: Delivery) -> str:
+def _message_name(delivery: Delivery) -> str:
     """Return by what a message is known in all processes: its key, agent and action."""
     receiver = delivery.envelope.to if delivery.mailbox is None else delivery.mailbox.id
     parts = (delivery.key, receiver, delivery.envelope.name)

@@ -22,10 +22,10 @@ _LEVELS: Final = 28
 """The longest delay is 2 ** 28 steps: 310 days."""
 
 # No word of an agent's or group's routing key is one of these: there, % begins two digits.
-_WAITS: Final = "%1"
-_PASSES: Final = "%0"
+_WAIT_WORD: Final = "%1"
+_PASS_WORD: Final = "%0"
 
-_AGAIN_S: Final = 0.5
+_RETRY_S: Final = 0.5
 
 
 @dataclass(eq=False, repr=False)
@@ -43,8 +43,8 @@ class Delays:
     """
 
     broker: Broker
-    _declared: bool = False
-    _declaring: bool = False
+    _is_declared: bool = False
+    _is_declaring: bool = False
 
     def publish(self, message: Outbound, delay: float) -> None:
         """Publish a message to be delivered after `delay` seconds."""
@@ -53,39 +53,41 @@ class Delays:
             steps = min(max(1, round(delay / _STEP_S + 0.499)), 2**_LEVELS - 1)
             digits = f"{steps:0{_LEVELS}b}"
             message.headers = {**(message.headers or {}), "CC": [message.routing_key]}
-            message.routing_key = ".".join(_WAITS if each == "1" else _PASSES for each in digits)
+            message.routing_key = ".".join(
+                _WAIT_WORD if each == "1" else _PASS_WORD for each in digits
+            )
             message.exchange = self._exchange(_LEVELS - 1)
             message.mandatory = False
-            if not (self._declared or self._declaring):
-                self._declaring = True
+            if not (self._is_declared or self._is_declaring):
+                self._is_declaring = True
                 publisher.hold(message.exchange)
                 self.broker.thread.spawn(self._declare_first(message.exchange))
         publisher.publish(message)
 
     async def _declare_first(self, exchange: str) -> None:
         """Declare everything, and have the publisher release what waits for it."""
-        while not self._declared:
+        while not self._is_declared:
             try:
                 await self._declare()
             except (LinkLost, AMQPError):
-                await asyncio.sleep(_AGAIN_S)  # for the next connection
+                await asyncio.sleep(_RETRY_S)  # for the next connection
             except RefusedByBroker as error:
                 logger.error("messages cannot wait at the broker for their time: %s", error)
-                await asyncio.sleep(_AGAIN_S)
+                await asyncio.sleep(_RETRY_S)
         self.broker.publisher.release(exchange)
 
     async def restore(self) -> None:
         """Declare everything again on another connection, if messages were delayed."""
-        if self._declared:
+        if self._is_declared:
             await self._declare()
 
     async def _declare(self) -> None:
         """Declare the exchanges and queues, from the last digit to the first."""
-        below = self.broker.names.exchange
+        next_exchange = self.broker.names.exchange
         for level in range(_LEVELS):
-            await self._declare_level(level, below)
-            below = self._exchange(level)
-        self._declared = True
+            await self._declare_level(level, next_exchange)
+            next_exchange = self._exchange(level)
+        self._is_declared = True
 
     async def _declare_level(self, level: int, next_exchange: str) -> None:
         exchange, pattern_start = self._exchange(level), "*." * (_LEVELS - 1 - level)
@@ -98,9 +100,9 @@ class Delays:
         def bind(channel: Channel, callback: Callable[[Any], None]) -> None:
             # Without waiting for all but the last: the broker handles them in order.
             channel.exchange_declare(exchange, "topic", durable=True)
-            channel.queue_bind(exchange, exchange, f"{pattern_start}{_WAITS}.#")
+            channel.queue_bind(exchange, exchange, f"{pattern_start}{_WAIT_WORD}.#")
             channel.exchange_bind(
-                next_exchange, exchange, f"{pattern_start}{_PASSES}.#", callback=callback
+                next_exchange, exchange, f"{pattern_start}{_PASS_WORD}.#", callback=callback
             )
 
         await self.broker.control.declare(exchange, arguments)

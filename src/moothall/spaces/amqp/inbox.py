@@ -74,7 +74,7 @@ _END = (
     "(key, agent) DO UPDATE SET state = 2, answer = excluded.answer, ended = excluded.ended, "
     "message = iif(excluded.answer IS NULL OR message IS NULL, NULL, x'')"
 )
-_ANSWERED = "UPDATE inbox SET message = NULL WHERE key = ? AND agent = ? AND state = 2"
+_NOTE_ANSWERED = "UPDATE inbox SET message = NULL WHERE key = ? AND agent = ? AND state = 2"
 # Looks at twice as many rows as it removes: a long one may precede others that ended earlier.
 # What seems to end long after now is old too: the clock was wrong then.
 _FORGET = (
@@ -91,7 +91,7 @@ _BYTES_IN_MEMORY: Final = 2**26
 
 _LOCKING_MODE: Final = "NORMAL" if OPEN_FILE_LOCKS else "EXCLUSIVE"
 """SQLite's own lock on the whole file is lost when the process reads the file elsewhere."""
-_USED: Final = "it is used by another process; give each process an inbox of its own"
+_USED_ELSEWHERE: Final = "it is used by another process; give each process an inbox of its own"
 
 
 class Inbox:
@@ -141,22 +141,22 @@ class Inbox:
         self._connection = self._open()
         cursor = self._connection.cursor()
         self._execute: Callable[..., sqlite3.Cursor] = cursor.execute
-        self._release = weakref.finalize(self, _release, cursor, self._connection, self._file)
+        self._release = weakref.finalize(self, _close_files, cursor, self._connection, self._file)
 
     # -- use ---------------------------------------------------------------------------------------
 
     def look_up(self, key: str, agent: str) -> InboxEntry | None:
         """Return the entry of a message to an agent; None if the message never came."""
-        end = self._entry_ends.get((key, agent))
-        if end is not None:
-            return InboxEntry(key, FINISHED, None, end[0])
+        entry_end = self._entry_ends.get((key, agent))
+        if entry_end is not None:
+            return InboxEntry(key, FINISHED, None, entry_end[0])
         if not self.durable:
             return None
         try:
             row = self._execute(_LOOK_UP, (key, agent)).fetchone()
         except sqlite3.Error as error:
-            self._fail(error)
-        return None if row is None else self._entry(row)
+            self._raise_fault(error)
+        return None if row is None else self._read_entry(row)
 
     def accept(self, key: str, agent: str, message: bytes) -> None:
         """Store a message that is acknowledged before it runs; it is written at the return.
@@ -207,9 +207,9 @@ class Inbox:
         try:
             rows = self._execute(_UNFINISHED, (agent,)).fetchall()
         except sqlite3.Error as error:
-            self._fail(error)
+            self._raise_fault(error)
         finished = self._entry_ends.keys() | self._answered_keys
-        return [self._entry(row) for row in rows if (row[0], agent) not in finished]
+        return [self._read_entry(row) for row in rows if (row[0], agent) not in finished]
 
     def forget(self, older_than: float, at_most: int = 10_000) -> int:
         """Remove the oldest entries that ended `older_than` s ago or earlier; return how many."""
@@ -234,9 +234,9 @@ class Inbox:
             with self._connection:
                 self._execute("BEGIN")
                 for number, message, answer in rows:
-                    if message and _names(message, "from", agent):
+                    if message and _is_of_agent(message, "from", agent):
                         self._execute("DELETE FROM inbox WHERE number = ?", (number,))
-                    elif answer and _names(answer, "to", agent):
+                    elif answer and _is_of_agent(answer, "to", agent):
                         forget = "UPDATE inbox SET message = NULL, answer = NULL WHERE number = ?"
                         self._execute(forget, (number,))
                     else:
@@ -246,7 +246,7 @@ class Inbox:
             self._execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             self._execute("PRAGMA secure_delete = OFF")
         except sqlite3.Error as error:
-            self._fail(error)
+            self._raise_fault(error)
         return changed
 
     def close(self) -> None:
@@ -276,16 +276,16 @@ class Inbox:
                 for pair, end in self._entry_ends.items():
                     execute(_END, end + pair)
                 for pair in self._answered_keys:
-                    execute(_ANSWERED, pair)
+                    execute(_NOTE_ANSWERED, pair)
                 for row in rows:
                     changed = execute(statement, row).rowcount
         except sqlite3.Error as error:
-            self._fail(error)
+            self._raise_fault(error)
         self._entry_ends.clear()
         self._answered_keys.clear()
         return changed
 
-    def _entry(self, row: tuple[Any, ...]) -> InboxEntry:
+    def _read_entry(self, row: tuple[Any, ...]) -> InboxEntry:
         key, state, message, answer = row
         if (
             state not in (ACCEPTED, STARTED, FINISHED)
@@ -302,7 +302,7 @@ class Inbox:
                 0, "page_size = 1024", f"locking_mode = {_LOCKING_MODE}", "synchronous = NORMAL"
             )
         except sqlite3.Error as error:
-            self._fail(error)
+            self._raise_fault(error)
         try:
             connection.execute("PRAGMA secure_delete = OFF")
             # Read both ends of the table and its keys, to detect a file that was overwritten.
@@ -313,19 +313,19 @@ class Inbox:
                 connection.wal_file.take(0)
         except sqlite3.Error as error:
             connection.close()
-            self._fail(error)
+            self._raise_fault(error)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _fail(self, error: sqlite3.Error) -> NoReturn:
+    def _raise_fault(self, error: sqlite3.Error) -> NoReturn:
         if self._closed:
             raise self._file.closed() from error
-        raise self._file.fault(error, _USED) from error
+        raise self._file.fault(error, _USED_ELSEWHERE) from error
 
 
-def _names(packed: bytes, field: str, agent: str | Callable[[str, str | None], bool]) -> bool:
+def _is_of_agent(packed: bytes, field: str, agent: str | Callable[[str, str | None], bool]) -> bool:
     """Return whether a stored message or answer is from, or to, an agent."""
     try:
         stored = json.loads(packed)
@@ -342,7 +342,9 @@ def _names(packed: bytes, field: str, agent: str | Callable[[str, str | None], b
         return False
 
 
-def _release(cursor: sqlite3.Cursor, connection: sqlite3.Connection, file: SQLiteFile[Any]) -> None:
+def _close_files(
+    cursor: sqlite3.Cursor, connection: sqlite3.Connection, file: SQLiteFile[Any]
+) -> None:
     if file.is_of_this_process():
         # The cursor keeps a failed statement, which would keep the file open and locked.
         cursor.close()

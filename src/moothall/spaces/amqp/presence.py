@@ -32,11 +32,11 @@ _GONE_S: Final = 0.05
 _POLL_INTERVAL_S: Final = 0.2
 """How often the broker is asked for the queue of an agent whose id is claimed."""
 
-_MOST_TRIES: Final = 3
+_MAX_TRIES: Final = 3
 """How often a queue of a cluster that is not full by number refuses a message: it is by bytes."""
 
-_RENEWED: Final = 10_000
-_AGAIN_S: Final = 0.5
+_MAX_RENEWED: Final = 10_000
+_RETRY_S: Final = 0.5
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -46,9 +46,9 @@ class Presence:
     router: Router
     broker: Broker
     queues: Queues
-    cancel: Callable[[Delivery], None]  # tells the receiver that a request has ended
-    _renewed: dict[str, float] = field(default_factory=dict)
-    _unchecked: dict[str, list[Delivery]] = field(default_factory=dict)
+    cancel_request: Callable[[Delivery], None]  # tells the receiver that a request has ended
+    _renewal_times: dict[str, float] = field(default_factory=dict)
+    _unchecked_requests: dict[str, list[Delivery]] = field(default_factory=dict)
 
     # -- queues of agents that are away ------------------------------------------------------------
 
@@ -58,31 +58,31 @@ class Presence:
         The broker deletes a queue that was neither consumed nor declared for twice its TTL.
         """
         now, message_ttl_s = self.broker.loop.time(), self.broker.limits.message_ttl_s
-        if now - self._renewed.get(id, -message_ttl_s) < message_ttl_s / 2:
+        if now - self._renewal_times.get(id, -message_ttl_s) < message_ttl_s / 2:
             return
-        self._renewed[id] = now
-        if len(self._renewed) > _RENEWED:
-            del self._renewed[next(iter(self._renewed))]
+        self._renewal_times[id] = now
+        if len(self._renewal_times) > _MAX_RENEWED:
+            del self._renewal_times[next(iter(self._renewal_times))]
         self.broker.thread.spawn(self._renew(id))
 
     async def _renew(self, id: str) -> None:
         try:
             await self.queues.state("agent", id)
         except (LinkLost, AMQPError):
-            self._renewed.pop(id, None)
+            self._renewal_times.pop(id, None)
 
     # -- requests without an answer ----------------------------------------------------------------
 
     def check_receiver(self, request: Delivery) -> None:
         """End a request that is still unanswered after `_CHECK_S` if its receiver is absent."""
         to = request.envelope.to
-        unchecked = self._unchecked.setdefault(to, [])
+        unchecked = self._unchecked_requests.setdefault(to, [])
         unchecked.append(request)
         if len(unchecked) == 1:
             self.broker.loop.call_later(_CHECK_S, self._check_open, to)
 
     def _check_open(self, to: str) -> None:
-        if requests := [each for each in self._unchecked.pop(to) if not each.answered]:
+        if requests := [each for each in self._unchecked_requests.pop(to) if not each.answered]:
             self.broker.thread.spawn(self._check(to, requests))
 
     async def _check(self, to: str, requests: list[Delivery]) -> None:
@@ -95,18 +95,18 @@ class Presence:
                 if await self.queues.is_served(to):
                     return
             except (LinkLost, AMQPError):
-                await asyncio.sleep(_AGAIN_S)
+                await asyncio.sleep(_RETRY_S)
                 continue
             for request in requests:
                 if not request.answered:
-                    self.cancel(request)
+                    self.cancel_request(request)
             # Then an agent that is added once its absence is told starts none of them.
-            under_way = self.broker.publisher.in_flight(to)
-            while under_way:
+            in_flight = self.broker.publisher.in_flight(to)
+            while in_flight:
                 try:
-                    await self.broker.publisher.confirmed_or_returned(under_way)
+                    await self.broker.publisher.confirmed_or_returned(in_flight)
                 except LinkLost:
-                    await asyncio.sleep(_AGAIN_S)
+                    await asyncio.sleep(_RETRY_S)
             for request in requests:
                 text = f'no process serves agent "{to}" now: wait=True waits for one; '
                 text += "a call that was sent as its process ended may have begun"
@@ -144,13 +144,14 @@ class Presence:
         try:
             while True:
                 # Later ones may be for an agent that is added meanwhile.
-                sent = publisher.unconfirmed_to(to)
+                sent_keys = publisher.unconfirmed_to(to)
                 if (await queues.state("agent", to)).in_use:
                     await asyncio.sleep(_GONE_S)  # it may not be bound yet, or not any more
                     break
                 if to not in self.router.mailboxes and not await queues.is_claimed(to):
                     has_queue = any(
-                        each.kind == wire.REQUEST and each.settles.wait for each in messages_for(to)
+                        each.kind == wire.REQUEST and each.settles.waits_for_receiver
+                        for each in messages_for(to)
                     )
                     if has_queue:
                         await queues.declare(to)
@@ -164,9 +165,9 @@ class Presence:
             pass  # they are published on the next connection, and returned again
         except BrokerError as error:
             logger.error("%s", error)
-            await asyncio.sleep(_AGAIN_S)
+            await asyncio.sleep(_RETRY_S)
         for message in publisher.take_held(to):
-            if has_queue or message.key not in sent:
+            if has_queue or message.key not in sent_keys:
                 publisher.publish(message)
             else:
                 self.broker.on_outcome(message, UNROUTABLE)
@@ -180,10 +181,10 @@ class Presence:
         unless the queue is full: the broker also refuses what comes while the queue elects a
         leader, and from then on whatever comes for that queue by the same channel.
         """
-        once_more = not self.router.closed if message.kind == wire.ANSWER else self.broker.quorum
-        if not once_more or not message.to or message.kind == wire.CANCEL or message.is_answered:
+        tries_again = not self.router.closed if message.kind == wire.ANSWER else self.broker.quorum
+        if not tries_again or not message.to or message.kind == wire.CANCEL or message.is_answered:
             return False
-        message.refused += 1
+        message.refusal_count += 1
         if self.broker.publisher.hold_back(message):
             self.broker.thread.spawn(self._publish_again(message.to))
         return True
@@ -191,20 +192,22 @@ class Presence:
     async def _publish_again(self, to: str) -> None:
         publisher, state = self.broker.publisher, None
         await asyncio.sleep(_POLL_INTERVAL_S)
-        sent = publisher.unconfirmed_to(to)  # later ones may find room, or their receiver
+        sent_keys = publisher.unconfirmed_to(to)  # later ones may find room, or their receiver
         with suppress(LinkLost, AMQPError):  # the next connection publishes them
             state = await self.queues.state("agent", to)
             # Messages published before this may still be refused, and come before the others.
             await publisher.confirmed_or_returned(publisher.in_flight(to))
-        full = state is not None and state.messages >= self.broker.limits.max_messages
-        if self.broker.quorum and not full:
+        is_full = state is not None and state.messages >= self.broker.limits.max_messages
+        if self.broker.quorum and not is_full:
             publisher.close_channel()  # the next one is opened at once
         for message in publisher.take_held(to):
             if message.kind == wire.ANSWER:
-                ends = state is not None and not state.in_use
+                is_over = state is not None and not state.in_use
             else:  # without a leader, the broker knows of no messages
-                ends = full or bool(state and state.messages and message.refused > _MOST_TRIES)
-            if ends and message.key in sent:
+                is_over = is_full or bool(
+                    state and state.messages and message.refusal_count > _MAX_TRIES
+                )
+            if is_over and message.key in sent_keys:
                 self.broker.on_outcome(message, NO_ROOM)
             else:
                 publisher.publish(message)

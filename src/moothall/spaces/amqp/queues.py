@@ -89,7 +89,7 @@ class Queues:
             ) from error
         return declared.message_count, has_our_arguments and self.broker.queue_type == CLASSIC
 
-    def _keys(self, id: str, groups: Iterable[str]) -> list[str]:
+    def _routing_keys(self, id: str, groups: Iterable[str]) -> list[str]:
         """Return the routing keys of all messages to an agent, those to it alone last."""
         names = self._names
         to_groups = (names.key("group", each) for each in groups)
@@ -98,7 +98,7 @@ class Queues:
     async def bind(self, id: str, groups: Iterable[str]) -> None:
         """Have the broker route to its queue an agent's messages, its groups', and broadcasts."""
         name, exchange = self._names.queue("agent", id), self._names.exchange
-        *other_keys, own_key = self._keys(id, groups)
+        *other_keys, own_key = self._routing_keys(id, groups)
 
         def bind(channel: Channel, callback: Callable[[Any], None]) -> None:
             # The broker answers the last one alone: it works in order, so that all are bound then.
@@ -114,7 +114,7 @@ class Queues:
     async def unbind(self, id: str, groups: Iterable[str]) -> None:
         """Have the broker route nothing more to an agent's queue."""
         name, exchange = self._names.queue("agent", id), self._names.exchange
-        for key in self._keys(id, groups):
+        for key in self._routing_keys(id, groups):
             await self._call(Channel.queue_unbind, name, exchange, key)
 
     async def delete(self, kind: str, id: str) -> None:
@@ -129,8 +129,8 @@ class Queues:
         try:
             declared = await self._call(Channel.queue_declare, name, passive=True)
         except RefusedByBroker as error:
-            locked = error.code == LOCKED  # the exclusive queue of another process
-            return QueueState(locked, locked, 0)
+            is_locked = error.code == LOCKED  # the exclusive queue of another process
+            return QueueState(is_locked, is_locked, 0)
         return QueueState(True, declared.consumer_count > 0, declared.message_count)
 
     async def is_served(self, id: str) -> bool:
@@ -140,8 +140,8 @@ class Queues:
     async def is_claimed(self, id: str) -> bool:
         """Return whether some other process has that id, even without a queue, or waits for it."""
         # The claim of a shared agent outlives its processes.
-        claimed = (await self.state("claim", id)).in_use
-        return claimed or (await self.state("standby", id)).exists
+        has_claim = (await self.state("claim", id)).in_use
+        return has_claim or (await self.state("standby", id)).exists
 
     async def stand_by(self, id: str) -> bool:
         """Have requests to an id wait while no process has it, since this one takes it over.

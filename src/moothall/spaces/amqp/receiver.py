@@ -26,12 +26,12 @@ from moothall.spaces.router import Router
 
 logger: logging.Logger = logging.getLogger("moothall.amqp")
 
-_AGAIN_S: Final = 1.0
+_RETRY_S: Final = 1.0
 """Seconds until the receiver reads the inbox again, after that failed."""
 
 _KINDS: Final = {wire.SEND: kinds.SEND, wire.ANSWER: kinds.ANSWER, wire.REQUEST: kinds.REQUEST}
 
-_MOST_CANCELLED: Final = 10_000
+_MAX_CANCELLED: Final = 10_000
 """How many cancellations are kept for requests that have not arrived."""
 
 
@@ -47,13 +47,13 @@ class Receiver:
     broker: Broker
     inbox: Inbox
     recorder: Recorder
-    pass_on: Callable[[str, str], None]  # tells all processes to cancel a message
+    cancel_everywhere: Callable[[str, str], None]  # tells all processes to cancel a message
     # Of a call chain, by keys: the last handler in this process.
-    innermost: Callable[[tuple[str, ...]], Delivery | None]
+    find_innermost: Callable[[tuple[str, ...]], Delivery | None]
     extras_of: Callable[[str], Any]  # what this process gave with a request of its own, by its key
     show: Callable[[Delivery], None]  # passes a message to the observers
-    _cancelled: dict[Ident, None] = field(default_factory=dict)
-    _unread: list[tuple[Mailbox, DeliveryTag, Any, bytes]] = field(default_factory=list)
+    _early_cancellations: dict[Ident, None] = field(default_factory=dict)
+    _unread_messages: list[tuple[Mailbox, DeliveryTag, Any, bytes]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._starts = self.recorder.starts = Starts(self.broker, self._end_waiting_in_doubt)
@@ -65,26 +65,26 @@ class Receiver:
             inbound = _read_queued(mailbox, properties, body)
         except Unreadable as error:
             logger.error("a message to %r goes to the dead letters: %s", mailbox.id, error)
-            sent = partial(acknowledge, tag)
-            publish_dead_letter(self.broker, properties, body, str(error), mailbox.id, sent)
+            on_confirmed = partial(acknowledge, tag)
+            publish_dead_letter(self.broker, properties, body, str(error), mailbox.id, on_confirmed)
             return
         ident = (inbound.key, mailbox.id)
         if inbound.kind == wire.CANCEL:
             key = properties.correlation_id or ""
             if mailbox.shared and (key, mailbox.id) not in self.recorder.in_flight:
-                self.pass_on(key, mailbox.id)  # another process may handle it
+                self.cancel_everywhere(key, mailbox.id)  # another process may handle it
             else:
                 self.cancel(key, mailbox.id)
             acknowledge(tag)
         elif (in_flight := self.recorder.in_flight.get(ident)) is not None:
             # Delivered a second time. The earlier delivery, if it is open, is done with.
-            acknowledge(tag if in_flight.stored else in_flight.tag)
-            in_flight.tag = None if in_flight.stored else tag
+            acknowledge(tag if in_flight.is_stored else in_flight.tag)
+            in_flight.tag = None if in_flight.is_stored else tag
         elif inbound.envelope.to != mailbox.id and not mailbox.is_receiver_of(inbound.envelope):
             # The queue is bound to a former group, or this is a broadcast of its own.
             acknowledge(tag)
-        elif self._unread:  # behind those that wait for the inbox, in order
-            self._unread.append((mailbox, tag, properties, body))
+        elif self._unread_messages:  # behind those that wait for the inbox, in order
+            self._unread_messages.append((mailbox, tag, properties, body))
         else:
             try:
                 entry = self.inbox.look_up(*ident)
@@ -95,30 +95,30 @@ class Receiver:
                     mailbox.id,
                     error,
                 )
-                self._unread.append((mailbox, tag, properties, body))
-                self.router.loop.call_later(_AGAIN_S, self._take_unread)
+                self._unread_messages.append((mailbox, tag, properties, body))
+                self.router.loop.call_later(_RETRY_S, self._take_unread)
                 return
             if entry is not None:
                 self._take_again(entry, mailbox, inbound, tag)
-            elif self._cancelled.pop(ident, self) is None:
+            elif self._early_cancellations.pop(ident, self) is None:
                 acknowledge(tag)
             else:
-                delivery = self._delivery(mailbox, inbound, tag)
+                delivery = self._make_delivery(mailbox, inbound, tag)
                 self.show(delivery)
                 self._put_delivery(delivery, mailbox)
 
     def _take_unread(self) -> None:
-        unread, self._unread = self._unread, []
+        unread, self._unread_messages = self._unread_messages, []
         for each in unread:
             self.take(*each)
 
     def leave_to_others(self, mailbox: Mailbox) -> None:
         """Acknowledge an agent's messages no more: another process has its id, and gets them."""
         for (_, agent), delivery in self.recorder.in_flight.items():
-            stale = (
+            is_stale = (
                 delivery.tag is not None and delivery.tag[0] != self.broker.consumer.channel_number
             )
-            if agent == mailbox.id and stale and not delivery.stored:
+            if agent == mailbox.id and is_stale and not delivery.is_stored:
                 delivery.owned_elsewhere = True
 
     def resume(self, mailbox: Mailbox) -> None:
@@ -129,7 +129,7 @@ class Receiver:
             unfinished = self.inbox.unfinished(mailbox.id)
         except InboxError as error:
             logger.error("the inbox of agent %r cannot be read: %s", mailbox.id, error)
-            self.router.loop.call_later(_AGAIN_S, self.resume, mailbox)
+            self.router.loop.call_later(_RETRY_S, self.resume, mailbox)
             return
         for entry in unfinished:
             ident = entry.key, mailbox.id
@@ -140,28 +140,30 @@ class Receiver:
             if entry.message is None:
                 continue
             self._take_again(entry, mailbox, wire.read_stored(entry.message)[0], None)
-            if self._cancelled.pop(ident, self) is None:
+            if self._early_cancellations.pop(ident, self) is None:
                 self.cancel(*ident)
 
     def give_back(self, mailbox: Mailbox) -> None:
         """Give the messages of a shared agent that have not started back to the broker."""
         for ident, delivery in list(self.recorder.in_flight.items()):
-            waits = delivery.mailbox is mailbox and delivery.state == kinds.QUEUED
-            if waits and delivery.tag is not None:
+            is_waiting = delivery.mailbox is mailbox and delivery.state == kinds.QUEUED
+            if is_waiting and delivery.tag is not None:
                 del self.recorder.in_flight[ident]
                 delivery.state = kinds.FINISHED
                 mailbox.forget(delivery)
                 self.broker.consumer.give_back(delivery.tag)
 
-    def _delivery(self, mailbox: Mailbox, inbound: Inbound, tag: DeliveryTag | None) -> InFlight:
+    def _make_delivery(
+        self, mailbox: Mailbox, inbound: Inbound, tag: DeliveryTag | None
+    ) -> InFlight:
         is_direct = inbound.envelope.to == mailbox.id
         kind = _KINDS[inbound.kind] if is_direct else kinds.BROADCAST
         chain = inbound.delivery_fields.get("call_chain", ())
-        delivery = InFlight(inbound.envelope, kind, self.innermost(chain))
+        delivery = InFlight(inbound.envelope, kind, self.find_innermost(chain))
         for name, value in inbound.delivery_fields.items():
             setattr(delivery, name, value)
         if delivery.on_event is not None:  # a header, so far
-            delivery.on_event = partial(self.recorder.tell, delivery)
+            delivery.on_event = partial(self.recorder.send_piece, delivery)
         delivery.key, delivery.caller_context = inbound.key, self.extras_of(inbound.key)
         delivery.recorder = self.recorder
         delivery.ident = (inbound.key, mailbox.id)
@@ -169,8 +171,8 @@ class Receiver:
         if tag is not None and tag[2]:
             # What the inbox takes over before it starts comes again only if it has not started.
             offer = mailbox.offers.get(inbound.envelope.name)
-            taken_over = self.recorder.takes_over(mailbox, offer)
-            delivery.is_counted = not taken_over and self._starts.must_count(mailbox, tag)
+            is_taken_over = self.recorder.takes_over(mailbox, offer)
+            delivery.is_counted = not is_taken_over and self._starts.must_count(mailbox, tag)
         delivery.raw = inbound.raw
         delivery.reply_to = inbound.reply_to or ""
         self.recorder.in_flight[delivery.ident] = delivery
@@ -183,10 +185,10 @@ class Receiver:
             delivery.mailbox = mailbox
             self.router.refuse(delivery, self.router.stopped_error(mailbox.id))
 
-    def _send_stored(self, answer: bytes, confirmed: Callable[[], None]) -> None:
+    def _send_stored(self, answer: bytes, on_confirmed: Callable[[], None]) -> None:
         """Send an answer that the inbox has stored."""
         message = Outbound.unpack(answer)
-        message.settles = confirmed
+        message.settles = on_confirmed
         self.broker.publisher.publish(message)
 
     def _take_again(
@@ -199,7 +201,7 @@ class Receiver:
             else:
                 self._send_stored(entry.answer, lambda: self.broker.consumer.acknowledge(tag))
             return
-        delivery = self._delivery(mailbox, inbound, tag)
+        delivery = self._make_delivery(mailbox, inbound, tag)
         name = inbound.envelope.name
         offer = mailbox.offers.get(name)
         if entry.message is not None:
@@ -243,9 +245,9 @@ class Receiver:
             text = f'the request to "{delivery}" was cancelled'
             self.router.abort(delivery, RequestCancelled(text))
             return
-        self._cancelled[key, agent] = None  # the request has not arrived yet
-        if len(self._cancelled) > _MOST_CANCELLED:
-            del self._cancelled[next(iter(self._cancelled))]
+        self._early_cancellations[key, agent] = None  # the request has not arrived yet
+        if len(self._early_cancellations) > _MAX_CANCELLED:
+            del self._early_cancellations[next(iter(self._early_cancellations))]
 
 
 def _read_queued(mailbox: Mailbox, properties: Any, body: bytes) -> Inbound:

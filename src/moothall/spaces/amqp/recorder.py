@@ -24,13 +24,13 @@ from moothall.spaces.router import Router
 
 logger: logging.Logger = logging.getLogger("moothall.amqp")
 
-_AGAIN_S: Final = 1.0
+_RETRY_S: Final = 1.0
 """Seconds until an inbox that could not be written is tried again."""
 
-_FORGET_EVERY: Final = 1_000
+_FORGET_INTERVAL: Final = 1_000
 """After this many ended messages, the inbox forgets up to twice as many old ones."""
 
-_LONGEST_KEY: Final = 200
+_MAX_KEY_BYTES: Final = 200
 """Bytes of the longest key that gets a suffix: the broker allows 255."""
 
 Ident = tuple[str, str]
@@ -47,8 +47,8 @@ class InFlight(Delivery):
     raw: tuple[Any, bytes] | None  # AMQP's properties and body, until it starts
     reply_to: str  # the routing key of a request's outcome
     is_started: bool = False  # whether the inbox has recorded it as started
-    stored: bool = False  # whether the inbox has the message itself, and it is acknowledged
-    unconfirmed: int = 0  # how many messages from its handler are not confirmed
+    is_stored: bool = False  # whether the inbox has the message itself, and it is acknowledged
+    unconfirmed_count: int = 0  # how many messages from its handler are not confirmed
     answer: Outbound | None = None  # to be sent when it has ended
     is_ended: bool = False
     owned_elsewhere: bool = False  # another process has its agent's id: it is redelivered there
@@ -73,8 +73,8 @@ class Recorder:
     is_idle: Callable[[], bool]  # whether no message is about to start
     in_flight: dict[Ident, InFlight] = field(default_factory=dict)  # the messages in flight
     starts: Starts = field(init=False)  # set by the receiver
-    _recorded: list[InFlight] = field(default_factory=list)
-    _flushing: bool = False
+    _recorded_ends: list[InFlight] = field(default_factory=list)
+    _is_flushing: bool = False
     _ended_count: int = 0
 
     def begins(self, delivery: InFlight, offer: Offer) -> bool:
@@ -84,26 +84,26 @@ class Recorder:
         if delivery.is_counted and delivery.outer is None:  # else a handler here waits for it
             self.starts.count(delivery)
             return False
-        acknowledged = delivery.tag is None
-        takes_over = delivery.mailbox.shared and self.takes_over(delivery.mailbox, offer)
+        is_acknowledged = delivery.tag is None
+        is_taken_over = delivery.mailbox.shared and self.takes_over(delivery.mailbox, offer)
         try:
-            if offer.action.detached and not takes_over:
+            if offer.action.detached and not is_taken_over:
                 self._accept(delivery)
             self.inbox.start((delivery.ident,))
-            if takes_over:
+            if is_taken_over:
                 # After the start: between the two, the broker still has it for another process.
                 self._accept(delivery)
         except InboxError as error:
             self._put_off(delivery, error)
             return False
-        if takes_over and not acknowledged and delivery.outer is None:
+        if is_taken_over and not is_acknowledged and delivery.outer is None:
             mailbox: Any = delivery.mailbox
             mailbox.put_back(delivery)
             self.broker.thread.spawn(self._start_acknowledged(delivery, mailbox.pause()))
             return False
         delivery.is_started = True
         delivery.raw = None
-        if self._recorded:
+        if self._recorded_ends:
             self._send_recorded()
         return True
 
@@ -122,19 +122,19 @@ class Recorder:
             delivery.is_started = True
             delivery.raw = None
         except LinkLost:
-            self.starts.in_doubt(delivery, "was about to start when its connection was lost")
+            self.starts.end_in_doubt(delivery, "was about to start when its connection was lost")
         finally:
             resume()
 
     def remedy(self) -> str:
         """Return what helps if the broker waits no longer for the oldest message that it has."""
         number = self.broker.consumer.channel_number
-        tags = {
+        by_tag = {
             each.tag: each for each in self.in_flight.values() if each.tag and each.tag[0] == number
         }
-        if not tags:
+        if not by_tag:
             return ""
-        oldest = tags[min(tags)]
+        oldest = by_tag[min(by_tag)]
         advice = "" if self.inbox.durable else "give the space an inbox= and "
         if oldest.state == kinds.ASKING:
             advice = "give the space an inbox=, which keeps what awaits approval"
@@ -164,13 +164,13 @@ class Recorder:
             self.mark_stored(delivery)
 
     def _accept(self, message: InFlight) -> None:
-        if self.inbox.durable and not message.stored and message.raw is not None:
+        if self.inbox.durable and not message.is_stored and message.raw is not None:
             self.inbox.accept(*message.ident, wire.stored_bytes_of(*message.raw))
             self.mark_stored(message)
 
     def mark_stored(self, message: InFlight) -> None:
         """Acknowledge a message that the inbox has stored."""
-        message.stored = True
+        message.is_stored = True
         self.broker.consumer.acknowledge(message.tag)
         message.tag = None
 
@@ -189,16 +189,16 @@ class Recorder:
             mailbox.refuse(delivery, ActionError("InboxError", str(error)))
             return
         mailbox.put_back(delivery)
-        self.router.loop.call_later(_AGAIN_S, mailbox.pause())
+        self.router.loop.call_later(_RETRY_S, mailbox.pause())
 
-    def tell(self, delivery: InFlight, piece: dict[str, Any]) -> None:
+    def send_piece(self, delivery: InFlight, piece: dict[str, Any]) -> None:
         """Send the sender of a request a piece of what its handler streams."""
         if delivery.answered or not delivery.reply_to:
             return
         key, agent = delivery.ident
         body = wire.encode(Envelope(agent, delivery.envelope.sender, wire.PIECE, piece))
-        new, to = self.broker.new_key(), delivery.reply_to
-        self.broker.publisher.publish(Outbound(new, wire.PIECE, to, body, correlation_id=key))
+        piece_key, to = self.broker.new_key(), delivery.reply_to
+        self.broker.publisher.publish(Outbound(piece_key, wire.PIECE, to, body, correlation_id=key))
 
     # -- ended -------------------------------------------------------------------------------------
 
@@ -211,7 +211,7 @@ class Recorder:
         if delivery.kind != kinds.REQUEST:
             kind, to = wire.ANSWER, envelope.to
             routing_key = self.broker.names.key("agent", to)
-            headers = wire.headers(wire.ANSWER, envelope)
+            headers = wire.headers_of(wire.ANSWER, envelope)
             if envelope.name == "say" and id is not None:
                 headers = {**(headers or {}), "original": id}
         delivery.answer = Outbound(
@@ -238,49 +238,49 @@ class Recorder:
             return  # it did not start: the broker or the inbox keeps it for the next process
         delivery.is_ended = True
         delivery.raw = None
-        if not delivery.unconfirmed:
+        if not delivery.unconfirmed_count:
             self._record(delivery)
 
     def note_confirmed(self, message: InFlight) -> None:
         """Count a message from a handler as confirmed."""
-        message.unconfirmed -= 1
-        if message.is_ended and not message.unconfirmed:
+        message.unconfirmed_count -= 1
+        if message.is_ended and not message.unconfirmed_count:
             self._record(message)
 
     def _record(self, message: InFlight) -> None:
         answer = message.answer
         self.inbox.end(*message.ident, None if answer is None else answer.pack())
-        self._recorded.append(message)
+        self._recorded_ends.append(message)
         self._ended_count += 1
         # What ended so long ago is not redelivered. After the first too: there may be only a few.
-        if self._ended_count % _FORGET_EVERY == 1:
+        if self._ended_count % _FORGET_INTERVAL == 1:
             try:
-                self.inbox.forget(self.broker.limits.message_ttl_s, 2 * _FORGET_EVERY)
+                self.inbox.forget(self.broker.limits.message_ttl_s, 2 * _FORGET_INTERVAL)
             except InboxError as error:
                 logger.warning("nothing can be forgotten: %s", error)
-        if self._flushing:
+        if self._is_flushing:
             return  # its turn comes, or the next try while the inbox cannot be written
         if self.inbox.durable and not self.is_idle():
             # Other messages are about to start: one transaction writes their starts and this.
-            self._flushing = True
+            self._is_flushing = True
             self.router.loop.call_soon(self._flush)
         else:
             self._flush()
 
     def _flush(self) -> None:
-        self._flushing = False
+        self._is_flushing = False
         try:
             self.inbox.flush()
         except InboxError as error:
             logger.error("answers are held back until the inbox can be written: %s", error)
-            self._flushing = True
-            self.router.loop.call_later(_AGAIN_S, self._flush)
+            self._is_flushing = True
+            self.router.loop.call_later(_RETRY_S, self._flush)
             return
         self._send_recorded()
 
     def _send_recorded(self) -> None:
-        recorded, self._recorded = self._recorded, []
-        for message in recorded:
+        messages, self._recorded_ends = self._recorded_ends, []
+        for message in messages:
             answer, message.answer = message.answer, None
             if answer is None:
                 self.finish(message)
@@ -291,7 +291,7 @@ class Recorder:
     def finish(self, message: InFlight) -> None:
         """Acknowledge a message whose answer, if it has one, is confirmed."""
         self.in_flight.pop(message.ident, None)
-        if message.stored:
+        if message.is_stored:
             self.inbox.note_answered(*message.ident)
         self.broker.consumer.acknowledge(message.tag)
         if message.counted_in:
@@ -301,7 +301,7 @@ class Recorder:
 def _answer_key(delivery: InFlight) -> str:
     """Return the key of a message's answer: equal each time the answer is made."""
     key, agent = delivery.ident
-    if len(key.encode()) > _LONGEST_KEY:  # not made by moothall
+    if len(key.encode()) > _MAX_KEY_BYTES:  # not made by moothall
         key = sha256(key.encode()).hexdigest()
     if delivery.kind != kinds.BROADCAST:
         return f"{key}/a"

@@ -24,7 +24,7 @@ from moothall.spaces.request import settle
 logger: logging.Logger = logging.getLogger("moothall.amqp")
 
 _QUIET_S: Final = 0.1
-_LOOKS: Final = 30
+_MAX_LOOKS: Final = 30
 _ARRIVES_S: Final = 2.0
 """How long a message that the broker has confirmed may take to this process."""
 
@@ -36,24 +36,24 @@ class OpenRequests:
     broker: Broker
     settle: Callable[[Delivery, Any, RequestError | None], None]
     mailboxes: Mapping[str, Mailbox]  # this process's agents by id
-    cancelled: Callable[[str, str], None]  # cancels a message, by its key and agent
-    waits: Callable[[], dict[str, Any]]  # who waits for whom in this process
+    cancel_received: Callable[[str, str], None]  # cancels a message, by its key and agent
+    report_waits: Callable[[], dict[str, Any]]  # who waits for whom in this process
     _answers: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # answers of processes
-    _echoes: dict[str, asyncio.Future[None]] = field(default_factory=dict)
-    _open: dict[str, Outbound] = field(default_factory=dict)
+    _self_notices: dict[str, asyncio.Future[None]] = field(default_factory=dict)
+    _open_messages: dict[str, Outbound] = field(default_factory=dict)
     # The handlers of this process that have made requests, by key.
     _handlers: WeakValueDictionary[str, Delivery] = field(default_factory=WeakValueDictionary)
 
     def deliveries(self) -> list[Delivery]:
         """Return the deliveries of all open requests."""
-        return [message.settles for message in self._open.values()]
+        return [message.settles for message in self._open_messages.values()]
 
     def begin(self, delivery: Delivery) -> Outbound:
         """Return the message of a request, which is open from now on."""
         envelope = delivery.envelope
         key = delivery.key = self.broker.new_key()
-        delivery.call_chain = self._chain(delivery.parent)
-        message = self._open[key] = Outbound(
+        delivery.call_chain = self._call_chain(delivery.parent)
+        message = self._open_messages[key] = Outbound(
             key,
             wire.REQUEST,
             self.broker.names.key("agent", envelope.to),
@@ -61,7 +61,7 @@ class OpenRequests:
             to=envelope.to,
             mandatory=True,
             reply_to=self.broker.reply_key,
-            headers=wire.headers(wire.REQUEST, envelope, delivery),
+            headers=wire.headers_of(wire.REQUEST, envelope, delivery),
             settles=delivery,
             # An asker that has died cannot cancel it.
             expires_s=delivery.timeout if delivery.expires is None else delivery.expires,
@@ -70,9 +70,9 @@ class OpenRequests:
 
     def end(self, delivery: Delivery) -> None:
         """Remove a request that has its outcome."""
-        self._open.pop(delivery.key, None)
+        self._open_messages.pop(delivery.key, None)
 
-    def _chain(self, handling: Delivery | None) -> tuple[str, ...]:
+    def _call_chain(self, handling: Delivery | None) -> tuple[str, ...]:
         """Return the keys of the handlers that wait for a request made now, outermost first."""
         keys: list[str] = []
         while handling is not None:
@@ -87,7 +87,7 @@ class OpenRequests:
 
     def extras_of(self, key: str) -> Any:
         """Return what this process gave with a request of its own, beside the message."""
-        message = self._open.get(key)
+        message = self._open_messages.get(key)
         return None if message is None else message.settles.caller_context
 
     def innermost(self, call_chain: tuple[str, ...]) -> Delivery | None:
@@ -107,7 +107,7 @@ class OpenRequests:
         """Take a message to this process: a request's outcome, or a notice of a process."""
         # At once: what asks is in this process, so a crash loses both.
         self.broker.consumer.acknowledge(tag)
-        kind, request = properties.type, self._open.get(properties.correlation_id or "")
+        kind, request = properties.type, self._open_messages.get(properties.correlation_id or "")
         if kind == wire.CANCEL or (request is None and kind in wire.NOTICES):
             self._take_notice(properties, body)
         if request is None or kind == wire.CANCEL:
@@ -136,9 +136,9 @@ class OpenRequests:
         """Return the sums of what all processes count of each agent, by its id."""
         sums: dict[str, dict[str, Any]] = {}
         for answer in await self.ask_processes(statistics=True):
-            for id, counted in answer.get("statistics", {}).items():
+            for id, counts in answer.get("statistics", {}).items():
                 sums_of_agent = sums.setdefault(id, {})
-                for name, value in (counted | {"processes": 1}).items():
+                for name, value in (counts | {"processes": 1}).items():
                     before = sums_of_agent.get(name)
                     sums_of_agent[name] = value if before is None else before + value
         return sums
@@ -150,7 +150,7 @@ class OpenRequests:
         processes = self.broker.names.processes
         self._notify(wire.PROCESS_QUERY, processes, self.broker.process, id=key, args=query)
         try:
-            for _ in range(_LOOKS):
+            for _ in range(_MAX_LOOKS):
                 count = len(answers)
                 await asyncio.sleep(_QUIET_S)
                 if 0 < count == len(answers):  # this process answers, too
@@ -163,7 +163,7 @@ class OpenRequests:
         """Return whether a notice of this process to itself arrives once the broker has it."""
         loop, key, process = self.broker.loop, self.broker.new_key(), self.broker.process
         confirmed = loop.create_future()
-        came = self._echoes[key] = loop.create_future()
+        arrival = self._self_notices[key] = loop.create_future()
         try:
             report = partial(settle, confirmed)
             self._notify(
@@ -171,10 +171,10 @@ class OpenRequests:
             )
             # Without a connection this waits for the next one: only then silence says something.
             await confirmed
-            await asyncio.wait((came,), timeout=_ARRIVES_S)
-            return came.done()
+            await asyncio.wait((arrival,), timeout=_ARRIVES_S)
+            return arrival.done()
         finally:
-            del self._echoes[key]
+            del self._self_notices[key]
 
     def cancel_everywhere(self, key: str, agent: str) -> None:
         """Tell all processes that nothing waits for a message to a shared agent any more."""
@@ -207,7 +207,7 @@ class OpenRequests:
             self.send_again(sender)
         elif kind == wire.CANCEL:
             if sender in self.mailboxes:
-                self.cancelled(properties.correlation_id or "", sender)
+                self.cancel_received(properties.correlation_id or "", sender)
         elif kind == wire.PROCESS_QUERY:
             reply_key = self.broker.names.key("reply", sender)
             group = notice.args.get("group")
@@ -218,9 +218,9 @@ class OpenRequests:
                     key: each.statistics() for key, each in self.mailboxes.items()
                 }
             if notice.args.get("waits"):
-                args["waits"] = self.waits()
+                args["waits"] = self.report_waits()
             self._notify(wire.PROCESS_ANSWER, reply_key, sender, id=id, args=args)
-        elif (echo := self._echoes.get(id or "")) is not None:
+        elif (echo := self._self_notices.get(id or "")) is not None:
             settle(echo)
         elif (answers := self._answers.get(id or "")) is not None:
             answers.append(notice.args)
@@ -237,6 +237,6 @@ class OpenRequests:
     def send_again(self, id: str | None = None) -> None:
         """Publish the open requests to an agent again, or all if `id` is None."""
         # A copy: one that the publisher refuses ends at once.
-        for message in list(self._open.values()):
+        for message in list(self._open_messages.values()):
             if id is None or message.to == id:
                 self.broker.publisher.publish(message)

@@ -34,18 +34,18 @@ class Starts:
     """
 
     broker: Broker
-    in_doubt: Callable[[Any, str], None]
+    end_in_doubt: Callable[[Any, str], None]
     # By agent: the number of the channel, and how many redelivered messages came on it.
-    _redelivered: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _redeliveries: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def must_count(self, mailbox: Mailbox, tag: DeliveryTag) -> bool:
         """Return whether the start of a message that came again is counted."""
         if self.broker.limits.max_deliveries is None or mailbox.shared:
             return self.broker.limits.max_deliveries is not None
         # What ran there was the first in its queue, so it is among the first that come again.
-        channel, redeliveries = self._redelivered.get(mailbox.id, (0, 0))
+        channel, redeliveries = self._redeliveries.get(mailbox.id, (0, 0))
         redeliveries = redeliveries + 1 if channel == tag[0] else 1
-        self._redelivered[mailbox.id] = tag[0], redeliveries
+        self._redeliveries[mailbox.id] = tag[0], redeliveries
         places: int = mailbox.places
         return redeliveries <= places
 
@@ -66,9 +66,11 @@ class Starts:
         }
         try:
             declared, _ = await broker.control.declare(name, arguments)
-            started = 1 + declared.message_count
-            if started >= limits.max_deliveries:
-                self.in_doubt(delivery, f"was started {started} times, and its process ended")
+            start_count = 1 + declared.message_count
+            if start_count >= limits.max_deliveries:
+                self.end_in_doubt(
+                    delivery, f"was started {start_count} times, and its process ended"
+                )
                 return
             start = Outbound(broker.new_key(), _START, name, b"", exchange="")  # to that queue
             broker.publisher.publish(start)

@@ -32,17 +32,17 @@ PIECE: Final = "piece"  # what the handler of a request streams before its end
 NOTICES: Final = (QUEUE_LOST, PROCESS_QUERY, PROCESS_ANSWER, PIECE)  # from process to process
 _KINDS = frozenset((SEND, REQUEST, ANSWER, REPLY, CANCEL, *NOTICES))
 
-LARGEST: Final = 24 * 2**20
+MAX_MESSAGE_BYTES: Final = 24 * 2**20
 """Bytes of the largest message; `send` takes less, unless very much of it is escaped."""
 
 DEFAULT_TIMEOUT_S: Final = 300
 """The timeout of a request without a timeout header."""
 
-_LONGEST_S: Final = 4_000_000
+_MAX_EXPIRY_S: Final = 4_000_000
 """Seconds that the broker takes as the life of a message."""
 
 _FLAGS = pika.BasicProperties
-_ALWAYS: Final[int] = (
+_ALWAYS_FLAGS: Final[int] = (
     _FLAGS.FLAG_CONTENT_TYPE | _FLAGS.FLAG_DELIVERY_MODE | _FLAGS.FLAG_MESSAGE_ID | _FLAGS.FLAG_TYPE
 )
 _JSON = b"\x10application/json"  # with its length before it
@@ -73,8 +73,8 @@ class Outbound:
     settles: Any = None
     exchange: str | None = None  # if not the publisher's
     expires_s: float | None = None  # how long the broker keeps it for its receiver
-    refused: int = 0  # how often a queue has refused it
-    in_flight: bool = False  # the publisher has it, not yet confirmed, refused or returned
+    refusal_count: int = 0  # how often a queue has refused it
+    is_in_flight: bool = False  # the publisher has it, not yet confirmed, refused or returned
 
     @property
     def is_answered(self) -> bool:
@@ -104,7 +104,7 @@ class Outbound:
 
     def encoded_properties(self) -> bytes:
         """Return its AMQP properties as bytes: pika's own encoder takes ten times as long."""
-        flags, pieces = _ALWAYS, [_JSON]
+        flags, pieces = _ALWAYS_FLAGS, [_JSON]
         if self.headers is not None:
             flags |= _FLAGS.FLAG_HEADERS
             encode_table(pieces, self.headers)
@@ -116,7 +116,7 @@ class Outbound:
         if self.reply_to is not None:
             flags |= _FLAGS.FLAG_REPLY_TO
             texts.append(self.reply_to)
-        if self.expires_s is not None and self.expires_s < _LONGEST_S:
+        if self.expires_s is not None and self.expires_s < _MAX_EXPIRY_S:
             flags |= _FLAGS.FLAG_EXPIRATION
             texts.append(str(max(1, round(self.expires_s * 1000))))
         for text in (*texts, self.key, self.kind):
@@ -149,13 +149,13 @@ def encode(envelope: Envelope) -> bytes:
     return to_json(envelope.to_dict(lambda uncopied: uncopied))
 
 
-def headers(
+def headers_of(
     kind: str, envelope: Envelope, delivery: Delivery | None = None
 ) -> dict[str, Any] | None:
     """Return the AMQP headers of a message, or None if it needs none, as most."""
     values: dict[str, Any] = {}
     for header, field, _, usual, _, write, _ in _FIELDS_BY_KIND[kind]:
-        value = getattr(envelope if field in _OF_ENVELOPE else delivery, field, usual)
+        value = getattr(envelope if field in _ENVELOPE_FIELDS else delivery, field, usual)
         if value != usual:
             values[header] = write(value)
     return values or None
@@ -182,14 +182,14 @@ def read_message(properties: Any, body: bytes) -> Inbound:
     raw, reply_to, all_headers = (properties, body), properties.reply_to, properties.headers
     if not isinstance(reply_to, str | None):
         raise Unreadable("its reply_to is not text")
-    usual = _USUAL.get(kind, _NO_HEADERS)
+    defaults = _DEFAULTS_BY_KIND.get(kind, _NO_HEADERS)
     if not all_headers:
-        return Inbound(raw, key, kind, envelope, reply_to, usual)
-    delivery_fields = {**usual}
+        return Inbound(raw, key, kind, envelope, reply_to, defaults)
+    delivery_fields = {**defaults}
     for header, value in all_headers.items():
         if (each := _HEADERS.get(header)) is not None:
             field_value = each.read(value, header)
-            if each.field in _OF_ENVELOPE:
+            if each.field in _ENVELOPE_FIELDS:
                 envelope = envelope._replace(**{each.field: field_value})
             elif each.field in delivery_fields:
                 delivery_fields[each.field] = field_value
@@ -198,8 +198,8 @@ def read_message(properties: Any, body: bytes) -> Inbound:
 
 def read_json(body: bytes) -> Any:
     """Parse JSON data, or raise `Unreadable`."""
-    if len(body) > LARGEST:
-        raise Unreadable(f"it has {len(body)} bytes; {LARGEST} are the limit")
+    if len(body) > MAX_MESSAGE_BYTES:
+        raise Unreadable(f"it has {len(body)} bytes; {MAX_MESSAGE_BYTES} are the limit")
     try:
         return from_json(body, allow_inf_nan=False)
     except ValueError as error:
@@ -221,7 +221,7 @@ def stored_bytes_of(properties: Any, body: bytes, permission: str | None = None)
 
 
 def read_stored(stored_bytes: bytes) -> tuple[Inbound, str | None]:
-    """Return the message and the permission that `stored` was called with."""
+    """Return the message and the permission that `stored_bytes_of` was called with."""
     parts = json.loads(stored_bytes)
     body, permission = parts.pop("body").encode(), parts["headers"].get(_PERMISSION)
     return read_message(pika.BasicProperties(**parts), body), permission
@@ -274,10 +274,10 @@ class HeaderField(NamedTuple):
     header: str
     field: str  # where it stands, of the envelope or of the delivery
     kinds: tuple[str, ...]  # the messages that have it
-    usual: Any  # what it is without the header
+    default: Any  # what it is without the header
     read: Callable[[Any, str], Any]  # of the header's value and name; raises `Unreadable`
     write: Callable[[Any], Any] = str
-    resent: bool = False  # whether a dead letter that is sent again keeps it
+    is_resent: bool = False  # whether a dead letter that is sent again keeps it
 
 
 # A timeout is text because not every client writes AMQP's floats.
@@ -286,18 +286,18 @@ HEADER_FIELDS: Final = (
     HeaderField("trail", "call_chain", (REQUEST,), (), _chain, " ".join),
     HeaderField("timeout", "timeout", (REQUEST,), DEFAULT_TIMEOUT_S, _timeout, json.dumps),
     HeaderField("pieces", "on_event", (REQUEST,), None, _number, lambda _: 1),
-    HeaderField("original", "original_id", (ANSWER,), None, _text, resent=True),
-    HeaderField("thread", "thread", (SEND, ANSWER), None, _text, resent=True),
-    HeaderField("within", "within", (SEND, REQUEST), None, _text, resent=True),
+    HeaderField("original", "original_id", (ANSWER,), None, _text, is_resent=True),
+    HeaderField("thread", "thread", (SEND, ANSWER), None, _text, is_resent=True),
+    HeaderField("within", "within", (SEND, REQUEST), None, _text, is_resent=True),
 )
 """All that travels beside messages: writing, reading, inboxes and dead letters go by this list."""
 _HEADERS: Final = {each.header: each for each in HEADER_FIELDS}
-_OF_ENVELOPE: Final = frozenset(Envelope._fields)
+_ENVELOPE_FIELDS: Final = frozenset(Envelope._fields)
 _FIELDS_BY_KIND: Final = {
     kind: [each for each in HEADER_FIELDS if kind in each.kinds] for kind in (SEND, REQUEST, ANSWER)
 }
-_USUAL: Final = {
-    kind: {each.field: each.usual for each in fields if each.field not in _OF_ENVELOPE}
+_DEFAULTS_BY_KIND: Final = {
+    kind: {each.field: each.default for each in fields if each.field not in _ENVELOPE_FIELDS}
     for kind, fields in _FIELDS_BY_KIND.items()
 }
 _NO_HEADERS: Final[Mapping[str, Any]] = {}
@@ -309,7 +309,7 @@ _ERRORS: dict[str, type[Any]] = {
     if isinstance(kind, type) and issubclass(kind, RequestError) and not name.startswith("_")
 }
 
-_LONGEST = 1000
+_MAX_ERROR_CHARS = 1000
 """The most characters of an error's type, and of where it was raised."""
 
 
@@ -318,9 +318,9 @@ def error_headers(error: BaseException) -> dict[str, Any]:
     values = {"outcome": type(error).__name__}
     if isinstance(error, ActionError):
         # All headers must fit into one frame of 128 kB.
-        values["type"] = error.type[:_LONGEST]
+        values["type"] = error.type[:_MAX_ERROR_CHARS]
         if error.where is not None:
-            values["where"] = error.where[:_LONGEST]
+            values["where"] = error.where[:_MAX_ERROR_CHARS]
         if error.run_id is not None:
             values["run_id"] = error.run_id
     return values

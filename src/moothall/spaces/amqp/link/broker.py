@@ -17,7 +17,7 @@ from pika.channel import Channel
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from moothall.foundation.errors import BrokerError
-from moothall.spaces.amqp.amqp_options import AMQPOptions, BrokerLimits, Names, each_node
+from moothall.spaces.amqp.amqp_options import AMQPOptions, BrokerLimits, Names, node_options
 from moothall.spaces.amqp.link.connection import (
     NO_PERMISSION,
     NOT_FOUND,
@@ -27,7 +27,13 @@ from moothall.spaces.amqp.link.connection import (
     RefusedByBroker,
 )
 from moothall.spaces.amqp.link.consumer import Consumer, Deliver
-from moothall.spaces.amqp.link.dialling import DIAL_S, explain, parameters, refusal_text, tls
+from moothall.spaces.amqp.link.dialling import (
+    DIAL_S,
+    connection_parameters,
+    explain,
+    refusal_text,
+    tls_context,
+)
 from moothall.spaces.amqp.link.publisher import Publisher
 from moothall.spaces.amqp.wire import Outbound
 from moothall.spaces.loop import LoopThread
@@ -36,19 +42,19 @@ from moothall.spaces.request import settle
 logger: logging.Logger = logging.getLogger("moothall.amqp")
 
 _FIRST_WAIT_S: Final = 0.2
-_LONGEST_WAIT_S: Final = 15.0
+_MAX_WAIT_S: Final = 15.0
 _CLOSE_S: Final = 2.0
 _REPLIES_EXPIRE_S: Final = 3600
 _UNLIMITED: Final = 2**31 - 1
 _REPLY_PREFETCH: Final = 2_000
 CLASSIC: Final = "classic"
 QUORUM: Final = "quorum"
-_AGAIN_S: Final = 1.0
+_RETRY_S: Final = 1.0
 _UNCONFIRMED_S: Final = 3.0
 _POLL_INTERVAL_S: Final = 5.0
 """How often a process looks whether the exchange still routes to it."""
 _BIND_TRIES: Final = 10
-_LARGEST = re.compile(r"larger than configured max size (\d+)")
+_MAX_SIZE_TEXT = re.compile(r"larger than configured max size (\d+)")
 
 
 @dataclass(eq=False, repr=False)
@@ -74,31 +80,31 @@ class Broker:
     quorum: bool
     on_outcome: Callable[[Outbound, str], None]  # called when publishing a message has ended
     on_reply: Deliver  # takes what comes for this process
-    replies_lost: Callable[[], None]  # called when the queue of the replies is there again
-    declare: Callable[[], Awaitable[None]]  # declares what else a new connection publishes to
+    on_replies_lost: Callable[[], None]  # called when the queue of the replies is there again
+    declare_more: Callable[[], Awaitable[None]]  # declares what else a new connection publishes to
     on_attached: Callable[[], Awaitable[None]]  # called when there is a new channel to consume on
     on_state: Callable[[str, str], None]
     after_read: Callable[[], None]
-    remedy: Callable[[], str]  # says what helps if the broker waits no longer for a message
+    find_remedy: Callable[[], str]  # says what helps if the broker waits no longer for a message
     reaches_itself: Callable[[], Awaitable[bool]]  # if what it publishes for itself arrives
     bind_agents: Callable[[], Awaitable[None]]  # binds the queues of agents and observers again
-    _lost_replies: bool = False
-    _ending: bool = False
+    _has_lost_replies: bool = False
+    _is_ending: bool = False
     _connection: Connection | None = None
     _address: str = ""  # of the node that it is connected to
-    _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _keeping: asyncio.Task[None] | None = None
-    _watching: tuple[asyncio.Task[None], ...] = ()
-    _blocked: bool = False  # whether the broker takes no messages
-    _closing: bool = False
+    _open_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _reconnect_task: asyncio.Task[None] | None = None
+    _watch_tasks: tuple[asyncio.Task[None], ...] = ()
+    _is_blocked: bool = False  # whether the broker takes no messages
+    _is_closing: bool = False
 
     def __post_init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop = self.thread.loop
         self.queue_type: str = QUORUM if self.quorum else CLASSIC
         self.process: str = secrets.token_hex(8)
         self.reply_key: str = self.names.key("reply", self.process)
-        self._replies = ""
-        self._count = count(1)
+        self._reply_queue = ""
+        self._counter = count(1)
         self.consumer: Consumer = Consumer(self.loop, self.limits.prefetch_bytes)
         self.publisher: Publisher = Publisher(
             self.names.exchange, self.on_outcome, self.thread.set_open
@@ -107,12 +113,12 @@ class Broker:
 
     def new_key(self) -> str:
         """Return a new idempotency key for a message."""
-        return f"{self.process}.{next(self._count):010x}"
+        return f"{self.process}.{next(self._counter):010x}"
 
     async def end_replies(self) -> None:
         """Take all answers in this process's reply queue, then delete the queue."""
-        self._ending = True
-        await self.control.call(Channel.queue_delete, self._replies)
+        self._is_ending = True
+        await self.control.call(Channel.queue_delete, self._reply_queue)
 
     # -- the connection ----------------------------------------------------------------------------
 
@@ -123,13 +129,13 @@ class Broker:
 
     async def open(self) -> None:
         """Connect; from then on the connection is reopened whenever it is lost."""
-        async with self._opening:
-            if self._keeping is not None:
+        async with self._open_lock:
+            if self._reconnect_task is not None:
                 return
             await self._connect()
-            self._keeping = self.loop.create_task(self._reconnect())
-            watch = [self._watch_exchange, *([self._watch_confirms] if self.quorum else [])]
-            self._watching = tuple(self.loop.create_task(each()) for each in watch)
+            self._reconnect_task = self.loop.create_task(self._reconnect())
+            watchers = [self._watch_exchange, *([self._watch_confirms] if self.quorum else [])]
+            self._watch_tasks = tuple(self.loop.create_task(each()) for each in watchers)
 
     async def channel(self) -> Channel:
         """Open a channel."""
@@ -145,8 +151,8 @@ class Broker:
 
     async def close(self) -> None:
         """Close the connection for good."""
-        self._closing = True
-        for task in (self._keeping, *self._watching):
+        self._is_closing = True
+        for task in (self._reconnect_task, *self._watch_tasks):
             if task is not None:
                 task.cancel()
         connection = self._connection
@@ -164,21 +170,21 @@ class Broker:
     async def _connect(self) -> None:
         """Connect to one of the hosts that the options name."""
         # Shuffled: a thousand processes must not all be at the first node of a cluster.
-        nodes, failed = each_node(self.options), list[BrokerError]()
+        nodes, errors = node_options(self.options), list[BrokerError]()
         for node in random.sample(nodes, len(nodes)):
             try:
                 return await self._connect_to(node)
             except BrokerError as error:
-                failed.append(error)
-        if len(failed) == 1:
-            raise failed[0]
-        raise BrokerError("; ".join(map(str, failed))) from failed[0]
+                errors.append(error)
+        if len(errors) == 1:
+            raise errors[0]
+        raise BrokerError("; ".join(map(str, errors))) from errors[0]
 
     async def _connect_to(self, node: AMQPOptions) -> None:
         connection = Connection(
-            parameters(node, f"moothall {self.process}"),
+            connection_parameters(node, f"moothall {self.process}"),
             self.loop,
-            tls(node),
+            tls_context(node),
             before_write=self.consumer.flush,
             after_read=self.after_read,
         )
@@ -191,9 +197,9 @@ class Broker:
         except asyncio.CancelledError:
             connection.close()
             raise
-        connection.add_on_connection_blocked_callback(lambda *_: self._block(True))
-        connection.add_on_connection_unblocked_callback(lambda *_: self._block(False))
-        self._connection, self._blocked = connection, False
+        connection.add_on_connection_blocked_callback(lambda *_: self._note_blocked(True))
+        connection.add_on_connection_unblocked_callback(lambda *_: self._note_blocked(False))
+        self._connection, self._is_blocked = connection, False
         try:
             await self._set_up()
         except BaseException as error:
@@ -208,35 +214,35 @@ class Broker:
         self._address = node.address
         self.on_state("connected", f"connected to the message broker at {node.address}")
 
-    def _block(self, blocked: bool) -> None:
-        self._blocked = blocked
-        if blocked:
+    def _note_blocked(self, is_blocked: bool) -> None:
+        self._is_blocked = is_blocked
+        if is_blocked:
             self.on_state("blocked", "the broker is short of memory or disk; messages wait")
         else:
             self.on_state("unblocked", "the broker takes messages again")
 
     async def _reconnect(self) -> None:
         """Open another connection whenever one is lost."""
-        while not self._closing and self._connection is not None:
+        while not self._is_closing and self._connection is not None:
             error = await asyncio.shield(self._connection.loss)
             self._on_disconnect()
-            if self._closing:
+            if self._is_closing:
                 return
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             label = f"the message broker at {self._address}"
             self.on_state("lost", f"the connection to {label} is lost: {reason}")
-            wait = _FIRST_WAIT_S
+            wait_s = _FIRST_WAIT_S
             while True:
                 # Jitter: a thousand processes must not reconnect at the same moment.
-                await asyncio.sleep(wait * random.uniform(0.5, 1.0))
+                await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
                 try:
                     await self._connect()
                     break
                 except Exception as failure:  # another try may succeed
                     if not isinstance(failure, BrokerError | LinkLost | AMQPError):
                         logger.exception("a defect in moothall: a connection could not be set up")
-                    wait = min(wait * 2, _LONGEST_WAIT_S)
-                    self.on_state("retrying", f"{failure}; trying again within {wait:.1f} s")
+                    wait_s = min(wait_s * 2, _MAX_WAIT_S)
+                    self.on_state("retrying", f"{failure}; trying again within {wait_s:.1f} s")
 
     async def _set_up(self) -> None:
         """Set up a new connection."""
@@ -251,9 +257,9 @@ class Broker:
         await call(Channel.exchange_declare, names.exchange, "topic", durable=True)
         await call(Channel.exchange_declare, names.dead_exchange, "fanout", durable=True)
         await self.declare_dead_letters()
-        await call(Channel.queue_bind, self._replies, names.exchange, self.reply_key)
-        await call(Channel.queue_bind, self._replies, names.exchange, names.processes)
-        await self.declare()
+        await call(Channel.queue_bind, self._reply_queue, names.exchange, self.reply_key)
+        await call(Channel.queue_bind, self._reply_queue, names.exchange, names.processes)
+        await self.declare_more()
 
     async def declare_dead_letters(self) -> bool:
         """Declare the queue of the dead letters; return False if it is on a node that is down."""
@@ -281,15 +287,15 @@ class Broker:
         """
         classic = {"x-queue-type": CLASSIC}
         if self.quorum:
-            self._lost_replies = bool(self._replies)
+            self._has_lost_replies = bool(self._reply_queue)
             # A new name: the broker may not know yet that the old connection is lost.
-            self._replies = self.names.queue("reply", self.new_key())
+            self._reply_queue = self.names.queue("reply", self.new_key())
             options: dict[str, Any] = {"exclusive": True, "arguments": classic}
         else:
-            self._replies = self.names.queue("reply", self.process)
+            self._reply_queue = self.names.queue("reply", self.process)
             arguments = classic | {"x-expires": _REPLIES_EXPIRE_S * 1000}
             options = {"durable": True, "arguments": arguments}
-        await self.control.call(Channel.queue_declare, self._replies, **options)
+        await self.control.call(Channel.queue_declare, self._reply_queue, **options)
 
     def _on_disconnect(self) -> None:
         self._connection = None
@@ -302,17 +308,17 @@ class Broker:
         channel.add_on_close_callback(lambda _, error: self._consumer_closed(error))
         self.consumer.attach(channel)
         await self.consumer.consume(
-            self._replies, self.on_reply, _REPLY_PREFETCH, self._replies_deleted
+            self._reply_queue, self.on_reply, _REPLY_PREFETCH, self._replies_deleted
         )
-        if self._lost_replies:
-            self._lost_replies = False
-            self.replies_lost()
+        if self._has_lost_replies:
+            self._has_lost_replies = False
+            self.on_replies_lost()
         await self.on_attached()
 
     def _replies_deleted(self) -> None:
         """Declare everything again on another connection: the reply queue was deleted."""
-        if not self._ending:
-            self._lost_replies = True
+        if not self._is_ending:
+            self._has_lost_replies = True
             self.drop()
 
     async def _attach_publisher(self) -> None:
@@ -334,11 +340,11 @@ class Broker:
         When the leader of a replicated queue dies, RabbitMQ may forget what a channel has just
         published to that queue, and then confirms nothing more of it on that channel.
         """
-        before: object = None
+        previous: object = None
         while True:
             await asyncio.sleep(_UNCONFIRMED_S)
-            before, oldest = self.publisher.oldest(), before
-            if oldest is not None and oldest == before and not self._blocked:
+            previous, oldest = self.publisher.oldest_unconfirmed(), previous
+            if oldest is not None and oldest == previous and not self._is_blocked:
                 logger.warning("the broker confirms nothing; publishing on another channel")
                 self.publisher.close_channel()
 
@@ -364,7 +370,7 @@ class Broker:
             try:
                 await self._bind()
                 await self.bind_agents()
-                self.replies_lost()
+                self.on_replies_lost()
                 return
             except (RefusedByBroker, BrokerError):  # it was deleted again, or a queue was
                 await asyncio.sleep(_FIRST_WAIT_S)
@@ -372,7 +378,7 @@ class Broker:
 
     def _consumer_closed(self, error: Exception) -> None:
         # The broker closes a channel with a message unacknowledged for too long.
-        remedy = self.remedy() if "timed out" in str(error) else ""
+        remedy = self.find_remedy() if "timed out" in str(error) else ""
         consequence = "delivers again what had not ended"
         self._on_channel_closed(self._attach_consumer, self.consumer, error, consequence, remedy)
 
@@ -385,7 +391,7 @@ class Broker:
             await self._attach_publisher()
 
         self._on_channel_closed(attach, self.publisher, error, consequence)
-        if too_large := _LARGEST.search(str(error)):
+        if too_large := _MAX_SIZE_TEXT.search(str(error)):
             self.publisher.refuse_larger(int(too_large[1]))
 
     def _on_channel_closed(
@@ -399,14 +405,14 @@ class Broker:
         """Open another channel after one was closed, unless its connection is closed too."""
         user.detach()
         connection = self._connection
-        if self.is_up and not self._ending:
+        if self.is_up and not self._is_ending:
             if isinstance(error, ChannelClosedByBroker):
                 reason = f"{error.reply_text}; {remedy}" if remedy else error.reply_text
                 logger.warning("the broker closed a channel, and %s: %s", consequence, reason)
 
             async def reopen() -> None:
                 if getattr(error, "reply_code", 0) == NO_PERMISSION:
-                    await asyncio.sleep(_AGAIN_S)
+                    await asyncio.sleep(_RETRY_S)
                 try:
                     if connection is self._connection:
                         await attach()

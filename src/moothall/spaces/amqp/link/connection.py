@@ -21,7 +21,7 @@ from moothall.spaces.request import settle
 _FRAME_HEAD = 7
 """How many bytes a frame has before its payload."""
 
-_AT_ONCE = 16_384
+_PARSE_BYTES = 16_384
 """How many bytes are parsed at once: for each frame pika copies all that follow it."""
 
 _BASIC = 60
@@ -50,7 +50,7 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
 
     Attributes:
         opened: done when it is open, or with why it cannot be
-        lost: done when it is closed, with why
+        loss: done when it is closed, with why
         confirms: by channel, the callback for publisher confirms, instead of pika's own
 
     Args:
@@ -70,7 +70,7 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
         self._loop = loop
         self._tls = tls
         self._transport: asyncio.Transport | None = None
-        self._dialling: asyncio.Task[None] | None = None
+        self._dial_task: asyncio.Task[None] | None = None
         self._terminated = False
         self._unwritten: list[bytes] = []
         self._reading = False
@@ -116,8 +116,8 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
 
     def abort(self) -> None:
         """Close the socket without AMQP's closing handshake."""
-        if self._dialling is not None:
-            self._dialling.cancel()
+        if self._dial_task is not None:
+            self._dial_task.cancel()
         if self._transport is not None:
             self._transport.abort()
 
@@ -135,15 +135,15 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
 
     def data_received(self, data: bytes) -> None:
         """Parse what the broker sent."""
-        turn_ends = self._writing  # a write is scheduled already
+        is_turn_scheduled = self._writing  # a write is scheduled already
         self._reading = True
-        for start in range(0, len(data), _AT_ONCE):
+        for start in range(0, len(data), _PARSE_BYTES):
             if self._terminated:
                 return
-            self._on_data_available(data[start : start + _AT_ONCE])
+            self._on_data_available(data[start : start + _PARSE_BYTES])
         self._after_read()
         self._reading = False
-        if not turn_ends:
+        if not is_turn_scheduled:
             self._end_turn()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -157,7 +157,7 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
     # -- pika's side -------------------------------------------------------------------------------
 
     def _adapter_connect_stream(self) -> None:
-        self._dialling = self._loop.create_task(self._dial())
+        self._dial_task = self._loop.create_task(self._dial())
 
     async def _dial(self) -> None:
         host, port = self.params.host, self.params.port
@@ -188,8 +188,8 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
 
     def _adapter_disconnect_stream(self) -> None:
         self._write()
-        if self._dialling is not None:
-            self._dialling.cancel()
+        if self._dial_task is not None:
+            self._dial_task.cancel()
         if self._transport is None:
             self._loop.call_soon(self.connection_lost, None)
         elif isinstance(self._error, pika.exceptions.ConnectionClosed):
@@ -232,9 +232,11 @@ class Connection(pika.connection.Connection, asyncio.Protocol):  # type: ignore[
         """Process a frame; confirms and deliveries skip pika's search for callbacks."""
         kind = type(frame_value)
         method = type(frame_value.method) if kind is frame.Method else None
-        take = self.confirms.get(frame_value.channel_number) if method is spec.Basic.Ack else None
-        if take is not None:
-            take(frame_value)
+        take_confirm = (
+            self.confirms.get(frame_value.channel_number) if method is spec.Basic.Ack else None
+        )
+        if take_confirm is not None:
+            take_confirm(frame_value)
         elif method is spec.Basic.Deliver or kind in (frame.Header, frame.Body):
             self._deliver_frame_to_channel(frame_value)
         else:
@@ -278,30 +280,33 @@ class Control:
     def __init__(self, open_channel: Callable[[], Awaitable[Channel]]) -> None:
         self._open_channel = open_channel
         self._channel: Channel | None = None
-        self._waiting: asyncio.Future[Any] | None = None
-        self._turn = asyncio.Lock()
+        self._answer: asyncio.Future[Any] | None = None
+        self._call_lock = asyncio.Lock()
 
     async def call(self, operation: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call a method of `Channel` that takes a callback, and return the broker's answer."""
         # One at a time: AMQP answers in order, and an answer names no call.
-        async with self._turn:
+        async with self._call_lock:
             channel = self._channel
             if channel is None or not channel.is_open:
                 channel = self._channel = await self._open_channel()
                 channel.add_on_close_callback(self._on_channel_closed)
-            waiting = self._waiting = asyncio.get_running_loop().create_future()
-            operation(channel, *args, callback=lambda f: settle(waiting, f.method), **kwargs)
+            answer = self._answer = asyncio.get_running_loop().create_future()
+            operation(channel, *args, callback=lambda f: settle(answer, f.method), **kwargs)
             try:
-                return await waiting
+                return await answer
             finally:
-                if not waiting.done() or waiting.cancelled():
+                if not answer.done() or answer.cancelled():
                     # Its answer may still come, and must not be taken for the next call's.
                     self._channel = None
                     with suppress(AMQPError):
                         channel.close()
 
     async def declare(
-        self, name: str, arguments: dict[str, Any], first: Callable[[Channel], None] | None = None
+        self,
+        name: str,
+        arguments: dict[str, Any],
+        call_first: Callable[[Channel], None] | None = None,
     ) -> tuple[Any, bool]:
         """Declare a durable queue; return the broker's answer, and if it has these arguments.
 
@@ -309,8 +314,8 @@ class Control:
         """
 
         def declare(channel: Channel, callback: Callable[[Any], None]) -> None:
-            if first is not None:
-                first(channel)  # without waiting: a refusal closes the channel before the next
+            if call_first is not None:
+                call_first(channel)  # without waiting: a refusal closes the channel before the next
             channel.queue_declare(name, durable=True, arguments=arguments, callback=callback)
 
         try:
@@ -336,5 +341,5 @@ class Control:
             self._end(LinkLost(str(error)))
 
     def _end(self, error: Exception) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_exception(error)
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(error)

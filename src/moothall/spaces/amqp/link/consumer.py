@@ -24,7 +24,7 @@ broker has delivered the message before.
 Deliver = Callable[[DeliveryTag, Any, bytes], None]
 """Takes a message: its tag, AMQP's properties and its body."""
 
-_SOON_S = 0.005
+_ACKNOWLEDGE_DELAY_S = 0.005
 
 _MAX_PREFETCH = 65_535
 """The largest prefetch of AMQP."""
@@ -52,7 +52,7 @@ class Consumption:
     window: int = 0  # how many messages that one takes ahead
     count: int = 0  # how many messages are in hand: not acknowledged
     bytes: int = 0  # and how many bytes they have
-    changing: bool = False  # whether its consumer is being ended or started
+    is_changing: bool = False  # whether its consumer is being ended or started
     is_ended: bool = False
 
 
@@ -66,21 +66,21 @@ class Consumer:
             have one message in any case
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, most_bytes: int) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, max_bytes: int) -> None:
         self._loop = loop
         self._channel: Channel | None = None
         self.channel_number: int = 0
-        self.soon_s: float = _SOON_S
-        self.most_bytes: int = most_bytes
+        self.acknowledge_delay_s: float = _ACKNOWLEDGE_DELAY_S
+        self.max_bytes: int = max_bytes
         self._bytes = 0
         # By tag: its queue, and its bytes.
         self._unacknowledged: dict[int, tuple[Consumption, int]] = {}
         self._to_acknowledge: set[int] = set()
-        self._flushing = False
+        self._is_flush_due = False
         self._timer: asyncio.TimerHandle
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._waiters: set[asyncio.Future[None]] = set()
         self._consumers: dict[str, Consumption] = {}
-        self._paused: dict[Consumption, None] = {}
+        self._paused_consumptions: dict[Consumption, None] = {}
 
     def attach(self, channel: Channel) -> None:
         """Use this channel from now on; it has no consumers yet."""
@@ -90,23 +90,23 @@ class Consumer:
         self._unacknowledged.clear()
         self._to_acknowledge.clear()
         self._consumers.clear()
-        self._paused.clear()
+        self._paused_consumptions.clear()
         channel.add_on_cancel_callback(self._on_cancel)
 
     def detach(self) -> None:
         """Forget the channel, which is lost: unacknowledged messages are redelivered."""
         self._channel = None
-        for future in self._waiting:
+        for future in self._waiters:
             if not future.done():
                 future.set_exception(LinkLost("the channel was lost"))
-        self._waiting.clear()
+        self._waiters.clear()
 
     async def consume(
         self,
         queue: str,
         deliver: Deliver,
         prefetch: int,
-        cancelled: Callable[[], None],
+        on_cancelled: Callable[[], None],
         *,
         classic: bool = True,
         counts_bytes: bool = False,
@@ -116,7 +116,7 @@ class Consumer:
         # name, and delivers nothing. Quorum queues have no such argument.
         arguments = {"x-cancel-on-ha-failover": True} if classic else None
         consumption = Consumption(
-            queue, deliver, prefetch, cancelled, arguments, counts_bytes, self.channel_number
+            queue, deliver, prefetch, on_cancelled, arguments, counts_bytes, self.channel_number
         )
         consumption.window = prefetch
         await self._start(consumption)
@@ -142,7 +142,7 @@ class Consumer:
             except Exception:  # it would end the connection of all agents
                 logger.exception("a defect in moothall: a message could not be taken")
             if consumption.counts_bytes and (
-                self._bytes > self.most_bytes or consumption.window < consumption.prefetch
+                self._bytes > self.max_bytes or consumption.window < consumption.prefetch
             ):
                 self._regulate(consumption)
 
@@ -162,35 +162,35 @@ class Consumer:
     def _regulate(self, consumption: Consumption) -> None:
         """End a consumer that takes too many bytes, or start one that takes more messages ahead."""
         if (
-            consumption.changing
+            consumption.is_changing
             or consumption.is_ended
             or consumption.channel != self.channel_number
         ):
             return
-        if self._bytes > self.most_bytes and consumption.count > 1:
+        if self._bytes > self.max_bytes and consumption.count > 1:
             if consumption.tag:
-                self._change(consumption, 0)
+                self._start_change(consumption, 0)
         elif not consumption.tag:
-            if consumption.count <= 1 or self._bytes < self.most_bytes // 2:
-                self._change(consumption, self._window(consumption))
+            if consumption.count <= 1 or self._bytes < self.max_bytes // 2:
+                self._start_change(consumption, self._fitting_window(consumption))
         elif (
             consumption.count >= consumption.window < consumption.prefetch
-            and self._bytes < self.most_bytes // 2
+            and self._bytes < self.max_bytes // 2
         ):
-            window = min(consumption.window * _GROWTH, self._window(consumption))
+            window = min(consumption.window * _GROWTH, self._fitting_window(consumption))
             if window > consumption.window:
-                self._change(consumption, window)
+                self._start_change(consumption, window)
 
-    def _window(self, consumption: Consumption) -> int:
+    def _fitting_window(self, consumption: Consumption) -> int:
         """Return how many messages of the size of those in hand fit."""
         size = consumption.bytes // consumption.count if consumption.count else 0
-        fit = (self.most_bytes - self._bytes) // max(size, 1)
-        return max(1, min(fit, consumption.prefetch - consumption.count))
+        fitting_count = (self.max_bytes - self._bytes) // max(size, 1)
+        return max(1, min(fitting_count, consumption.prefetch - consumption.count))
 
-    def _change(self, consumption: Consumption, window: int) -> None:
-        consumption.changing = True
+    def _start_change(self, consumption: Consumption, window: int) -> None:
+        consumption.is_changing = True
         if not window:
-            self._paused[consumption] = None
+            self._paused_consumptions[consumption] = None
         self._loop.create_task(self._replace(consumption, window))
 
     async def _replace(self, consumption: Consumption, window: int) -> None:
@@ -200,13 +200,13 @@ class Consumer:
                 self._consumers.pop(tag, None)
                 await self._await_answer(lambda channel, done: channel.basic_cancel(tag, done))
             if window and not consumption.is_ended:
-                self._paused.pop(consumption, None)
+                self._paused_consumptions.pop(consumption, None)
                 consumption.window = window
                 await self._start(consumption)
         except LinkLost:
             return  # the next channel consumes it again
         finally:
-            consumption.changing = False
+            consumption.is_changing = False
         # What was acknowledged meanwhile has regulated nothing.
         self._regulate(consumption)
 
@@ -220,7 +220,7 @@ class Consumer:
             if consumption.counts_bytes:
                 self._bytes -= size
                 changed[consumption] = None
-        for consumption in (*changed, *self._paused):
+        for consumption in (*changed, *self._paused_consumptions):
             self._regulate(consumption)
 
     # -- the end of a consumer ---------------------------------------------------------------------
@@ -237,14 +237,14 @@ class Consumer:
         else:
             consumption.on_cancelled = lambda: settle(end)
             consumption.is_ended = True
-            self._waiting.add(end)
-            end.add_done_callback(self._waiting.discard)
+            self._waiters.add(end)
+            end.add_done_callback(self._waiters.discard)
         return end
 
     async def end(self, consumption: Consumption) -> None:
         """End a consumption; the broker gets back what it has delivered since."""
         consumption.is_ended = True
-        self._paused.pop(consumption, None)
+        self._paused_consumptions.pop(consumption, None)
         if self._consumers.pop(consumption.tag, None) is not None:
             tag = consumption.tag
             await self._await_answer(lambda channel, done: channel.basic_cancel(tag, done))
@@ -262,14 +262,14 @@ class Consumer:
             raise LinkLost("there is no channel")
         answer: asyncio.Future[None] = self._loop.create_future()
         # On a channel that is lost no answer comes: `detach` ends it.
-        self._waiting.add(answer)
+        self._waiters.add(answer)
         try:
             call(channel, lambda _: settle(answer))
             await answer
         except AMQPError as error:
             raise LinkLost(str(error)) from error
         finally:
-            self._waiting.discard(answer)
+            self._waiters.discard(answer)
 
     def give_back(self, tag: DeliveryTag) -> None:
         """Give a message back to its queue, for another consumer."""
@@ -289,29 +289,29 @@ class Consumer:
         if tag[1] not in self._unacknowledged:
             return  # the broker closes a channel on which a tag is acknowledged twice
         self._to_acknowledge.add(tag[1])
-        if not self._flushing:
-            self._flushing = True
-            self._timer = self._loop.call_later(self.soon_s, self.flush)
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            self._timer = self._loop.call_later(self.acknowledge_delay_s, self.flush)
 
     def flush(self) -> None:
         """Write the pending acknowledgements."""
-        if self._flushing:
-            self._flushing = False
+        if self._is_flush_due:
+            self._is_flush_due = False
             self._timer.cancel()
         channel = self._channel
         if channel is None or not self._to_acknowledge:
             return
         # Cleared first: a write calls this again.
-        done, self._to_acknowledge = self._to_acknowledge, set()
+        acknowledged_tags, self._to_acknowledge = self._to_acknowledge, set()
         open_tags = self._unacknowledged
         last = 0
         # One frame acknowledges all up to a tag, so up to the first that is still in hand.
         for tag in open_tags:
-            if tag not in done:
+            if tag not in acknowledged_tags:
                 break
             last = tag
-        single_tags = [tag for tag in done if tag > last]
-        self._release(done)
+        single_tags = [tag for tag in acknowledged_tags if tag > last]
+        self._release(acknowledged_tags)
         try:
             if last:
                 channel.basic_ack(last, multiple=True)

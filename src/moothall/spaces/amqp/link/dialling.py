@@ -24,15 +24,15 @@ DIAL_S = 10.0
 """How long the broker may take to answer."""
 _NOT_ALLOWED = 530
 _USE_SSL = "use_ssl=True (AMQP_USE_SSL, --use-ssl)"
-_HUNG_UP = (("ConnectionReset", "BrokenPipe"), ("ConnectionReset", "BrokenPipe", "EOF"))
+_HANG_UP_TEXTS = (("ConnectionReset", "BrokenPipe"), ("ConnectionReset", "BrokenPipe", "EOF"))
 """What pika's text of a lost connection has, without TLS and with it."""
 _CERT_FILE = "cert_file= (AMQP_CERT_FILE, --cert-file)"
-_CLIENTS = re.compile(r"ALERT_([A-Z_]*(?:CERTIFICATE|UNKNOWN_CA|HANDSHAKE)[A-Z_]*)")
+_CLIENT_ALERT = re.compile(r"ALERT_([A-Z_]*(?:CERTIFICATE|UNKNOWN_CA|HANDSHAKE)[A-Z_]*)")
 """OpenSSL's names of what a broker answers that does not accept the client's certificate."""
-_OTHER_NAME = (62, 64)  # OpenSSL's: the certificate is for another host, another address
+_OTHER_NAME_CODES = (62, 64)  # OpenSSL's: the certificate is for another host, another address
 
 
-def parameters(options: AMQPOptions, name: str) -> pika.ConnectionParameters:
+def connection_parameters(options: AMQPOptions, name: str) -> pika.ConnectionParameters:
     """Return pika's parameters; the broker's tools show `name`."""
     return pika.ConnectionParameters(
         host=options.hostname,
@@ -49,7 +49,7 @@ def parameters(options: AMQPOptions, name: str) -> pika.ConnectionParameters:
     )
 
 
-def tls(options: AMQPOptions) -> ssl.SSLContext | None:
+def tls_context(options: AMQPOptions) -> ssl.SSLContext | None:
     """Return the TLS context, if any; the broker's certificate is always verified."""
     if not options.use_ssl:
         return None
@@ -91,10 +91,10 @@ def explain(error: BaseException, options: AMQPOptions) -> str:
             f"{label} refuses the user {options.username!r} or the password: "
             "set AMQP_USERNAME and AMQP_PASSWORD"
         )
-    denied = isinstance(error, ProbableAccessDeniedError) or (
+    is_denied = isinstance(error, ProbableAccessDeniedError) or (
         isinstance(error, ConnectionClosed) and error.reply_code == _NOT_ALLOWED
     )
-    if denied and "reached" not in str(error):  # a limit of connections or channels
+    if is_denied and "reached" not in str(error):  # a limit of connections or channels
         return (
             f"{label} has no virtual host {options.virtual_host!r} for the user "
             f"{options.username!r}: set AMQP_VHOST, or have it made (rabbitmqctl add_vhost, "
@@ -102,18 +102,18 @@ def explain(error: BaseException, options: AMQPOptions) -> str:
         )
     if isinstance(error, ssl.SSLCertVerificationError):
         advice = "give its authority as ca_file= (AMQP_CA_FILE, --ca-file)"
-        if error.verify_code in _OTHER_NAME:
+        if error.verify_code in _OTHER_NAME_CODES:
             advice = "connect to a name that it is for, by hostname= or AMQP_HOST"
         return f"the certificate of {label} is not to be trusted ({error.verify_message}): {advice}"
     # pika wraps it, as text.
-    if options.use_ssl and (alert := _CLIENTS.search(str(error))):
+    if options.use_ssl and (alert := _CLIENT_ALERT.search(str(error))):
         alert_text = alert[1].replace("_", " ").lower()
         problem = "wants a client certificate"
         if options.cert_file is not None:
             problem = f"refuses the client certificate {str(options.cert_file)!r}"
         return f"{label} {problem} ({alert_text}): give one by {_CERT_FILE}"
-    hung_up = isinstance(error, ConnectionResetError | BrokenPipeError | StreamLostError)
-    if hung_up or any(each in str(error) for each in _HUNG_UP[options.use_ssl]):
+    has_hung_up = isinstance(error, ConnectionResetError | BrokenPipeError | StreamLostError)
+    if has_hung_up or any(each in str(error) for each in _HANG_UP_TEXTS[options.use_ssl]):
         # A TLS port closes a plain connection without an error; what it says of a client
         # certificate may be lost as it closes the connection.
         other = f"try it with {_USE_SSL}, or "
@@ -123,7 +123,7 @@ def explain(error: BaseException, options: AMQPOptions) -> str:
     if isinstance(error, ssl.SSLError | IncompatibleProtocolError):
         other = f"{'without' if options.use_ssl else 'with'} {_USE_SSL}"
         return f"{label} does not speak AMQP 0-9-1 on that port: try it {other}"
-    if denied or isinstance(error, ConnectionClosed | LinkLost):
+    if is_denied or isinstance(error, ConnectionClosed | LinkLost):
         return f"{label} closed the connection: {getattr(error, 'reply_text', error)}"
     if isinstance(error, TimeoutError):
         return f"{label} does not answer in {DIAL_S:.0f} s: check AMQP_HOST and AMQP_PORT"

@@ -11,7 +11,7 @@ from typing import Any, Final
 from pika.channel import Channel
 
 from moothall.spaces.amqp.link.connection import LinkLost
-from moothall.spaces.amqp.wire import LARGEST, PIECE, REQUEST, SEND, Outbound
+from moothall.spaces.amqp.wire import MAX_MESSAGE_BYTES, PIECE, REQUEST, SEND, Outbound
 from moothall.spaces.request import settle
 
 OnOutcome = Callable[[Outbound, str], None]
@@ -25,8 +25,8 @@ NO_ROOM: Final = "refused: no room"  # the queue is full
 FULL: Final = "full"  # too many messages wait for the broker already
 TOO_LARGE: Final = "too large"  # larger than this broker takes
 
-_LIMIT: Final = 100_000
-_LIMIT_BYTES: Final = 2**26
+_MAX_WAITING: Final = 100_000
+_MAX_WAITING_BYTES: Final = 2**26
 """How many messages may wait for the broker, and of how many bytes."""
 
 _MAX_UNCONFIRMED: Final = 1_000
@@ -38,8 +38,8 @@ _REFUSABLE: Final = frozenset((SEND, REQUEST, PIECE))
 
 _ALL_AGENTS: Final = "*"
 
-_WINDOW = 5_000
-_WINDOW_BYTES = 2**23
+_MAX_WINDOW = 5_000
+_MAX_WINDOW_BYTES = 2**23
 """How many messages may be unconfirmed, and of how many bytes: what is written is there twice."""
 
 
@@ -71,7 +71,7 @@ class Publisher:
         # By agent, exchange or `_ALL_AGENTS`, then by key: the returned messages, and later ones.
         self._held_messages: dict[str, tuple[dict[str, Outbound], dict[str, Outbound]]] = {}
         self._returned: set[str] = set()
-        self.largest: int = LARGEST
+        self.largest: int = MAX_MESSAGE_BYTES
         self._waiters: list[asyncio.Future[None]] = []
 
     def __len__(self) -> int:
@@ -84,28 +84,28 @@ class Publisher:
             self._on_outcome(message, TOO_LARGE)
             return
         to = message.exchange or message.to
-        hold = self._held_messages and (
+        hold_lines = self._held_messages and (
             self._held_messages.get(to) or self._held_messages.get(_ALL_AGENTS)
         )
-        waits = hold or self._waiting or not self._may_emit()
-        if waits and message.kind in _REFUSABLE and self._is_full(message):
+        must_wait = hold_lines or self._waiting or not self._may_emit()
+        if must_wait and message.kind in _REFUSABLE and self._is_full(message):
             self._on_outcome(message, FULL)
             return
-        if hold:
-            self._keep(hold[1], message)
+        if hold_lines:
+            self._keep(hold_lines[1], message)
         else:
-            message.in_flight = True
+            message.is_in_flight = True
             self.bytes += len(message.body)
-            if waits:
+            if must_wait:
                 self._waiting.append(message)
             else:
                 self._emit(message)
         self._regulate()
 
-    def _end(self, messages: Iterable[Outbound], outcome: str) -> None:
+    def _report_outcome(self, messages: Iterable[Outbound], outcome: str) -> None:
         """Tell how the publishing of messages has ended."""
         for message in messages:
-            message.in_flight = False
+            message.is_in_flight = False
             self.bytes -= len(message.body)
             if message.key in self._returned:
                 self._returned.discard(message.key)
@@ -116,21 +116,23 @@ class Publisher:
     def _may_emit(self) -> bool:
         return (
             self._channel is not None
-            and len(self._unconfirmed) < _WINDOW
-            and self._unconfirmed_bytes < _WINDOW_BYTES
+            and len(self._unconfirmed) < _MAX_WINDOW
+            and self._unconfirmed_bytes < _MAX_WINDOW_BYTES
         )
 
     def _is_full(self, message: Outbound) -> bool:
         waiting = len(self)
-        return waiting >= _LIMIT or (waiting > 0 and self.bytes + len(message.body) > _LIMIT_BYTES)
+        return waiting >= _MAX_WAITING or (
+            waiting > 0 and self.bytes + len(message.body) > _MAX_WAITING_BYTES
+        )
 
     def _regulate(self) -> None:
         """Make threads wait while the broker is behind, but not while there is no channel."""
-        many = (
+        is_over_limit = (
             len(self._unconfirmed) + len(self._waiting) >= _MAX_UNCONFIRMED
             or self.bytes >= _MAX_UNCONFIRMED_BYTES
         )
-        is_behind = self._channel is not None and many
+        is_behind = self._channel is not None and is_over_limit
         if is_behind is not self._is_behind:
             self._is_behind = is_behind
             self._set_open(not is_behind)
@@ -142,7 +144,7 @@ class Publisher:
         self._unconfirmed.clear()
         self._unconfirmed_bytes = 0
         self._waiting = deque(each for each in messages if len(each.body) <= largest)
-        self._end([each for each in messages if len(each.body) > largest], TOO_LARGE)
+        self._report_outcome([each for each in messages if len(each.body) > largest], TOO_LARGE)
         self._wake()
 
     def pause(self) -> None:
@@ -169,10 +171,10 @@ class Publisher:
 
     def hold_back(self, message: Outbound) -> bool:
         """Keep a returned message, and all later ones to its agent; return if it is the first."""
-        first = message.to not in self._held_messages
+        is_first = message.to not in self._held_messages
         self.hold(message.to)
         self._keep(self._held_messages[message.to][0], message)
-        return first
+        return is_first
 
     def _keep(self, messages: dict[str, Outbound], message: Outbound) -> None:
         if message.key not in messages:  # else it is published again
@@ -217,7 +219,7 @@ class Publisher:
         self._regulate()
         self._wake()
 
-    def oldest(self) -> tuple[Channel | None, int] | None:
+    def oldest_unconfirmed(self) -> tuple[Channel | None, int] | None:
         """Return what identifies the oldest unconfirmed message, None if all are confirmed."""
         tag = next(iter(self._unconfirmed), None)
         return None if tag is None else (self._channel, tag)
@@ -240,7 +242,7 @@ class Publisher:
     async def confirmed_or_returned(self, messages: list[Outbound]) -> None:
         """Wait until each of these is in its queue, or was returned."""
         while messages:
-            if not messages[-1].in_flight:
+            if not messages[-1].is_in_flight:
                 messages.pop()
             elif self._channel is None:
                 raise LinkLost("there is no channel")
@@ -273,7 +275,7 @@ class Publisher:
                     break
                 messages.append(unconfirmed.pop(each))
         self._unconfirmed_bytes -= sum([len(message.body) for message in messages])
-        self._end(messages, outcome)
+        self._report_outcome(messages, outcome)
         if self._waiting:
             self._publish_waiting()
         if self._is_behind:
@@ -282,7 +284,7 @@ class Publisher:
             self._wake()
 
     def _on_return(self, _channel: Channel, _method: Any, properties: Any, _body: bytes) -> None:
-        # The broker returns a message before it confirms it: `_end` sees both.
+        # The broker returns a message before it confirms it: `_report_outcome` sees both.
         self._returned.add(properties.message_id)
 
     def _publish_waiting(self) -> None:
