@@ -91,8 +91,8 @@ async def evening(
 
     async with town(count, Mind(), journal=journal) as society:
         society.intercept(hear)
-        options: dict[str, Any] = {"run_id": "R", "save_every": 4, "progress": progress}
-        await society.run(steps=25, step="30min", **options)
+        recorded: dict[str, Any] = {"run_id": "R", "save_every": 4} if journal else {}
+        await society.run(steps=25, step="30min", progress=progress, **recorded)
         asked = {}
         names = {str(each.id): each.name for each in society.agents}
         for number in range(1, count + 1):
