@@ -80,7 +80,7 @@ RELATIONS = frozenset(
 )
 CEILINGS = {
     "actions": 11,
-    "agents": 31,
+    "agents": 30,
     "budget": 2,
     "cli": 2,
     "foundation": 4,

@@ -321,18 +321,18 @@ class Agent(Messaging):
         actions = proposed_actions(self, proposed_message)
         note = "; ".join(dict.fromkeys(each.origin.note for each in actions if each.origin.note))
         facts = {name: fact for each in actions for name, fact in each.facts.items()}
-        request = ApprovalRequest.of(proposed_message, *self._asked_by(proposed_message), note)
+        request = ApprovalRequest.of(proposed_message, *self._run_of(proposed_message), note)
         if approver is None:
-            locked = ": the definition of the action is new or has changed (`moothall mcp lock`)"
+            advice = ": the definition of the action is new or has changed (`moothall mcp lock`)"
             reason = (
-                locked if note else ": a value of the call is from outside" if request.note else ""
+                advice if note else ": a value of the call is from outside" if request.note else ""
             )
             text = "agent %r has no approver, so it refuses%s; give it or its space an approver="
             logger.warning(text, self.id, reason)
         # A broadcast is to *: it is this agent whose action is called.
         return await approve(approver, replace(request, agent=str(self.id), facts=facts))
 
-    def _asked_by(self, message: dict[str, Any]) -> tuple[str | None, str | None]:
+    def _run_of(self, message: dict[str, Any]) -> tuple[str | None, str | None]:
         """Return a proposed message's run and thread; default: no run, and the sender's thread."""
         return None, message.get("from")
 

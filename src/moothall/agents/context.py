@@ -227,11 +227,11 @@ class PendingQuestion:
         if self._loop is None or not self._loop.is_running():
             return asyncio.run(self._answer())
         # The loop of the action's agent: an async approver may belong to it.
-        answered = asyncio.run_coroutine_threadsafe(self._answer(), self._loop)
-        self._channel.thread_questions.add(answered)
+        future = asyncio.run_coroutine_threadsafe(self._answer(), self._loop)
+        self._channel.thread_questions.add(future)
         if self._channel.is_cut_off:
-            answered.cancel()
+            future.cancel()
         try:
-            return answered.result()
+            return future.result()
         finally:
-            self._channel.thread_questions.discard(answered)
+            self._channel.thread_questions.discard(future)

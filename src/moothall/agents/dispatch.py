@@ -214,8 +214,8 @@ class BlockDispatcher:
         for name, block in self.blocks.items():
             offer, fits = getattr(block, "offer", None), getattr(block, "fits", None)
             if callable(offer):
-                if would := offer(context):
-                    offers[name] = {"block": name, "would": would}
+                if offer_text := offer(context):
+                    offers[name] = {"block": name, "would": offer_text}
             elif not callable(fits) or fits(context) > 0:
                 text, actions = getattr(block, "description", ""), getattr(block, "actions", {})
                 offers[name] = {"block": name, "about": text, "actions": actions}
@@ -226,8 +226,8 @@ class BlockDispatcher:
         situation = context if self.show is None else await self.show(context)
         request = {"blocks": [*offers.values()], "situation": as_json(situation)}
         if self.prompt.startswith(DISPATCHER_PROMPT):
-            each = object_schema(**dict.fromkeys(names, _YES_OR_NO))
-            schema = object_schema(to_do=_SHORT, blocks=each)
+            verdicts = object_schema(**dict.fromkeys(names, _YES_OR_NO))
+            schema = object_schema(to_do=_SHORT, blocks=verdicts)
         else:  # a prompt of the user's own asks for a name
             schema = object_schema(reason=_SHORT, block={"enum": [*names, None]})
 
@@ -235,10 +235,10 @@ class BlockDispatcher:
             try:
                 answer = read_json(text)
                 if "blocks" in answer:
-                    does = [name for name, verdict in answer["blocks"].items() if verdict == "yes"]
+                    hits = [name for name, verdict in answer["blocks"].items() if verdict == "yes"]
                     # One that does not exist is named in the fault.
-                    block = does[0] if len(does) == 1 else self._best_by_rule(context, does)
-                    block = next((name for name in does if name not in offers), block)
+                    block = hits[0] if len(hits) == 1 else self._best_by_rule(context, hits)
+                    block = next((name for name in hits if name not in offers), block)
                     reason = answer.get("to_do", "")
                 else:
                     block, reason = answer["block"], answer.get("reason", "")

@@ -127,8 +127,8 @@ class Messaging(Workflow):
         if mailbox is None:
             raise self._not_in_space("send")
         envelope = self._outgoing(message, mailbox.id)
-        later = delay is not None or at is not None
-        mailbox.send(envelope, delay=seconds_until(delay, at) if later else 0.0)
+        is_delayed = delay is not None or at is not None
+        mailbox.send(envelope, delay=seconds_until(delay, at) if is_delayed else 0.0)
 
     def _outgoing(self, message: Message | dict[str, Any], id: str) -> Envelope:
         """Return a message to send, with what travels beside it."""
@@ -223,8 +223,8 @@ class Messaging(Workflow):
             and action.isascii()
         ):
             parts = (mailbox.id, to, action, check_args(args))
-            usual: Envelope = tuple.__new__(Envelope, parts + ENVELOPE_DEFAULTS)
-            return mailbox.request(with_reply_thread(self, usual), timeout)
+            envelope: Envelope = tuple.__new__(Envelope, parts + ENVELOPE_DEFAULTS)
+            return mailbox.request(with_reply_thread(self, envelope), timeout)
         if not isinstance(action, str):
             return self._ask_method(to, Action.of(action), timeout, args)
         return self.request({"to": to, "action": {"name": action, "args": args}}, timeout)

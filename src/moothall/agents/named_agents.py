@@ -169,12 +169,12 @@ class AgentSource:
 
     def _load_error(self, module: str, error: BaseException) -> DefinitionError:
         # A SyntaxError names its line itself, and was raised in no line of the user's.
-        lines = [
+        locations = [
             f" ({Path(each.filename).name}, line {each.lineno})"
             for each in traceback.extract_tb(error.__traceback__)
             if each.filename != __file__ and not each.filename.startswith("<")
         ]
-        place = "" if isinstance(error, SyntaxError) or not lines else lines[-1]
+        place = "" if isinstance(error, SyntaxError) or not locations else locations[-1]
         return DefinitionError(
             f"{self}: importing {module} failed: {type(error).__name__}: {error}{place}"
         )

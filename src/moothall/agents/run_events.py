@@ -43,7 +43,7 @@ def recorded_events(entries: Sequence[Entry]) -> Iterator[Event]:
         author = names.get(path, path)
         details = data.get("about", {})
         if entry.kind == "state":
-            yield from _grown(author, path, data["appended"], rounds)
+            yield from _events_of_items(author, path, data["appended"], rounds)
         elif entry.kind == "begun":
             names[path], kinds[path] = data["agent"], data["kind"]
             if data["kind"] == "Researcher":
@@ -51,8 +51,8 @@ def recorded_events(entries: Sequence[Entry]) -> Iterator[Event]:
         elif entry is end and "progress" in data:
             # From the turn in which the run stopped.
             lists = ("conclusions", "decisions")
-            since = {name: data["progress"][name][rounds[path, name] :] for name in lists}
-            yield from _grown(author, path, since, rounds)
+            new_items = {name: data["progress"][name][rounds[path, name] :] for name in lists}
+            yield from _events_of_items(author, path, new_items, rounds)
         elif entry.kind == "ended" and path in researchers and "iteration" not in details:
             iteration, _, block = data["key"].partition(".")
             if "model" not in details:
@@ -77,15 +77,15 @@ def _decides(path: str, kinds: dict[str, str]) -> bool:
     )
 
 
-def _grown(
-    author: str, path: str, grown: dict[str, Any], rounds: Counter[tuple[str, str]]
+def _events_of_items(
+    author: str, path: str, new_items: dict[str, Any], rounds: Counter[tuple[str, str]]
 ) -> Iterator[Event]:
     """Yield the events of what a state adds."""
-    for message in grown.get("messages", ()):
+    for message in new_items.get("messages", ()):
         yield MessageAdded(author, message)
-    for data in grown.get("conclusions", ()):
+    for data in new_items.get("conclusions", ()):
         rounds[path, "conclusions"] += 1
         yield ConclusionReached(author, rounds[path, "conclusions"], Conclusion(**data))
-    for data in grown.get("decisions", ()):
+    for data in new_items.get("decisions", ()):
         rounds[path, "decisions"] += 1
         yield DecisionMade(author, rounds[path, "decisions"], HumanDecision.from_json(data))

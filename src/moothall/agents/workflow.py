@@ -108,8 +108,8 @@ class Workflow:
         """Store only what was given; the class has the defaults: a city holds very many agents."""
         params = self.params_from(params)
         if not isinstance(toolbox, AgentToolbox | None):
-            wrong = f"agent {self.id!r}: toolbox= must be an AgentToolbox, got {toolbox!r:.80}"
-            raise DefinitionError(wrong)
+            fault = f"agent {self.id!r}: toolbox= must be an AgentToolbox, got {toolbox!r:.80}"
+            raise DefinitionError(fault)
         parts = {"name": name, "type": type, "toolbox": toolbox, "memory": memory}
         for each, value in {**parts, "params_or_none": params}.items():
             if value is not None:
@@ -117,25 +117,25 @@ class Workflow:
         if self.memory_config:
             self._begin_memory(memory)
         if blocks is not None:
-            me = f"agent {self.id!r}"
+            label = f"agent {self.id!r}"
             if not isinstance(blocks, Iterable):
-                wrong = f"{me}: blocks= must be blocks, got {blocks!r:.80}: give a list of them"
-                raise DefinitionError(wrong)
+                fault = f"{label}: blocks= must be blocks, got {blocks!r:.80}: give a list of them"
+                raise DefinitionError(fault)
             self.blocks = [*blocks]
             for block in self.blocks:
-                check_block(me, block)
+                check_block(label, block)
                 if getattr(block, "agent", self) is None:
                     block.agent = self
 
     def params_from(self, params: Any) -> Any:
         """Return its parameters, made of a dict of fields; ConfigError for what are none."""
-        kind = self.ParamsType
-        params = checked_params(kind, params)
-        if kind is not None and not isinstance(params, kind | None):
+        params_type = self.ParamsType
+        params = checked_params(params_type, params)
+        if params_type is not None and not isinstance(params, params_type | None):
             from pydantic import BaseModel  # which takes long to import
 
             if not isinstance(params, BaseModel):
-                required = f"{kind.__name__} or a dict of its fields"
+                required = f"{params_type.__name__} or a dict of its fields"
                 owner = type(self).__name__
                 raise ConfigError(f"{owner}: agent_params= must be {required}, got {params!r:.80}")
         return params
@@ -225,11 +225,11 @@ class Workflow:
         try:
             await self.after_blocks()
         except BaseException as error:
-            failure = _first(failure, error)
+            failure = _first_failure(failure, error)
         try:
             await self.after_forward()
         except BaseException as error:
-            failure = _first(failure, self.with_note(error, "after_forward"))
+            failure = _first_failure(failure, self.with_note(error, "after_forward"))
         if failure is not None:
             raise failure
         return result
@@ -267,7 +267,7 @@ class Workflow:
             try:
                 await block.after_forward()
             except BaseException as error:
-                failure = _first(failure, self.with_note(error, "after_forward", block))
+                failure = _first_failure(failure, self.with_note(error, "after_forward", block))
         if failure is not None:
             raise failure
 
@@ -288,9 +288,9 @@ class Workflow:
 def not_found(agent: Any, name: str) -> ActionNotFound:
     """Return the error for a call of an action that an agent does not have."""
     text = f'"{name}" not found on "{agent.id}"'
-    bases = [each for each in type(agent).__mro__ if not is_ours(each)]
+    own_classes = [each for each in type(agent).__mro__ if not is_ours(each)]
     is_public = not name.startswith("_")
-    values = [vars(each)[name] for each in bases if is_public and name in vars(each)]
+    values = [vars(each)[name] for each in own_classes if is_public and name in vars(each)]
     method: Any = values[0] if values else None
     if hasattr(method, "__moothall_action__"):
         text += f": its method {name} is the action {method.__moothall_action__.get('name')!r}"
@@ -309,14 +309,14 @@ def proposed_actions(agent: Any, proposed: Mapping[str, Any]) -> list[Action]:
     return [each for each in actions if each is not None]
 
 
-def own_actions(owner: Any, within: str = "") -> dict[str, Action]:
+def own_actions(owner: Any, prefix: str = "") -> dict[str, Action]:
     """Return the actions of an agent or a block, by name; for an agent also help and the like."""
     cls = type(owner)
     table: dict[str, tuple[str, MarkedOptions]] | None = cls.__dict__.get("__moothall_actions__")
     if table is None:
         table = cls.__moothall_actions__ = actions_of(cls)
     return {
-        (full := within + name): Action.marked(full, getattr(owner, attribute), options)
+        (full_name := prefix + name): Action.marked(full_name, getattr(owner, attribute), options)
         for name, (attribute, options) in table.items()
     }
 
@@ -332,7 +332,7 @@ def block_actions(blocks: Iterable[Any]) -> dict[str, Action]:
     return actions
 
 
-def _first(failure: BaseException | None, error: BaseException) -> BaseException:
+def _first_failure(failure: BaseException | None, error: BaseException) -> BaseException:
     """Return the first of two failures, with the later one added to it as a note."""
     if failure is None or failure is error:
         return error

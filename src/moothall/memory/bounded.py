@@ -21,7 +21,7 @@ DEFAULT_TOKENS = 8192
 ASSUMED_CONTEXT = 32_768
 """The context of a model, in tokens, where nobody states it."""
 
-_PER_MESSAGE = 4
+_TOKENS_PER_MESSAGE = 4
 """The tokens that a chat format adds to each message: its role, its start and its end."""
 
 
@@ -130,13 +130,13 @@ class TokenBoundedMemory(Memory):
             self._shrink_to(bound)
 
     def _shrink_to(self, bound: int) -> None:
-        clears = self.clear and self._clearable_count > 0
+        has_clearable = self.clear and self._clearable_count > 0
         if self.reply_tokens is not None:  # what earlier replies left goes first
-            if clears:
+            if has_clearable:
                 self._clear(in_reply=False)
             self._drop(bound, in_reply=False)
         if self._tokens > bound:
-            if clears:
+            if has_clearable:
                 self._clear()
             self._drop(bound)
 
@@ -147,12 +147,12 @@ class TokenBoundedMemory(Memory):
 
     def make_room(self) -> bool:
         """Make the prompt shorter; return whether it is."""
-        before = self.tokens
+        tokens_before = self.tokens
         if self.clear:
-            self._clear(before // 2)
-        if self._tokens > before // 2:
-            self._drop(before // 2)
-        return self._tokens < before
+            self._clear(tokens_before // 2)
+        if self._tokens > tokens_before // 2:
+            self._drop(tokens_before // 2)
+        return self._tokens < tokens_before
 
     def _recount(self) -> None:
         """Count anew: the list is public, and other code may have cleared or extended it."""
@@ -168,7 +168,7 @@ class TokenBoundedMemory(Memory):
     def size_of(self, item: dict[str, Any]) -> int:
         """Return how many tokens a message has."""
         content, count = item.get("content"), self._count
-        size = _PER_MESSAGE
+        size = _TOKENS_PER_MESSAGE
         if content.__class__ is str:
             if content:
                 size += count(content)
@@ -184,7 +184,7 @@ class TokenBoundedMemory(Memory):
         return size
 
     @property
-    def _newest(self) -> int:
+    def _newest_start(self) -> int:
         """Where the last message and its call start."""
         newest = len(self._items) - 1
         while newest > 0 and self._items[newest].get("role") == "tool":
@@ -207,13 +207,13 @@ class TokenBoundedMemory(Memory):
             if self._tokens <= self._bound:
                 return
             limit = min(self._bound - self._third_of_window, self._third_of_window)
-        for place in range(self._newest if in_reply else self._task_index):
+        for place in range(self._newest_start if in_reply else self._task_index):
             if self._tokens <= limit:
                 break
             item = self._items[place]
             number = number_of(item)
             if number is not None and _may_clear(item) and not self._is_being_read(item):
-                self._insert(place, cleared_result(item, number, number))
+                self._replace(place, cleared_result(item, number, number))
                 self._cleared += (number,)
         self._join_cleared()
 
@@ -231,11 +231,11 @@ class TokenBoundedMemory(Memory):
         size = sum(sizes)
         if size <= self._third_of_window // 3:
             return
-        merged = 0
-        while merged < len(spans) - 1 and size > self._third_of_window // 6:
-            size -= sizes[merged]
-            merged += 1
-        for start, end in reversed(spans[:merged]):
+        merged_count = 0
+        while merged_count < len(spans) - 1 and size > self._third_of_window // 6:
+            size -= sizes[merged_count]
+            merged_count += 1
+        for start, end in reversed(spans[:merged_count]):
             self._remove(start, end)
 
     def _end_of(self, place: int) -> int:
@@ -245,7 +245,7 @@ class TokenBoundedMemory(Memory):
             end += 1
         return end
 
-    def _insert(self, place: int, item: dict[str, Any]) -> None:
+    def _replace(self, place: int, item: dict[str, Any]) -> None:
         size = self.size_of(item)
         self._tokens += size - self._sizes[place]
         self._clearable_count += _may_clear(item) - _may_clear(self._items[place])
@@ -263,7 +263,7 @@ class TokenBoundedMemory(Memory):
         if not in_reply:
             limit = max(limit, sum(self._sizes[self._task_index :]) + self.max_tokens // 8)
         items, sizes = self._items, self._sizes
-        newest = self._newest if in_reply else self._task_index
+        newest = self._newest_start if in_reply else self._task_index
         one_by_one = (
             self._numbered_count > 0
         )  # a line for cleared results changes with each that goes
@@ -313,7 +313,7 @@ class TokenBoundedMemory(Memory):
             for place in range(start, len(self._items)):
                 if is_cleared(item := self._items[place]):
                     first, last = range_of(item)
-                    self._insert(place, cleared_result(item, min(first, *cleared_numbers), last))
+                    self._replace(place, cleared_result(item, min(first, *cleared_numbers), last))
                     break
 
 

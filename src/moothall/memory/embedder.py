@@ -13,7 +13,7 @@ from zlib import crc32
 from moothall.foundation.arguments import check_integer
 
 _WORD = re.compile(r"\w+")
-_UNSPACED = "\u2e80"
+_FIRST_UNSPACED = "\u2e80"
 """The first code point of East Asian scripts: few characters per word, no spaces between words."""
 _DIGITS = re.compile(r"\d+")
 
@@ -77,21 +77,21 @@ class HashEmbedder:
     def _vector(self, text: str) -> list[float]:
         pieces: Counter[str] = Counter()
         for word in _WORD.findall(unicodedata.normalize("NFKC", text).casefold()):
-            bounded = f"<{word}>"
+            marked_word = f"<{word}>"
             # A word counts as two of its pieces: in common texts most pieces are endings.
-            pieces[bounded] += 2
-            if word[0] >= _UNSPACED:
+            pieces[marked_word] += 2
+            if word[0] >= _FIRST_UNSPACED:
                 pieces.update(word)
                 pieces.update(map("".join, pairwise(word)))
             elif not _DIGITS.fullmatch(word):  # numbers match only as a whole
-                pieces.update(bounded[i : i + 3] for i in range(len(bounded) - 2))
-                pieces.update(bounded[i : i + 4] for i in range(len(bounded) - 3))
+                pieces.update(marked_word[i : i + 3] for i in range(len(marked_word) - 2))
+                pieces.update(marked_word[i : i + 4] for i in range(len(marked_word) - 3))
         vector = [0.0] * self.dimensions
-        for piece, times in pieces.items():
-            hashed = crc32(piece.encode("utf-8", "surrogatepass"))
-            weight = math.sqrt(times)
+        for piece, count in pieces.items():
+            digest = crc32(piece.encode("utf-8", "surrogatepass"))
+            weight = math.sqrt(count)
             # The highest bit is the sign: pieces in the same dimension cancel out on average.
-            vector[(hashed & 0x7FFFFFFF) % self.dimensions] += weight if hashed >> 31 else -weight
+            vector[(digest & 0x7FFFFFFF) % self.dimensions] += weight if digest >> 31 else -weight
         # Exact, since the builtin sum rounds differently between Python versions.
         length = math.sqrt(math.fsum(value * value for value in vector))
         return [value / length for value in vector] if length else vector

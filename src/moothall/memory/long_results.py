@@ -13,7 +13,7 @@ from moothall.actions.signature.schema import object_schema
 from moothall.foundation.errors import ConfigError, JournalError
 from moothall.foundation.text.pages import line_range, lines_of, matching_page, matching_pages, page
 
-READ: Final = "read_result"
+READ_RESULT: Final = "read_result"
 """The action by which a model reads a result again."""
 NUMBER_KEY: Final = "result"
 """The key of a tool message with the number of its result, and its hash in a journal.
@@ -22,16 +22,16 @@ The hash is None if the message has the whole result, and empty if nothing but t
 LEAST_CHARS: Final = 300
 """A shorter result has no number: a line in its place would be no shorter."""
 
-_MOST_CHARS: Final = 16_000_000
+_MAX_KEPT_CHARS: Final = 16_000_000
 """How many characters of results a thread keeps that no journal has."""
-_IN_JOURNAL: Final = 2000
+_MAX_INLINE_CHARS: Final = 2000
 """A journal stores longer texts by their hashes in any case."""
 _DESCRIPTION: Final = (
     "Read a result of an earlier call again, by its number: the beginning, or the lines that are "
     "named, or those that match words. Without a number, words are looked for in all results. A "
     "line of more than 500 characters counts as several."
 )
-_SEARCHED_CHARS: Final = 4_000_000
+_MAX_SEARCHED_CHARS: Final = 4_000_000
 """In how many characters words are looked for, the newest results first."""
 
 
@@ -52,11 +52,11 @@ def number_of(message: dict[str, Any]) -> int | None:
 
 def cleared_result(message: dict[str, Any], first: int, last: int) -> dict[str, Any]:
     """Return a message with a line in the place of its result, and of those from `first` on."""
-    subject, hint = f"Result {last} is", f"{READ}({last}) shows it"
+    subject, hint = f"Result {last} is", f"{READ_RESULT}({last}) shows it"
     if first < last:
         subject, hint = (
             f"Results {first} to {last} are",
-            f"{READ} shows one, by its number, or finds words in all",
+            f"{READ_RESULT} shows one, by its number, or finds words in all",
         )
     line = f"[{subject} not shown any more: {hint}]"
     return {**message, "content": line, NUMBER_KEY: [last, message[NUMBER_KEY][1], first]}
@@ -77,7 +77,7 @@ class ThreadResults:
     """The results of one thread, by number from 1."""
 
     def __init__(self) -> None:
-        self.last: int = 0
+        self.count: int = 0
         self.page_chars: int = 20_000  # how many characters are read at once
         # Reads a value of the journal by its hash.
         self.read_value: Callable[[str], bytes] | None = None
@@ -90,16 +90,16 @@ class ThreadResults:
         )
         schema["required"] = []
         self.action: Action = Action.unchecked(
-            READ, self._read_result, _DESCRIPTION, schema, idempotent=True
+            READ_RESULT, self._read_result, _DESCRIPTION, schema, idempotent=True
         )
         self.action.origin = ActionOrigin(gives_back=False)
 
     def copy(self) -> ThreadResults:
         """Return what begins with the same results, for a conversation that begins with these."""
-        copied = ThreadResults()
-        copied.last, copied._size = self.last, self._size
-        copied._results = {number: replace(each) for number, each in self._results.items()}
-        return copied
+        results = ThreadResults()
+        results.count, results._size = self.count, self._size
+        results._results = {number: replace(each) for number, each in self._results.items()}
+        return results
 
     def add(
         self,
@@ -114,19 +114,19 @@ class ThreadResults:
 
         `is_whole`: whether the message has all of it; `keep` stores a value in the journal.
         """
-        self.last += 1
+        self.count += 1
         hash = None if is_whole else ""
-        if keep is not None and (len(text) > _IN_JOURNAL or not is_whole):
+        if keep is not None and (len(text) > _MAX_INLINE_CHARS or not is_whole):
             hash = keep(text.encode("utf-8", "surrogatepass"))
-        self._hold(self.last, _StoredResult(name, None if hash else text, hash, arguments, sources))
-        return [self.last, hash]
+        self._put(self.count, _StoredResult(name, None if hash else text, hash, arguments, sources))
+        return [self.count, hash]
 
     def mark(self, number: Any) -> list[Any] | None:
         """Return the mark of a message with a part of a result, or None."""
         result = self._results.get(number)
         return None if result is None else [number, result.hash]
 
-    def know(self, message: dict[str, Any], sources: Sequence[str], arguments: str = "") -> None:
+    def restore(self, message: dict[str, Any], sources: Sequence[str], arguments: str = "") -> None:
         """Take a result from a message, as an earlier process has remembered it.
 
         `arguments` are those of its call.
@@ -137,20 +137,20 @@ class ThreadResults:
         hash, content = message[NUMBER_KEY][1], message.get("content")
         has_text = hash is None and isinstance(content, str) and not is_cleared(message)
         text = content if has_text else None
-        self._hold(
+        self._put(
             number, _StoredResult(str(message.get("name", "")), text, hash, arguments, sources)
         )
-        self.last = max(self.last, number)
+        self.count = max(self.count, number)
 
-    def _hold(self, number: int, result: _StoredResult) -> None:
+    def _put(self, number: int, result: _StoredResult) -> None:
         self._results[number] = result
         self._size += len(result.text or "")
-        if self._size > _MOST_CHARS:
+        if self._size > _MAX_KEPT_CHARS:
             for each in self._results.values():
                 if each is not result and each.text is not None:
                     self._size -= len(each.text)
                     each.text = None
-                    if self._size <= _MOST_CHARS:
+                    if self._size <= _MAX_KEPT_CHARS:
                         break
 
     def _read_result(self, number: int | None = None, lines: str = "", words: str = "") -> str:
@@ -158,7 +158,7 @@ class ThreadResults:
             return self._find(words)
         result = self._results.get(number)
         if result is None:
-            range_text = f"they are 1 to {self.last}" if self.last else "there is none yet"
+            range_text = f"they are 1 to {self.count}" if self.count else "there is none yet"
             raise ConfigError(f"there is no result {number} in this conversation: {range_text}")
         reading.add_sources(result.sources)
         text = self._text(number, result)
@@ -172,7 +172,7 @@ class ThreadResults:
         if not words.strip():
             raise ConfigError("give the number of a result, or words to look for in all results")
         texts: list[tuple[str, list[str]]] = []
-        results, remaining = list[_StoredResult](), _SEARCHED_CHARS
+        results, remaining = list[_StoredResult](), _MAX_SEARCHED_CHARS
         for number in sorted(self._results, reverse=True):
             result = self._results[number]
             try:
@@ -195,7 +195,7 @@ class ThreadResults:
         if not result.hash:
             raise ConfigError(
                 f"result {number} is not kept any more: without a journal a conversation keeps its "
-                f"last {_MOST_CHARS // 1_000_000} million characters; call {result.name} again"
+                f"last {_MAX_KEPT_CHARS // 1_000_000} million characters; call {result.name} again"
             )
         try:
             data = None if self.read_value is None else self.read_value(result.hash)

@@ -16,14 +16,14 @@ from moothall.foundation.arguments import check_integer
 from moothall.foundation.errors import ConfigError, StateError
 from moothall.foundation.threads import guard
 
-_MOST_THREADS: Final = 1000
+_MAX_THREADS: Final = 1000
 """An unused thread is forgotten when this many were used after it."""
-_MOST_RUNS: Final = 10_000
+_MAX_RUNS: Final = 10_000
 """For how many runs the number of added messages is kept; then the oldest is forgotten."""
 
-_LONG: Final = 500
+_LONG_LIST: Final = 500
 """From how many messages on a list that was returned is used again."""
-_MOST_DROPPED: Final = 50
+_MAX_DROPPED: Final = 50
 """How many messages may have been dropped since, at its beginning."""
 
 _GUARD: Final = guard()
@@ -64,8 +64,8 @@ class Memory:
     _threads: _ThreadMemories | None = None
     _first_items: dict[str, dict[str, Any]] | None = None  # of each run; dropped ones may be in it
     _dropped_firsts: tuple[str, ...] = ()  # the runs whose first messages were dropped
-    _viewed: Memory | None = None  # of the view of a fork: the memory of its thread
-    _returned: list[dict[str, Any]] | None = None  # the long list that `get_memories` returned last
+    _original: Memory | None = None  # of the view of a fork: the memory of its thread
+    _returned_list: list[dict[str, Any]] | None = None  # the last long one of `get_memories`
     only_grows: bool = True
     """Whether new messages come only at the end of what `get_memories` returns."""
 
@@ -84,7 +84,7 @@ class Memory:
     def start_empty(self) -> None:
         """Hold nothing; a copy calls it, too, to share nothing with its original."""
         self._items: list[dict[str, Any]] = []
-        self.run_offsets = self._returned = self._first_items = None
+        self.run_offsets = self._returned_list = self._first_items = None
         self._dropped_firsts = ()
 
     @property
@@ -128,11 +128,11 @@ class Memory:
             self.add_memory(memory)
             if run not in offsets:
                 self._note_first(run)
-            if self._viewed is not None:
-                self._viewed.add_once(memory, run, sequence)
+            if self._original is not None:
+                self._original.add_once(memory, run, sequence)
             offsets.pop(run, None)  # the last one that was told of stands last
             offsets[run] = sequence + 1
-            if len(offsets) > _MOST_RUNS:
+            if len(offsets) > _MAX_RUNS:
                 del offsets[next(iter(offsets))]
 
     def _note_first(self, run: str) -> None:
@@ -141,7 +141,7 @@ class Memory:
         if len(firsts) > len(self._items):
             ids = set(map(id, self._items))
             dropped = (key for key, each in firsts.items() if id(each) not in ids)
-            self._dropped_firsts = (*self._dropped_firsts, *dropped)[-_MOST_RUNS:]
+            self._dropped_firsts = (*self._dropped_firsts, *dropped)[-_MAX_RUNS:]
             firsts = {key: each for key, each in firsts.items() if id(each) in ids}
         if self._items:  # else a subclass keeps them elsewhere
             firsts[run] = self._items[-1]
@@ -186,7 +186,7 @@ class Memory:
         view = self._new_copy()
         for each in self._items[:place]:
             view.add_memory(each)
-        view._viewed = self
+        view._original = self
         return view
 
     def take_cleared(self) -> list[int]:
@@ -235,18 +235,18 @@ class Memory:
         add_sources_of(items)
         if limit is not None:
             return Memory.last(items, limit)
-        if len(items) < _LONG:
+        if len(items) < _LONG_LIST:
             return items[:]
-        return self._copied_again()
+        return self._reuse_copy()
 
-    def _copied_again(self) -> list[dict[str, Any]]:
+    def _reuse_copy(self) -> list[dict[str, Any]]:
         """Return the messages in the list that was returned last, if nobody else has that now."""
         # To copy thousands for each prompt takes longer than the rest of a turn. Two references are
         # the memory's and the argument of `getrefcount`.
         items = self._items
-        if self._returned is not None and getrefcount(self._returned) == 2:
-            returned = self._returned
-            for dropped, each in enumerate(islice(returned, _MOST_DROPPED)):
+        if self._returned_list is not None and getrefcount(self._returned_list) == 2:
+            returned = self._returned_list
+            for dropped, each in enumerate(islice(returned, _MAX_DROPPED)):
                 if each is items[0]:
                     del returned[:dropped]
                     returned += items[len(returned) :]
@@ -254,7 +254,7 @@ class Memory:
                     if returned == items:
                         return returned
                     break
-        self._returned = copied = items[:]
+        self._returned_list = copied = items[:]
         return copied
 
     def thread(self, id: str | None) -> Self:
@@ -300,12 +300,12 @@ class Memory:
     @staticmethod
     def state_of(memory: Any) -> dict[str, Any]:
         """Return the state of a memory: by its `state_dict` if it has one, else its items."""
-        own_state: Any = getattr(memory, "state_dict", None)
-        if callable(own_state):
-            saved: dict[str, Any] = own_state()
+        dump_state: Any = getattr(memory, "state_dict", None)
+        if callable(dump_state):
+            saved: dict[str, Any] = dump_state()
             return saved
-        more = memory.runs_state() if isinstance(memory, Memory) else {}
-        return {"items": memory.get_memories(), **more}
+        runs_state = memory.runs_state() if isinstance(memory, Memory) else {}
+        return {"items": memory.get_memories(), **runs_state}
 
     @staticmethod
     def check_state(memory: Any, saved: Any, agent: Any) -> None:
@@ -324,16 +324,16 @@ class Memory:
     @staticmethod
     def restore(memory: Any, saved: Any, agent: Any) -> None:
         """Replace the content of a memory by a saved state."""
-        own_loader: Any = getattr(memory, "load_state_dict", None)
-        if callable(own_loader):
-            own_loader(saved)
+        load_state: Any = getattr(memory, "load_state_dict", None)
+        if callable(load_state):
+            load_state(saved)
             return
         Memory.check_state(memory, saved, agent)
         if isinstance(memory, Memory):
             memory.load_runs_state(saved)
-        listed: Any = getattr(memory, "items", None)
-        if isinstance(listed, list):
-            listed.clear()
+        items: Any = getattr(memory, "items", None)
+        if isinstance(items, list):
+            items.clear()
         if memory.get_memories():
             raise StateError(
                 f"agent {agent!r}: its {type(memory).__name__} keeps what it has and has no "
@@ -359,7 +359,7 @@ class _ThreadMemories:
             self._recent.pop(id, None)
             self._recent[id] = memory
             # A forgotten memory is freed when nothing uses it any more.
-            if len(self._recent) > _MOST_THREADS:
+            if len(self._recent) > _MAX_THREADS:
                 self._recent.popitem(last=False)
             return memory
 

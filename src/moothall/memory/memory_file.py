@@ -27,7 +27,7 @@ APPLICATION: Final = 0x63766D31
 # always has a whole version.
 #
 # `words` stores no text: deleting from it requires the same text, word for word. Its text is
-# `recall.found_text(item)`, so a change of that function needs a migration that refills it. Its
+# `recall.search_text(item)`, so a change of that function needs a migration that refills it. Its
 # first column is the thread's number as a word, so that a search within one conversation does
 # not look at the others.
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
@@ -89,11 +89,11 @@ class MemoryFile(SQLitePool[MemoryFileError], MemoryTables):
         query = SearchWords(SearchWords.of_text(text), MAX_QUERY_WORDS).any
         if not query:
             return []
-        within = "" if thread is None else f'thread:"t{thread}" AND '
+        condition = "" if thread is None else f'thread:"t{thread}" AND '
         rows = db.execute(
             "SELECT rowid FROM words WHERE words MATCH ? "
             "ORDER BY bm25(words, 0.0, 1.0), rowid DESC LIMIT ?",
-            (f"{within}text:({query})", limit),
+            (f"{condition}text:({query})", limit),
         )
         return [number for (number,) in rows]
 

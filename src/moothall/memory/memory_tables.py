@@ -66,7 +66,7 @@ ADD_RUN_COLUMN: Final = "ALTER TABLE memories ADD COLUMN run {exact}"
 """The recorded run that added a message; NULL if none did, or an older moothall."""
 OF_RUN: Final = "run >= ? AND run < ?"
 """Whether a part of a run added a message."""
-_BATCH: Final = 256
+_BATCH_SIZE: Final = 256
 _BATCH_CHARS: Final = 4_000_000
 
 
@@ -152,7 +152,7 @@ class MemoryTables(ABC):
         for number, text in db.execute(
             "SELECT number, item FROM memories WHERE thread = ? AND number > ? "
             "ORDER BY number LIMIT ?",
-            (thread, after, _BATCH),
+            (thread, after, _BATCH_SIZE),
         ):
             rows.append((number, self.parse_item(text)))
             size += len(text)

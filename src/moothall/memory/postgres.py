@@ -60,8 +60,8 @@ class PostgresMemory(StoredMemory):
 
         return PostgresTables(path, timeout)
 
-    def _begin(self, thread: str) -> None:
-        super()._begin(thread)
+    def _start_thread(self, thread: str) -> None:
+        super()._start_thread(thread)
         if "\0" in thread:
             raise DefinitionError(
                 f"a thread's id in PostgreSQL must be a text without NUL characters, got "

@@ -19,7 +19,7 @@ from moothall.memory.embedder import Embedder
 from moothall.memory.memory import check_memory
 from moothall.memory.memory_tables import MemoryTables
 
-FOUND_CHARS = 100_000
+SEARCHED_CHARS = 100_000
 """How many characters of a message, from its start, are searched."""
 EMBEDDED_CHARS = 8_000
 """How many characters of a message, from its start, are embedded."""
@@ -41,7 +41,7 @@ class Recall:
             thread_number = None if thread_id is None else self._tables.thread_number(db, thread_id)
             if thread_id is not None and thread_number is None:
                 return []
-            matches = self._tables.search_words(db, text[:FOUND_CHARS], thread_number, limit)
+            matches = self._tables.search_words(db, text[:SEARCHED_CHARS], thread_number, limit)
             return self._tables.items_of(db, matches)
 
     def by_meaning(self, text: str, limit: int, thread_id: str | None) -> list[dict[str, Any]]:
@@ -81,7 +81,7 @@ class Recall:
         if not rows:
             return 0
         # Nothing is locked meanwhile, since embedding may take long.
-        texts = [_text(item, EMBEDDED_CHARS) for _, item in rows]
+        texts = [_item_text(item, EMBEDDED_CHARS) for _, item in rows]
         vectors = self._embed_texts(embedder, texts)
         with self._tables.writing(lock=self._tables.lock(thread_id)) as db:
             if _embedder_number(db, embedder) is None:
@@ -117,7 +117,7 @@ class Recall:
         rows = db.execute(
             "SELECT number, item FROM memories WHERE thread = ? AND number > ?", thread_and_number
         )
-        texts = ((each, found_text(self._tables.parse_item(text))) for each, text in rows)
+        texts = ((each, search_text(self._tables.parse_item(text))) for each, text in rows)
         self._tables.remove_words(db, thread, number, texts)
         self._tables.lower_run_message_counts(db, thread, number)
         db.execute("DELETE FROM vectors WHERE thread = ? AND memory > ?", thread_and_number)
@@ -169,14 +169,14 @@ class Recall:
         size = 4 * len(target)
         places = [place for place, value in enumerate(target) if value]
         # A short text has few pieces, so in hashed vectors most components are zero.
-        sparse = 1 < len(places) < len(target) // 2
+        is_sparse = 1 < len(places) < len(target) // 2
         pick = itemgetter(*places)
-        weights = list(pick(target)) if sparse else target
+        weights = list(pick(target)) if is_sparse else target
         for number, blob in rows:
             if not isinstance(blob, bytes) or len(blob) != size:
                 raise self._tables.damaged(f"the vector of memory {number} has another size")
             vector = array("f", blob)
-            yield sum(map(mul, weights, pick(vector) if sparse else vector)), number
+            yield sum(map(mul, weights, pick(vector) if is_sparse else vector)), number
 
 
 RECALL_METHODS: Final[
@@ -193,7 +193,7 @@ def row_of(memory: Any) -> tuple[str | None, str, str]:
     item = copy_json(memory, "memory")
     role = item.get("role")
     text = json.dumps(item, ensure_ascii=False)
-    return (role if isinstance(role, str) else None, text, found_text(item))
+    return (role if isinstance(role, str) else None, text, search_text(item))
 
 
 def insert(
@@ -213,12 +213,12 @@ def insert(
     db.execute("UPDATE threads SET changed = ? WHERE number = ?", (time.time(), thread))
 
 
-def found_text(item: dict[str, Any]) -> str:
+def search_text(item: dict[str, Any]) -> str:
     """Return the text by which a message is found."""
-    return _text(item, FOUND_CHARS)
+    return _item_text(item, SEARCHED_CHARS)
 
 
-def _text(item: dict[str, Any], chars: int) -> str:
+def _item_text(item: dict[str, Any], chars: int) -> str:
     """Return a message's text, and the names and arguments of its calls."""
     parts = []
     content = item.get("content")

@@ -12,7 +12,7 @@ _MESSAGES: Final = "messages"
 """The key of a block that stands for several messages of one request."""
 
 
-class GivenMemory(Memory):
+class RequestMemory(Memory):
     """A conversation as it was given, and what the reply adds to it."""
 
     thread = None  # type: ignore[assignment]

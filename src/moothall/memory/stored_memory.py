@@ -30,7 +30,7 @@ from moothall.memory.memory import Memory, check_thread
 from moothall.memory.memory_tables import OF_RUN, MemoryTables, bounds_of_run
 from moothall.memory.recall import RECALL_METHODS, Recall, RecallBy, insert, row_of
 
-_AT_ONCE: Final = 64
+_READ_BATCH: Final = 64
 """So many messages are read at a time, backwards."""
 
 logger: logging.Logger = logging.getLogger("moothall.memory")
@@ -78,7 +78,7 @@ class StoredMemory(Memory):
         self._count = count
         self._embedder = embedder
         self._clears = clear
-        self._begin("default" if thread is None else thread)
+        self._start_thread("default" if thread is None else thread)
         self._tables: MemoryTables = self._open_tables(path, timeout)
         self._recall = Recall(self._tables, embedder)
 
@@ -90,7 +90,7 @@ class StoredMemory(Memory):
         # A subclass keeps `thread` and `add_once`: the file holds its messages, whatever they are.
         super(Memory, cls).__init_subclass__(**options)
 
-    def _begin(self, thread: str) -> None:
+    def _start_thread(self, thread: str) -> None:
         """Start with a thread of which nothing is cached yet."""
         check_thread(thread)
         try:
@@ -263,7 +263,7 @@ class StoredMemory(Memory):
         bound = max(self._tokens, self._reply_tokens or 0)
         rows: list[tuple[int, dict[str, Any]]] = []
         size = 0
-        for number, item in self._backwards(db, thread):
+        for number, item in self._from_end(db, thread):
             rows.append((number, item))
             size += window.size_of(item)
             if size > bound and item.get("role") != "tool":
@@ -278,20 +278,20 @@ class StoredMemory(Memory):
         self._last_number = rows[0][0] if rows else 0
         return window
 
-    def _backwards(self, db: Database, thread: int | None) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _from_end(self, db: Database, thread: int | None) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield the messages of a thread, the newest first, read some at a time."""
-        before, (view, values) = sys.maxsize, self._view
+        before_number, (view, values) = sys.maxsize, self._view
         while True:
             rows = db.execute(
                 f"SELECT number, item FROM memories WHERE thread = ? {view} AND number < ? "
                 "ORDER BY number DESC LIMIT ?",
-                (thread, *values, before, _AT_ONCE),
+                (thread, *values, before_number, _READ_BATCH),
             ).fetchall()
             for number, text in rows:
                 yield number, self._tables.parse_item(text)
-            if len(rows) < _AT_ONCE:
+            if len(rows) < _READ_BATCH:
                 return
-            before = rows[-1][0]
+            before_number = rows[-1][0]
 
     # -- threads -----------------------------------------------------------------------------------
 
@@ -314,7 +314,7 @@ class StoredMemory(Memory):
         if id is None:
             return self
         other = copy.copy(self)
-        other._begin(id)
+        other._start_thread(id)
         return other
 
     def view_of_fork(
@@ -325,28 +325,28 @@ class StoredMemory(Memory):
         other_runs: Sequence[str] = (),
     ) -> Self:
         """Return the thread as a fork sees it, as `Memory.view_of_fork` does."""
-        terms, values, added = list[str](), list[Any](), dict(copied)
+        terms, values, remaining = list[str](), list[Any](), dict(copied)
         with self._tables.reading() as db:
             thread = self._tables.thread_number(db, self._id)
             for run in runs:
-                is_first, last = not terms, None
+                is_first, last_number = not terms, None
                 for number, key in db.execute(
                     f"SELECT number, run FROM memories WHERE thread = ? AND {OF_RUN} "
                     "ORDER BY number",
                     (thread, *bounds_of_run(run)),
                 ):
-                    if last is None:
-                        last = number - 1
-                    if added.get(key, 0) > 0:
-                        added[key] -= 1
-                        last = number
-                if last is None and is_first:
+                    if last_number is None:
+                        last_number = number - 1
+                    if remaining.get(key, 0) > 0:
+                        remaining[key] -= 1
+                        last_number = number
+                if last_number is None and is_first:
                     return self  # it has nothing of the run, or an older moothall wrote it
-                if last is not None:
+                if last_number is not None:
                     terms.append("number <= ?" if is_first else f"(number <= ? AND {OF_RUN})")
-                    values += [last] if is_first else [last, *bounds_of_run(run)]
+                    values += [last_number] if is_first else [last_number, *bounds_of_run(run)]
         other = copy.copy(self)
-        other._begin(self._id)
+        other._start_thread(self._id)
         for run in (*other_runs, fork):
             terms.append(f"({OF_RUN})")
             values += bounds_of_run(run)
@@ -406,12 +406,12 @@ class StoredMemory(Memory):
         if isinstance(older_than, timedelta):
             older_than = older_than.total_seconds()
         check_seconds("older_than=", older_than, zero=True)
-        before, deleted = time.time() - older_than, list[str]()
+        cutoff, deleted = time.time() - older_than, list[str]()
         try:
             for id in self.threads():
                 with self._tables.writing(lock=self._tables.lock(id)) as db:
                     query = "SELECT 1 FROM threads WHERE id = ? AND changed < ?"
-                    if db.execute(query, (id, before)).fetchone():
+                    if db.execute(query, (id, cutoff)).fetchone():
                         self._recall.forget_after(db, id, 0)
                         deleted.append(id)
         finally:  # also of those before one that cannot be forgotten, or of a prune that was killed
@@ -494,13 +494,13 @@ class StoredMemory(Memory):
             raise ConfigError(f"recall: text must be a text, got {text!r:.80}")
         check_integer("recall: limit=", limit, 0)
         if by not in (None, *RECALL_METHODS):
-            ways = " or ".join(f'"{each}"' for each in RECALL_METHODS)
-            raise ConfigError(f"recall: by= must be {ways}, got {by!r:.80}")
+            methods = " or ".join(f'"{each}"' for each in RECALL_METHODS)
+            raise ConfigError(f"recall: by= must be {methods}, got {by!r:.80}")
         if by is None:
             by = "words" if self._embedder is None else "meaning"
         limit = min(limit, sys.maxsize)
-        within = None if everywhere else self._id
-        find = partial(RECALL_METHODS[by], self._recall, text, limit, within)
+        thread_id = None if everywhere else self._id
+        find = partial(RECALL_METHODS[by], self._recall, text, limit, thread_id)
         return tracing.search_in_span("memory", text, find)
 
     def embed(self, *, everywhere: bool = False) -> int:

@@ -90,8 +90,8 @@ class SummarizingMemory(TokenBoundedMemory):
         if not callable(getattr(model, "complete", None)):
             raise ConfigError(f"SummarizingMemory: model= must be a model, got {model!r:.80}")
         self._model = model
-        self._room = tokens
-        self._keep = keep
+        self._prompt_tokens = tokens
+        self._verbatim_tokens = keep
         self._summarize_at = (keep + tokens) // 2
         self._summary_tokens = max((tokens - keep) // 4, 1)
         # The most that the list holds while a summary is awaited.
@@ -108,10 +108,10 @@ class SummarizingMemory(TokenBoundedMemory):
 
     def _reset_summary(self) -> None:
         """Have no summary in progress, as in a forked child."""
-        self._idle = threading.Event()
-        self._idle.set()
-        self._reading: list[dict[str, Any]] = []  # what the model is reading
-        self._dropped = 0  # messages that were dropped unread since the last warning
+        self._idle_event = threading.Event()
+        self._idle_event.set()
+        self._batch_in_work: list[dict[str, Any]] = []  # what the model is reading
+        self._dropped_count = 0  # messages that were dropped unread since the last warning
 
     if not TYPE_CHECKING:  # for a checker they are inherited; at run time a subclass loses them
         add_once = Memory.add_once
@@ -143,20 +143,20 @@ class SummarizingMemory(TokenBoundedMemory):
         # A copy: the summarising thread must not find it changed, nor twice in the list.
         memory = _deep_copy(dict(memory))
         with self._lock:
-            before = [*self._items, memory]
+            items_before = [*self._items, memory]
             super().add_memory(memory)
-            if len(self._items) < len(before):
+            if len(self._items) < len(items_before):
                 # The messages that the model is reading are not lost yet.
-                known_ids = {id(item) for item in (*self._items, *self._reading)}
-                self._dropped += sum(id(item) not in known_ids for item in before)
+                known_ids = {id(item) for item in (*self._items, *self._batch_in_work)}
+                self._dropped_count += sum(id(item) not in known_ids for item in items_before)
             if self.clear and self._tokens > self._summarize_at:
-                self._clear(self._keep)
-            if self._tokens > self._summarize_at and self._idle.is_set() and self._batch():
+                self._clear(self._verbatim_tokens)
+            if self._tokens > self._summarize_at and self._idle_event.is_set() and self._batch():
                 with suppress(TooManyThreads):  # the next message tries again
-                    WORKERS.submit(self._work)  # which begins when the lock is free
-                    self._idle.clear()
-            if self._idle.is_set():
-                self._tell_lost()  # no summary is in progress, whose end would tell it
+                    WORKERS.submit(self._summarize_batches)  # which begins when the lock is free
+                    self._idle_event.clear()
+            if self._idle_event.is_set():
+                self._warn_of_lost()  # no summary is in progress, whose end would tell it
 
     def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the summary, if any, and the last messages, the oldest first; at most `limit`.
@@ -166,12 +166,12 @@ class SummarizingMemory(TokenBoundedMemory):
         """
         with self._lock:
             summary = self._summary_message()
-            room = max(self._room - (self.size_of(summary[0]) if summary else 0), 1)
+            tokens = max(self._prompt_tokens - (self.size_of(summary[0]) if summary else 0), 1)
             self._recount()
             items = self._items
-            if self._tokens > room:
+            if self._tokens > tokens:
                 # A summary is awaited: messages that it will cover and that do not fit are hidden.
-                items = _last_fitting(room, self._count, items).raw_items
+                items = _last_fitting(tokens, self._count, items).raw_items
             add_sources_of((*summary, *items))
             return self.last(_deep_copy([*summary, *items]), limit)
 
@@ -206,57 +206,57 @@ class SummarizingMemory(TokenBoundedMemory):
             self._items[:] = _deep_copy(items)
             # The loaded list may be as long as the saved one.
             self._sizes = []
-            self._reading = []
+            self._batch_in_work = []
             self._recount()
 
     async def settled(self) -> None:
         """Wait until no summary is in progress. Cancelling it stops only the waiting."""
-        if not self._idle.is_set():
-            await WORKERS.run(asyncio.get_running_loop(), self._idle.wait)
+        if not self._idle_event.is_set():
+            await WORKERS.run(asyncio.get_running_loop(), self._idle_event.wait)
 
     # -- in a worker thread ------------------------------------------------------------------------
 
     @property
     def _third_of_window(self) -> int:
         # The window is all of `max_tokens` here, which is twice the room.
-        return self._room * 2 // 3
+        return self._prompt_tokens * 2 // 3
 
     def _shrink_to(self, bound: int) -> None:
         self._drop(bound)
 
     def _is_being_read(self, item: dict[str, Any]) -> bool:
-        return any(item is each for each in self._reading)
+        return any(item is each for each in self._batch_in_work)
 
     def make_room(self) -> bool:
         """Make the prompt shorter; return whether it is."""
         with self._lock:
             return super().make_room()
 
-    def _work(self) -> None:
+    def _summarize_batches(self) -> None:
         try:
-            while batch := self._next():
+            while batch := self._take_batch():
                 outcome: str | BaseException
                 try:
-                    outcome = asyncio.run(self._ask(self._summary, batch))
+                    outcome = asyncio.run(self._write_summary(self._summary, batch))
                 except BaseException as error:
                     outcome = error
                 with self._lock:
-                    if self._reading is batch:  # no state was loaded meanwhile
-                        self._end(batch, outcome)
-                    self._tell_lost()
+                    if self._batch_in_work is batch:  # no state was loaded meanwhile
+                        self._apply_summary(batch, outcome)
+                    self._warn_of_lost()
         except BaseException:
-            self._idle.set()  # else waiters would wait for ever
+            self._idle_event.set()  # else waiters would wait for ever
             raise
 
-    def _next(self) -> list[dict[str, Any]]:
+    def _take_batch(self) -> list[dict[str, Any]]:
         """Return the messages to summarise now; if there are none, become idle."""
         with self._lock:
-            batch = self._reading = self._batch() if self._tokens > self._summarize_at else []
+            batch = self._batch_in_work = self._batch() if self._tokens > self._summarize_at else []
             if not batch:
-                self._idle.set()
+                self._idle_event.set()
             return batch
 
-    def _end(self, batch: list[dict[str, Any]], outcome: str | BaseException) -> None:
+    def _apply_summary(self, batch: list[dict[str, Any]], outcome: str | BaseException) -> None:
         """Replace the messages by a summary, or by nothing if the model failed."""
         if isinstance(outcome, str):
             self._summary = outcome
@@ -264,30 +264,30 @@ class SummarizingMemory(TokenBoundedMemory):
             self._sources = union((*self._sources, *sources))
         else:
             reason = f"{type(outcome).__name__}: {outcome}"
-            self._warn(len(batch), f"{self._name} failed ({reason})")
+            self._warn(len(batch), f"{self._model_label} failed ({reason})")
         self._recount()
-        summarized = {id(item) for item in batch}
-        self._reading = []
+        batch_ids = {id(item) for item in batch}
+        self._batch_in_work = []
         for place in range(len(self._items) - 1, -1, -1):
-            if id(self._items[place]) in summarized:
+            if id(self._items[place]) in batch_ids:
                 self._remove(place, place + 1)
 
-    def _tell_lost(self) -> None:
+    def _warn_of_lost(self) -> None:
         """Warn of the messages that a flood dropped: once, when the summary awaited is there."""
-        if self._dropped:
-            self._warn(self._dropped, f"more came than {self._name} summarises")
-            self._dropped = 0
+        if self._dropped_count:
+            self._warn(self._dropped_count, f"more came than {self._model_label} summarises")
+            self._dropped_count = 0
 
-    def _warn(self, dropped: int, reason: str) -> None:
+    def _warn(self, count: int, reason: str) -> None:
         logger.warning(
-            "a memory dropped %s without a summary: %s", counted(dropped, "message"), reason
+            "a memory dropped %s without a summary: %s", counted(count, "message"), reason
         )
 
     def _batch(self) -> list[dict[str, Any]]:
         """Return the messages to summarise next: the oldest beyond those that are kept."""
         self._recount()
-        room = max(self._keep - self._count(self._summary), 1)
-        recent = {id(item) for item in _last_fitting(room, self._count, self._items).raw_items}
+        tokens = max(self._verbatim_tokens - self._count(self._summary), 1)
+        recent = {id(item) for item in _last_fitting(tokens, self._count, self._items).raw_items}
         batch = [item for item in self._items if id(item) not in recent]
         size = 0
         for end, item in enumerate(batch):
@@ -296,28 +296,28 @@ class SummarizingMemory(TokenBoundedMemory):
                 return batch[:end]
         return batch
 
-    async def _ask(self, old: str, batch: list[dict[str, Any]]) -> str:
-        room = self._batch_tokens
-        record = "\n".join(map(_message_line, batch))
-        if self._count(record) > room:
+    async def _write_summary(self, old_summary: str, batch: list[dict[str, Any]]) -> str:
+        max_tokens = self._batch_tokens
+        transcript = "\n".join(map(_message_line, batch))
+        if self._count(transcript) > max_tokens:
             # A message that is too large by itself is cut to its beginning and its end.
-            half = max(int(room) // 2, 1)
-            while self._count(record[:half] + record[-half:]) > room and half > 1:
+            half = max(int(max_tokens) // 2, 1)
+            while self._count(transcript[:half] + transcript[-half:]) > max_tokens and half > 1:
                 half //= 2
-            record = f"{record[:half]}\n[… left out …]\n{record[-half:]}"
+            transcript = f"{transcript[:half]}\n[… left out …]\n{transcript[-half:]}"
         request = _REQUEST.format(words=max(self._summary_tokens // 3, 10))
-        parts = [f"The conversation:\n{record}", request]
-        if old:
-            parts.insert(0, f"The old notes:\n{old}")
+        parts = [f"The conversation:\n{transcript}", request]
+        if old_summary:
+            parts.insert(0, f"The old notes:\n{old_summary}")
         prompt = [
             {"role": "system", "content": _INSTRUCTION},
             {"role": "user", "content": "\n\n".join(parts)},
         ]
         text = (await self._model.complete(prompt)).text.strip()
-        if copied_stretch(text, [record, _INSTRUCTION]):  # old notes may be kept word for word
+        if copied_stretch(text, [transcript, _INSTRUCTION]):  # old notes may be kept word for word
             prompt[1]["content"] = "\n\n".join([*parts[:-1], f"{_NO_COPY} {request}"])
             text = (await self._model.complete(prompt)).text.strip()
-            if copied_stretch(text, [record, _INSTRUCTION]):
+            if copied_stretch(text, [transcript, _INSTRUCTION]):
                 raise ModelError("the summary is a copy of the conversation")
         # A small model may take the example's facts for some of the conversation.
         lines = [line for line in text.splitlines() if not copied_example(line, _INSTRUCTION)]
@@ -346,7 +346,7 @@ class SummarizingMemory(TokenBoundedMemory):
         return limit // 2 if isinstance(limit, int) else math.inf
 
     @property
-    def _name(self) -> str:
+    def _model_label(self) -> str:
         return f"model {getattr(self._model, 'name', '')!r}"
 
 

@@ -107,7 +107,7 @@ async def _take_step(bench: Workbench, name: str) -> None:
     key = f"{bench.iteration}.{name}"
     has_ended = record.has_ended(key)
     span_values = (str(bench.agent.id), name, bench.iteration)
-    event_options: dict[str, Any] = {"past": has_ended, **bench.request.of_run}
+    event_options: dict[str, Any] = {"past": has_ended, **bench.request.run_fields}
     emit = bench.request.emit or (lambda event: None)
     emit(BlockStarted(*span_values, **event_options))
     bench.begin(name)

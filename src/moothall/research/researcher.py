@@ -460,9 +460,9 @@ class Researcher(RecordedAgent, ProgressView):
                 self._reply_of_stop(bench, stop).value.raise_for_error()
             await record.commit()
             return recording.reply_of(self._make_report(bench), request.run_id)
-        if request.state.underway is None:
+        if request.state.reply is None:
             loop = asyncio.get_running_loop()
-            request.state.underway = SimpleNamespace(loop=loop, interrupt=bench.note_user_text)
+            request.state.reply = SimpleNamespace(loop=loop, interrupt=bench.note_user_text)
         if request.recorded is None:
             return await self._run_to_end(bench)
         record.at_end = partial(self._mark_known, record, bench.budget)

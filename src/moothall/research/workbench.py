@@ -418,7 +418,7 @@ class Workbench(ProgressView):
     ) -> Any:
         name = getattr(self.model, "name", None)
         is_draft = self.step == "narrate" and schema is None and not side_by_side
-        emit_draft = self.request.draft(str(self.agent.id)) if is_draft else None
+        emit_draft = self.request.draft_emitter(str(self.agent.id)) if is_draft else None
         ask = partial(completed, self.model, self.budget, prompt, schema, tell=emit_draft)
         try:
             answer = await self.record.step(

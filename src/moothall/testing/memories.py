@@ -83,7 +83,7 @@ def check_side_by_side(memory: Any, names: str) -> None:
         assert in_order == [f"{name} {number}" for number in range(25)]
 
 
-groups = st.one_of(
+item_groups = st.one_of(
     st.builds(lambda text: [user(text)], st.text(max_size=60)),
     st.builds(lambda text: [assistant(text)], st.text(max_size=60)),
     st.builds(
@@ -160,9 +160,9 @@ class MemoryConformance:
         for text in "abc":
             memory.add_memory(user(text))
         for limit in (None, 2, 99):
-            got = memory.get_memories(limit)
-            got.reverse()
-            got.append(user("d"))
+            returned = memory.get_memories(limit)
+            returned.reverse()
+            returned.append(user("d"))
         assert memory.get_memories() == [user("a"), user("b"), user("c")]
 
     @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ class MemoryConformance:
         assert memory.get_memories(1) == [user("b")]
 
     @settings(max_examples=40, suppress_health_check=[HealthCheck.differing_executors])
-    @given(st.lists(groups, max_size=25), st.integers(40, 300))
+    @given(st.lists(item_groups, max_size=25), st.integers(40, 300))
     def test_memory_shows_calls_and_results_together(
         self, added: list[list[Item]], bound: int
     ) -> None:

@@ -67,20 +67,20 @@ def user(text: str) -> list[dict[str, Any]]:
     return [{"role": "user", "content": text}]
 
 
-async def parts_of(model: Any, *request: Any, **more: Any) -> list[Any]:
+async def parts_of(model: Any, *request: Any, **options: Any) -> list[Any]:
     """All that a model streams."""
-    return [part async for part in model.stream(*request, **more)]
+    return [part async for part in model.stream(*request, **options)]
 
 
 async def until_error(model: Any, *request: Any) -> tuple[list[Any], ModelError]:
     """What a stream gave before it failed, and how it failed."""
-    came: list[Any] = []
+    parts: list[Any] = []
     try:
         async for part in model.stream(*request):
-            came.append(part)  # noqa: PERF401 - a comprehension would lose what came
+            parts.append(part)  # noqa: PERF401 - a comprehension would lose what came
     except ModelError as error:
-        return came, error
-    raise AssertionError(f"it did not fail: {came}")
+        return parts, error
+    raise AssertionError(f"it did not fail: {parts}")
 
 
 def joined_text(parts: list[Any], kind: type[TextPiece | ReasoningPiece] = TextPiece) -> str:
@@ -281,8 +281,8 @@ class StreamingModelConformance(ModelConformance):
         assert len(parts) > 2
 
     def test_model_stream_joins_to_the_completed_reply(self) -> None:
-        same = "The answer: здравствуйте 👋 你好"
-        model = self.make(same, same, same)
+        text = "The answer: здравствуйте 👋 你好"
+        model = self.make(text, text, text)
         # The first fills what is cached, which may change the rounding of the others.
         run(model.complete(user("Say hello")))
         completed = run(model.complete(user("Say hello")))

@@ -22,19 +22,19 @@ class ListeningAgent(Agent):
     @action
     async def say(self, content: Any) -> None:
         """Keep what is said."""
-        self._keep()
+        self._keep_message()
 
     @action
     async def response(self, data: Any, original_message_id: str | None = None) -> None:
         """Keep an answer."""
-        self._keep()
+        self._keep_message()
 
     @action
     async def error(self, error: str, original_message_id: str | None = None) -> None:
         """Keep an error."""
-        self._keep()
+        self._keep_message()
 
-    def _keep(self) -> None:
+    def _keep_message(self) -> None:
         assert self.current_message is not None
         self.messages.put(self.current_message)
 

@@ -30,7 +30,7 @@ from moothall import (
 )
 from moothall.testing.space_agents import WAIT_S, ListeningAgent, WorkingAgent
 
-SOON_S = 0.05
+SHORT_S = 0.05
 
 MakeSpace: TypeAlias = Callable[..., Any]
 
@@ -75,14 +75,14 @@ class SpaceConformance:
     @pytest.fixture
     def worker(self, space: Any) -> WorkingAgent:
         """The agent `worker` in it."""
-        added: WorkingAgent = space.add(WorkingAgent("worker"))
-        return added
+        agent: WorkingAgent = space.add(WorkingAgent("worker"))
+        return agent
 
     @pytest.fixture
     def me(self, space: Any) -> ListeningAgent:
         """The agent `me` in it, who asks and listens."""
-        added: ListeningAgent = space.add(ListeningAgent("me", receive_own_broadcasts=False))
-        return added
+        agent: ListeningAgent = space.add(ListeningAgent("me", receive_own_broadcasts=False))
+        return agent
 
     # -- requests ----------------------------------------------------------------------------------
 
@@ -131,7 +131,7 @@ class SpaceConformance:
     ) -> None:
         request = {"to": "worker", "action": {"name": "hold", "args": {"value": 1}}}
         with pytest.raises(RequestTimeout, match="hold"):
-            me.request(request, timeout=SOON_S).result(WAIT_S)
+            me.request(request, timeout=SHORT_S).result(WAIT_S)
         assert worker.ended_holds.get(timeout=WAIT_S) == 1
         assert me.ask("worker", "add", a=1, b=2).result(WAIT_S) == 3
 
@@ -236,14 +236,14 @@ class SpaceConformance:
     def test_space_message_arrives_with_its_sender(
         self, me: ListeningAgent, worker: WorkingAgent
     ) -> None:
-        sent = {
+        message = {
             "id": "m",
             "meta": {"k": [1]},
             "to": "worker",
             "action": {"name": "say", "args": {"content": {"a": [1.5, None]}}},
         }
-        me.send(sent)
-        assert worker.next_message() == {**sent, "from": "me"}
+        me.send(message)
+        assert worker.next_message() == {**message, "from": "me"}
 
     @pytest.mark.parametrize(
         ("name", "args", "answer", "told_args"),
@@ -263,9 +263,9 @@ class SpaceConformance:
         told_args: dict[str, Any],
     ) -> None:
         me.send({"id": "m", "to": "worker", "action": {"name": name, "args": args}})
-        got = me.next_message()
-        assert (got["from"], got["to"], got["action"]["name"]) == ("worker", "me", answer)
-        assert got["action"]["args"] == {**told_args, "original_message_id": "m"}
+        reply = me.next_message()
+        assert (reply["from"], reply["to"], reply["action"]["name"]) == ("worker", "me", answer)
+        assert reply["action"]["args"] == {**told_args, "original_message_id": "m"}
 
     def test_space_message_and_its_receivers_share_nothing(
         self, space: Any, me: ListeningAgent, worker: WorkingAgent
@@ -274,10 +274,10 @@ class SpaceConformance:
         content = {"list": [1]}
         me.send({"to": "*", "action": {"name": "say", "args": {"content": content}}})
         content["list"].append(2)
-        got = [each.next_message()["action"]["args"]["content"] for each in (worker, other)]
-        assert got == [{"list": [1]}] * 2
-        got[0]["list"].append(3)
-        assert got[1] == {"list": [1]}
+        contents = [each.next_message()["action"]["args"]["content"] for each in (worker, other)]
+        assert contents == [{"list": [1]}] * 2
+        contents[0]["list"].append(3)
+        assert contents[1] == {"list": [1]}
 
     def test_space_messages_of_one_sender_are_all_handled_once(
         self, me: ListeningAgent, worker: WorkingAgent
@@ -307,8 +307,8 @@ class SpaceConformance:
         for each in (worker, me):  # `me` takes none of its own
             each.send({"to": "*", "action": {"name": "say", "args": {"content": each.id}}})
         for each, expected in ((worker, ["me", "worker"]), (me, ["worker"])):
-            got = [each.next_message()["from"] for _ in expected]
-            assert sorted(got) == expected
+            senders = [each.next_message()["from"] for _ in expected]
+            assert sorted(senders) == expected
 
     # -- permission --------------------------------------------------------------------------------
 
@@ -345,11 +345,11 @@ class SpaceConformance:
     def test_space_remove_ends_what_the_agent_does_and_what_waits(
         self, space: Any, me: ListeningAgent, worker: WorkingAgent
     ) -> None:
-        under_way = me.ask("worker", "hold", value=1)
+        running = me.ask("worker", "hold", value=1)
         worker.begun_holds.get(timeout=WAIT_S)
         waiting = me.ask("worker", "hold", value=2)
         space.remove("worker")
-        for request in (under_way, waiting):
+        for request in (running, waiting):
             with pytest.raises(AgentStopped, match="worker"):
                 request.result(WAIT_S)
         assert (worker.ended_holds.get(timeout=WAIT_S), worker.begun_holds.empty()) == (1, True)

@@ -31,18 +31,18 @@ class ChoiceQuestions:
         self._state = state
         self._head = head
 
-    async def ask(self, key: str, ending: str, recorded: dict[str, Any]) -> dict[str, Any]:
+    async def ask(self, key: str, ending: str, schema: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to a question that ends the prompt; its last line says the form.
 
         Raises:
             Unusable: no answer could be used
         """
-        state, schema = self._state, AnswerSchema(recorded)
+        state, answer_schema = self._state, AnswerSchema(schema)
 
-        async def ask(prompt: Messages, number: int) -> Any:
+        async def ask_model(prompt: Messages, number: int) -> Any:
             completion = await state.record.step(
                 f"{key}.{state.turns + 1}.{number}",
-                partial(completed, self._model, state.budget, prompt, schema.json),
+                partial(completed, self._model, state.budget, prompt, answer_schema.json),
                 of=ANSWER,
                 model=getattr(self._model, "name", None),
             )
@@ -51,28 +51,28 @@ class ChoiceQuestions:
 
         prompt, form = self._prompt(ending), ending.rpartition("\n")[2]
         answer: dict[str, Any] = await ask_value(
-            ask, prompt, schema.json, schema.parse, form=form, examples=ending
+            ask_model, prompt, answer_schema.json, answer_schema.parse, form=form, examples=ending
         )
         return answer
 
     def _prompt(self, ending: str) -> Messages:
         """Return the prompt, with as many utterances as fit half of the model's context."""
         context = getattr(self._model, "context_tokens", None)
-        count = getattr(self._model, "count_tokens", None) or estimate_tokens
-        room = context // 2 if isinstance(context, int) else DEFAULT_TOKENS
-        room = max(room - count(self._head) - count(ending), _LEAST_TOKENS)
+        count_tokens = getattr(self._model, "count_tokens", None) or estimate_tokens
+        tokens = context // 2 if isinstance(context, int) else DEFAULT_TOKENS
+        tokens = max(tokens - count_tokens(self._head) - count_tokens(ending), _LEAST_TOKENS)
         # Cut a long utterance, so that it does not displace all earlier ones.
-        longest = max(room // 2, _LEAST_CHARS)
+        max_chars = max(tokens // 2, _LEAST_CHARS)
         lines: list[str] = []
         for each in reversed(self._state.transcript):
             content = {"text": each.text} if each.error is None else {"error": each.error}
             line = json_line(
-                {"from": each.speaker} | {k: cut(v, longest) for k, v in content.items()}
+                {"from": each.speaker} | {k: cut(v, max_chars) for k, v in content.items()}
             )
-            size = count(line)
-            if size > room and lines:
+            size = count_tokens(line)
+            if size > tokens and lines:
                 break
-            room -= size
+            tokens -= size
             lines.append(line)
         said_so_far = "\n".join(reversed(lines))
         return [

@@ -17,7 +17,7 @@ from moothall.agents.conversation.conversation_record import (
 )
 from moothall.agents.conversation.conversation_state import ConversationState
 from moothall.agents.conversation.exchange import Exchange
-from moothall.agents.conversation.participants import KIND, Participants, Setup, restore
+from moothall.agents.conversation.participants import KIND, Participants, Setup, restore_members
 from moothall.agents.conversation.speaking_order import Order
 from moothall.agents.conversation.termination import Condition
 from moothall.agents.replies.charging import budget_of
@@ -25,7 +25,7 @@ from moothall.agents.replies.checked_parts import Participant
 from moothall.agents.replies.group import Group
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import REASONS_WITH_TEXT, Content, Reply
-from moothall.agents.replies.reply_context import own_reply, sources_of_asker
+from moothall.agents.replies.reply_context import current_request, sources_of_asker
 from moothall.agents.replies.reply_request import ReplyRequest, checked_content
 from moothall.agents.replies.resume import end_data
 from moothall.agents.replies.state import dump_state, load_state
@@ -159,7 +159,7 @@ class Conversation(Group):
     def _keep_for_all(self, sourced_text: tuple[Content, list[str]], thread: Thread) -> None:
         """Keep a text, and its sources, for everyone to hear in the reply under way or the next."""
         content, outside = sourced_text
-        self._keep((content, (), outside), thread)
+        self._keep_text((content, (), outside), thread)
 
     def as_observed(self, message: Any) -> dict[str, Any]:
         """Return a message that a hook changed, as it is remembered."""
@@ -172,7 +172,7 @@ class Conversation(Group):
         content = checked_content(message.get("content"), "observe")
         outside = sources_of(message)
         # A reply that leads here, of any thread, holds the turn until this returns.
-        if thread.underway is not None or own_reply(self) is not None:
+        if thread.reply is not None or current_request(self) is not None:
             self._keep_for_all((content, outside), thread)
             return
         await thread.turns.take()
@@ -182,7 +182,7 @@ class Conversation(Group):
                 self._keep_for_all((content, outside), thread)
                 return
             state.add(None, content, outside=outside)
-            participants = Participants(self._setup, state, thread.id, self._as_once())
+            participants = Participants(self._setup, state, thread.id, self._observation_key())
             # In an unfinished reply, the last message becomes the next speaker's prompt.
             await participants.deliver(state.agents, leave=1 if state.open else 0)
         finally:
@@ -208,12 +208,12 @@ class Conversation(Group):
 
     def _leads_here(self, thread: Thread) -> bool:
         """Return whether a reply of its own, of any thread, waits for this one."""
-        if thread.underway is not None or any(
+        if thread.reply is not None or any(
             each.agent is self for each in ENCLOSING_REPLIES.get()[:-1]
         ):
             return True
         handling = CURRENT.get()
-        handlings = [each.turns.handling for each in self.all_threads.under_way()]
+        handlings = [each.turns.handling for each in self.all_threads.busy_threads()]
         return any(each is not None and leads_to(each, handling) for each in handlings)
 
     async def recorded_reply(
@@ -228,8 +228,8 @@ class Conversation(Group):
                 record.at_end = partial(record.mark_known, model, budget)
             if record.state is not None:
                 request.note_sources(record.state.outside)
-                limit = budget_of(self, request.budget)
-                past_reply = await restore_run(self._setup, record, request, limit)
+                own_budget = budget_of(self, request.budget)
+                past_reply = await restore_run(self._setup, record, request, own_budget)
                 if past_reply is not None:
                     if record.is_over:
                         self._set_state(thread, record.state)
@@ -245,12 +245,12 @@ class Conversation(Group):
                 state.add(None, content, known_to=known_to, outside=outside)
         if self.until is not None:
             self.until.begin(state.kept, "u")
-        thread.underway = exchange = Exchange(self._setup, state, request, record, self._keep)
+        thread.reply = exchange = Exchange(self._setup, state, request, record, self._keep_text)
         try:
-            end = partial(end_data, record, state, "saved")
-            reply: Reply = await record.run_to_end(exchange.run, end, exchange.stopped_reply)
+            at_end = partial(end_data, record, state, "saved")
+            reply: Reply = await record.run_to_end(exchange.run, at_end, exchange.stopped_reply)
         finally:
-            thread.underway = None
+            thread.reply = None
             state.end_record()
         if reply.stop_reason in FINAL_REASONS:
             state.run = None
@@ -271,7 +271,7 @@ class Conversation(Group):
         record = Record(part, ConversationState)
         if record.start is None or record.state is None:
             return
-        await restore(self._setup, record, budget_of(self, budget))
+        await restore_members(self._setup, record, budget_of(self, budget))
         state = state_at_end(record)
         prepare_state(state, record, self._setup)
         state.run = None if record.is_over else record.run_id
@@ -284,17 +284,17 @@ class Conversation(Group):
         return self.agents
 
     def _check_between_turns(self, *, loads: bool) -> None:
-        under_way: list[Any] = [each.underway for each in self.all_threads.under_way()]
-        if loads and under_way:
+        exchanges: list[Any] = [each.reply for each in self.all_threads.busy_threads()]
+        if loads and exchanges:
             raise RuntimeError(
                 f"conversation {self.id!r} is replying: load its state before or after"
             )
-        if not all(each.is_between_turns for each in under_way):
+        if not all(each.is_between_turns for each in exchanges):
             raise RuntimeError(
                 f"conversation {self.id!r} is in a turn: take its state between two turns, "
                 "such as at a TurnEnded of its stream"
             )
-        for each in under_way:
+        for each in exchanges:
             each.add_new_texts()
 
     def _dump_state(self, state: ConversationState) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from moothall.agents.conversation.conversation_state import MAX_STEPS, ConversationState
-from moothall.agents.conversation.participants import Setup, restore
+from moothall.agents.conversation.participants import Setup, restore_members
 from moothall.agents.replies.events import TurnEnded, TurnStarted
 from moothall.agents.replies.read_record import ReadRecord
 from moothall.agents.replies.record import Record
@@ -41,14 +41,14 @@ async def restore_run(
     """Restore a resumed run; return its reply if it ends here, else None."""
     assert record.state is not None
     try:
-        await restore(setup, record, budget)
+        await restore_members(setup, record, budget)
     except Stop as stop:
         if not record.is_over:
             stop_fields = (stop.reason, stop.detail, stop.error, request.run_id)
             return Reply("", "", [], [], Usage(), *stop_fields)
     tell_past(setup, record, request)
     prepare_state(record.state, record, setup)
-    return as_it_ended(record, request.answer) if record.is_over else None
+    return ended_reply(record, request.answer) if record.is_over else None
 
 
 def state_at_end(record: ReadRecord[ConversationState]) -> ConversationState:
@@ -63,25 +63,25 @@ def tell_past(setup: Setup, record: Record[ConversationState], request: ReplyReq
     emit = request.emit
     if emit is None:
         return
-    labels: dict[str, Any] = {"past": True, **request.of_run}
-    emitted: int | None = None  # the number of the last utterance; None before the first state
+    event_fields: dict[str, Any] = {"past": True, **request.run_fields}
+    last_number: int | None = None  # the number of the last utterance; None before the first state
     for entry in record.entries():
         if entry.kind != "state":
             continue
         state = load_state(ConversationState, entry.data["state"], f"run {record.run_id!r}")
-        new = [
+        utterances = [
             each
             for each in state.said
-            if emitted is not None and each.number > emitted and each.speaker is not None
+            if last_number is not None and each.number > last_number and each.speaker is not None
         ]
-        emitted = state.said[-1].number if state.said else emitted or 0
-        for number, utterance in enumerate(new, state.turns - len(new) + 1):
+        last_number = state.said[-1].number if state.said else last_number or 0
+        for number, utterance in enumerate(utterances, state.turns - len(utterances) + 1):
             turn = (setup.id, utterance.speaker or "", number)
-            emit(TurnStarted(*turn, **labels))
-            emit(TurnEnded(*turn, utterance, **labels))
+            emit(TurnStarted(*turn, **event_fields))
+            emit(TurnEnded(*turn, utterance, **event_fields))
 
 
-def as_it_ended(record: ReadRecord[ConversationState], schema: AnswerSchema | None = None) -> Reply:
+def ended_reply(record: ReadRecord[ConversationState], schema: AnswerSchema | None = None) -> Reply:
     """Return the reply that a run ended with, its value as the requested type."""
     state = state_at_end(record)
     reply = reply_at_end(record, schema, state.messages, state.steps[-MAX_STEPS:], state.usage)
@@ -90,4 +90,4 @@ def as_it_ended(record: ReadRecord[ConversationState], schema: AnswerSchema | No
 
 def replayed_reply(run_id: str, entries: Iterable[Entry]) -> Reply:
     """Return the reply that a run ended with."""
-    return as_it_ended(ReadRecord.read(run_id, entries, ConversationState))
+    return ended_reply(ReadRecord.read(run_id, entries, ConversationState))

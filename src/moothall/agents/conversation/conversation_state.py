@@ -120,8 +120,8 @@ class ConversationState:
 
     def trim(self) -> None:
         """Drop the oldest items above the limits, except what is still to be recorded."""
-        for waiting in self.pending.values():
-            del waiting[:-MAX_KEPT]
+        for unread in self.pending.values():
+            del unread[:-MAX_KEPT]
         if not self.is_recorded:
             del self.steps[:-MAX_STEPS]
             utterances = self.transcript
@@ -136,27 +136,27 @@ class ConversationState:
     @property
     def messages(self) -> list[dict[str, Any]]:
         """Return the utterances of this reply that are kept, as chat messages."""
-        return [_as_chat(each) for each in self.own_utterances]
+        return [_chat_message(each) for each in self.own_utterances]
 
     def check(self, agents: Iterable[str], label: str) -> None:
         """Refuse a loaded state that has other participants or contradicts itself; then trim it."""
         ids = tuple(agents)
         numbers = [each.number for each in self.transcript]
-        handed = () if self.handed_to is None else (self.handed_to,)
-        for fault, wrong in (
+        receivers = () if self.handed_to is None else (self.handed_to,)
+        for fault, is_wrong in (
             (f"it is of {self.agents!r:.200}, not of {ids!r:.200}", self.agents != ids),
             ("pending names others than the participants", self.pending.keys() ^ set(ids)),
             ("last names others than the participants", set(self.last) - set(ids)),
-            ("handed_to names no participant", set(handed) - set(ids)),
+            ("handed_to names no participant", set(receivers) - set(ids)),
             ("turns and begun must be 0 or more", min(self.turns, self.begun) < 0),
             ("the numbers of the transcript must rise", sorted(set(numbers)) != numbers),
         ):
-            if wrong:
+            if is_wrong:
                 raise StateError(f"{label}: {fault}")
         self.trim()
 
 
-def _as_chat(utterance: Utterance) -> dict[str, Any]:
+def _chat_message(utterance: Utterance) -> dict[str, Any]:
     if utterance.speaker is None:
         return {"role": "user", "content": utterance.content}
     content = utterance.content

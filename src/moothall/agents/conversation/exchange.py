@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from moothall.agents.conversation.conversation_state import MAX_STEPS, ConversationState
 from moothall.agents.conversation.participants import MAX_ERROR, Contribution, Participants, Setup
-from moothall.agents.conversation.speaking_order import Choice, NoChoice, chosen
+from moothall.agents.conversation.speaking_order import Choice, NoChoice, choose_in_time
 from moothall.agents.loop.prompt_record import MAX_COPIED, keep_list
 from moothall.agents.replies.events import TurnEnded
-from moothall.agents.replies.group import in_thread, in_time
+from moothall.agents.replies.group import await_in_time, thread_option
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Content, Reply, Stop, Utterance, speaker_label
 from moothall.agents.replies.reply_context import sources_of_thread
@@ -39,7 +39,7 @@ class Exchange:
         state: ConversationState,
         request: ReplyRequest,
         record: Record[ConversationState],
-        later: Callable[[Any, Thread], None],
+        keep_for_later: Callable[[Any, Thread], None],
     ) -> None:
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.is_between_turns: bool = True
@@ -48,7 +48,7 @@ class Exchange:
         self._record = state.record = record
         state.participants = setup.agents
         self._request = request
-        self._later = later  # keeps what the participants hear after the turn
+        self._keep_for_later = keep_for_later  # keeps what the participants hear after the turn
         self._participants = Participants(setup, state, request.thread)
         self._error: BaseException | None = None
         request.note_sources(state.outside)
@@ -66,17 +66,17 @@ class Exchange:
     async def run(self) -> Reply:
         """Run turns until there is a reason to stop."""
         task = asyncio.current_task()
-        cancelled = task.cancelling() if task is not None else 0
+        cancel_count = task.cancelling() if task is not None else 0
         try:
             while self._state.stop is None:
-                if task is not None and task.cancelling() > cancelled:
+                if task is not None and task.cancelling() > cancel_count:
                     raise asyncio.CancelledError  # swallowed by a participant
                 self.add_new_texts()
                 try:
-                    await self._take_turn(await self._chosen())
+                    await self._take_turn(await self._choose())
                 except Stop as stop:
                     self._stop(stop)
-            return await self._end()
+            return await self._finish()
         finally:
             self.add_new_texts()
 
@@ -84,43 +84,43 @@ class Exchange:
         self._error = stop.error
         self._state.stop = (stop.reason, stop.detail)
 
-    async def _chosen(self) -> tuple[str, ...]:
-        state, most = self._state, self._setup.max_turns
+    async def _choose(self) -> tuple[str, ...]:
+        state, limit = self._state, self._setup.max_turns
         try:
             if state.budget is not None:
                 state.budget.start()
                 state.budget.check()
             key = f"choose.{state.turns + 1}"
-            choose = partial(chosen, self._setup.next, state)
+            choose = partial(choose_in_time, self._setup.next, state)
             choice = await self._record.step(key, choose, of=Choice)
         except NoChoice as error:
             state.usage = state.usage + error.usage
             raise Stop("unreadable", str(error)) from error
         except Exception as error:
-            raise self._choice_failed("choosing the next speaker", error) from error
+            raise self._failure_stop("choosing the next speaker", error) from error
         state.usage = state.usage + choice.usage
         if not choice.ids:
             raise Stop("done", choice.detail or "no next speaker")
-        remaining = most - state.turns
+        remaining = limit - state.turns
         if len(choice.ids) > remaining:
-            excess = f"{len(choice.ids)} speakers were chosen at once"
-            raise Stop("max_iterations", f"{excess}, and {remaining} of {most} turns were left")
+            speakers = f"{len(choice.ids)} speakers were chosen at once"
+            raise Stop("max_iterations", f"{speakers}, and {remaining} of {limit} turns were left")
         return choice.ids
 
     async def _take_turn(self, ids: tuple[str, ...]) -> None:
         """Let participants speak, concurrently if there are several, and keep what they said."""
         state = self._state
-        before = state.turns
+        turns_before = state.turns
         self.is_between_turns = False
         try:
             turns = await self._participants.take_turn(ids, self._request)
             self.add_new_texts()
-            utterances = [self._keep(turn) for turn in turns]
+            utterances = [self._add_turn(turn) for turn in turns]
             state.last, state.said = ids, tuple(utterances)
             state.handed_to = turns[-1].handed_to
             state.outside = sources_of_thread(self._request)
             try:
-                await self._judge(turns)
+                await self._check_end(turns)
             except Stop as stop:
                 self._stop(stop)
             if state.stop is None or state.stop[0] in FINAL_REASONS:
@@ -130,12 +130,12 @@ class Exchange:
         finally:
             self.is_between_turns = True
         request = self._request
-        for number, utterance in enumerate(utterances, before + 1):
+        for number, utterance in enumerate(utterances, turns_before + 1):
             request.tell(TurnEnded, self._setup.id, utterance.speaker, number, utterance)
             if request.wait_for_reader is not None:
                 await request.wait_for_reader()  # wait for the reader, who may save the state here
 
-    def _keep(self, turn: Contribution) -> Utterance:
+    def _add_turn(self, turn: Contribution) -> Utterance:
         """Add a turn's outcome to the state, for the others to hear; return the utterance."""
         state, reply = self._state, turn.reply
         state.turns += 1
@@ -150,36 +150,36 @@ class Exchange:
 
     # -- stopping ----------------------------------------------------------------------------------
 
-    async def _judge(self, turns: list[Contribution]) -> None:
+    async def _check_end(self, turns: list[Contribution]) -> None:
         """Raise Stop with the reason if the turn just taken is the last."""
         setup, state = self._setup, self._state
         state.values = {
             turn.id: turn.reply.value for turn in turns if turn.reply and turn.fault is None
         }
-        failed = [turn for turn in turns if turn.fault is not None]
-        for turn in failed:
-            met = reason_of(turn.error) if turn.reply is None else turn.reply.stop_reason
-            if met in REASONS_FOR_ALL:
-                raise Stop(met, f"agent {turn.id!r}: {turn.fault}", turn.error)
-        all_failed = len(failed) == len(turns)
-        if failed and (
+        failures = [turn for turn in turns if turn.fault is not None]
+        for turn in failures:
+            stop_reason = reason_of(turn.error) if turn.reply is None else turn.reply.stop_reason
+            if stop_reason in REASONS_FOR_ALL:
+                raise Stop(stop_reason, f"agent {turn.id!r}: {turn.fault}", turn.error)
+        all_failed = len(failures) == len(turns)
+        if failures and (
             setup.stop_if_failed == "any" or (setup.stop_if_failed == "all" and all_failed)
         ):
-            names = " and ".join(repr(turn.id) for turn in failed)
-            detail = f"agent {names} gave no answer: {'; '.join(t.fault or '' for t in failed)}"
-            error = next((turn.error for turn in failed if turn.error is not None), None)
+            names = " and ".join(repr(turn.id) for turn in failures)
+            detail = f"agent {names} gave no answer: {'; '.join(t.fault or '' for t in failures)}"
+            error = next((turn.error for turn in failures if turn.error is not None), None)
             raise Stop(reason_of(error), detail, error)
         if setup.until is not None:
             try:
-                checking = setup.until.check(state, "u")
-                reason = await in_time(checking, state.budget, "until= was checked")
+                condition = setup.until.check(state, "u")
+                reason = await await_in_time(condition, state.budget, "until= was checked")
             except Exception as fault:
-                raise self._choice_failed("the until= condition", fault) from fault
+                raise self._failure_stop("the until= condition", fault) from fault
             if reason is not None:
                 raise Stop("done", reason)
         reason = setup.next.end_reason(state)
         if reason is not None and all_failed:
-            last = failed[-1]
+            last = failures[-1]
             raise Stop(reason_of(last.error), f"{reason}: {last.fault}", last.error)
         if reason is not None:
             raise Stop("done", reason)
@@ -187,14 +187,14 @@ class Exchange:
             detail = f"the conversation had not ended after {counted(state.turns, 'turn')}"
             raise Stop("max_iterations", detail)
 
-    def _choice_failed(self, label: str, error: Exception) -> Stop:
+    def _failure_stop(self, label: str, error: Exception) -> Stop:
         """Return the Stop for a function or a model that failed to answer."""
         if isinstance(error, BudgetExceeded):
             return Stop(reason_of(error), str(error), error)
         log_failure(logger, f"conversation {self._setup.id!r}: {label} failed", error)
         return Stop("error", f"{label} failed: {error_text(error, MAX_ERROR)}", error)
 
-    async def _end(self) -> Reply:
+    async def _finish(self) -> Reply:
         """Deliver the last utterances to everyone, and return the reply."""
         state = self._state
         assert state.stop is not None
@@ -206,7 +206,7 @@ class Exchange:
                 value = None
                 if reason == "done" and state.last:
                     turn = await self._participants.conclude(state.last[-1], self._request)
-                    self._keep(turn)
+                    self._add_turn(turn)
                     if turn.fault is None and turn.reply is not None:
                         text, value = readable(turn.reply.text), turn.reply.value
                     else:
@@ -232,8 +232,8 @@ class Exchange:
         text, value = outcome or self._outcome()
         messages: Any = state.messages
         outcome_fields = (text, value, messages, state.steps[-MAX_STEPS:], state.usage)
-        end = (stop.reason, stop.detail, stop.error, self._request.run_id)
-        return Reply(*outcome_fields, *end, outside=(*state.outside,))
+        end_fields = (stop.reason, stop.detail, stop.error, self._request.run_id)
+        return Reply(*outcome_fields, *end_fields, outside=(*state.outside,))
 
     def _outcome(self) -> tuple[str, Any]:
         """Return the text and the value of the last turn."""
@@ -263,17 +263,17 @@ class Exchange:
     def interrupt(self, sourced_text: tuple[Content, list[str]]) -> None:
         """Interrupt the speakers with a text and its sources; others hear it after this turn."""
         content, outside = sourced_text
-        marked = Utterance(1, None, content).heard(self._state.agents)
-        informed: list[str] = []
+        heard_text = Utterance(1, None, content).heard(self._state.agents)
+        informed_ids: list[str] = []
         # Raises MailboxFull if too many wait.
-        self._later((content, informed, outside), self._request.state)
+        self._keep_for_later((content, informed_ids, outside), self._request.state)
         for id in self._participants.speaking:
             interrupt = getattr(self._setup.agents[id], "interrupt", None)
             if interrupt is not None:
                 try:
-                    there = in_thread(interrupt, self._request.thread)
-                    if interrupt(marked, **there) is not False:
-                        informed.append(id)
+                    options = thread_option(interrupt, self._request.thread)
+                    if interrupt(heard_text, **options) is not False:
+                        informed_ids.append(id)
                 except Exception as error:
                     log_failure(logger, f"agent {id!r} could not be interrupted", error)
 

@@ -10,7 +10,7 @@ from moothall.actions.message import address
 from moothall.actions.signature.schema import object_schema
 from moothall.agents.conversation.choice_questions import ChoiceQuestions
 from moothall.agents.conversation.conversation_state import ConversationState
-from moothall.agents.conversation.speaking_order import Choice, Handover, Order, roles_of
+from moothall.agents.conversation.speaking_order import Choice, Order, Transfer, roles_of
 from moothall.foundation.arguments import check_boolean
 from moothall.foundation.errors import AskAgain, DefinitionError
 from moothall.foundation.jsonvalue import json_line
@@ -82,7 +82,7 @@ class HandOver(Order):
             return None
         return f"{state.last[0]!r} answered without handing over"
 
-    def described(self) -> Any:
+    def settings_data(self) -> Any:
         """Return the settings."""
         return ["HandOver", self.first, self.about, *(["stay"] if self.stay else [])]
 
@@ -90,17 +90,17 @@ class HandOver(Order):
         """Return the participant that the last speaker handed over to."""
         if reason := self.end_reason(state):
             return Choice((), detail=reason)
-        before = (each.speaker for each in reversed(state.transcript) if each.speaker is not None)
-        last = next(before, None) if self.stay else None
+        speakers = (each.speaker for each in reversed(state.transcript) if each.speaker is not None)
+        last_speaker = next(speakers, None) if self.stay else None
         if state.handed_to is not None:
             return Choice((state.handed_to,))
-        id = last or self.first or state.agents[0]
+        id = last_speaker or self.first or state.agents[0]
         model = getattr(state.participants.get(id), "model", None)
         if is_in_process(model) and len(state.agents) > 1 and state.transcript:
-            return await self._first_or_other(state, id, model)
+            return await self._ask_who_answers(state, id, model)
         return Choice((id,))
 
-    async def _first_or_other(self, state: ConversationState, id: str, model: Any) -> Choice:
+    async def _ask_who_answers(self, state: ConversationState, id: str, model: Any) -> Choice:
         """Ask the first speaker's model who answers, itself or another one."""
         own_prompt = getattr(state.participants[id], "system_prompt", None)
         roles = {**self.about, **({id: own_prompt} if isinstance(own_prompt, str) else {})}
@@ -109,20 +109,20 @@ class HandOver(Order):
         questions = ChoiceQuestions(
             model, state, "These people answer requests:\n" + "\n".join(lines)
         )
-        last = one_line(state.transcript[-1].text[-_LAST_CHARS:], _LAST_CHARS)
+        last_text = one_line(state.transcript[-1].text[-_LAST_CHARS:], _LAST_CHARS)
         names = json_line(ids)
         form = f'Answer with JSON alone: {{"asked_for": in a few words, "to": one of {names}}}'
         schema = object_schema(asked_for=_ASKED_FOR, to={"enum": ids})
         try:
-            answer = await questions.ask("whose", f"{_WHO_ANSWERS}{last}\n{form}", schema)
+            answer = await questions.ask("whose", f"{_WHO_ANSWERS}{last_text}\n{form}", schema)
         except Unusable:
             return Choice((id,), questions.usage)  # it may still hand over in its turn
         return Choice((answer["to"],), questions.usage)
 
-    def offered(self, state: ConversationState, id: str, handed: Handover) -> tuple[Action, ...]:
+    def offer(self, state: ConversationState, id: str, transfer: Transfer) -> tuple[Action, ...]:
         """Return the action by which a participant hands over in its turn."""
         receivers = [each for each in state.agents if each != id]
-        return (_HandOverAction(handed, receivers, self.about),) if receivers else ()
+        return (_HandOverAction(transfer, receivers, self.about),) if receivers else ()
 
     def __repr__(self) -> str:
         return f"HandOver({self.first!r})"
@@ -131,20 +131,20 @@ class HandOver(Order):
 class _HandOverAction(Action):
     """The action `hand_over` for one turn."""
 
-    def __init__(self, handed: Handover, receivers: list[str], roles: Mapping[str, str]) -> None:
+    def __init__(self, transfer: Transfer, receivers: list[str], roles: Mapping[str, str]) -> None:
         async def hand_over(to: str, message: str) -> str:
-            if handed.is_over:
+            if transfer.is_over:
                 raise AskAgain("your turn is over: hand over only during your turn")
-            if handed.to is not None:
-                raise AskAgain(f"you have handed over to {excerpt(handed.to)} already")
-            handed.hand_over(to)
+            if transfer.to is not None:
+                raise AskAgain(f"you have handed over to {excerpt(transfer.to)} already")
+            transfer.hand_over(to)
             return message
 
-        described = "Hand over to another participant of the conversation, who answers next."
+        description = "Hand over to another participant of the conversation, who answers next."
         for id in receivers:
             if id in roles:
-                described += f" {excerpt(id)}: {roles[id]}"
-        super().__init__(HAND_OVER, hand_over, described, {}, terminal=True, idempotent=True)
+                description += f" {excerpt(id)}: {roles[id]}"
+        super().__init__(HAND_OVER, hand_over, description, {}, terminal=True, idempotent=True)
         # Set here: as an argument, the schema would be checked anew at each turn.
         self._parameters = object_schema(
             to={"type": "string", "enum": receivers, "description": "who it is"},

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions.message import address
 from moothall.agents.conversation.conversation_state import ConversationState
-from moothall.agents.conversation.speaking_order import Handover, Order, as_order
+from moothall.agents.conversation.speaking_order import Order, Transfer, as_order
 from moothall.agents.conversation.termination import Condition, as_condition
 from moothall.agents.replies.checked_parts import Participant, check_part, is_recording
 from moothall.agents.replies.events import Done, TurnStarted
-from moothall.agents.replies.group import ask_member, in_thread, own_cancellation
+from moothall.agents.replies.group import ask_member, cancellation_as_error, thread_option
 from moothall.agents.replies.read_record import ReplayOffsets, group_program
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Content, Reply, Utterance
-from moothall.agents.replies.reply_context import as_asked
+from moothall.agents.replies.reply_context import ask_context
 from moothall.agents.replies.threaded import Threaded
 from moothall.foundation.arguments import check_integer
 from moothall.foundation.errors import ConfigError, DefinitionError, JournalError, RunMismatch
@@ -40,7 +40,7 @@ KIND: Final = "Conversation"
 MAX_ERROR: Final = 1000
 """How many characters of an error are kept."""
 _MAX_TURNS = 20  # of one reply, if neither `max_turns` nor `until` sets it
-_RULES: Final = ("all", "any", "none")
+_FAILURE_RULES: Final = ("all", "any", "none")
 _OFFSETS = ReplayOffsets()
 
 
@@ -69,9 +69,9 @@ class Setup:
         if max_turns is None:
             max_turns = (self.until.most_turns if self.until is not None else None) or _MAX_TURNS
         check_integer(f"conversation {id!r}: max_turns=", max_turns)
-        if stop_if_failed not in _RULES:
+        if stop_if_failed not in _FAILURE_RULES:
             raise DefinitionError(
-                f"conversation {id!r}: stop_if_failed= is one of {', '.join(_RULES)}, not "
+                f"conversation {id!r}: stop_if_failed= is one of {', '.join(_FAILURE_RULES)}, not "
                 f"{stop_if_failed!r:.80}"
             )
         self.max_turns = max_turns
@@ -83,7 +83,7 @@ class Setup:
             self.agents.values(),
             agent=[KIND, self.id],
             agents=list(self.agents),
-            next=self.next.described(),
+            next=self.next.settings_data(),
             until=None if self.until is None else str(self.until),
             max_turns=self.max_turns,
             stop_if_failed=self.stop_if_failed,
@@ -131,13 +131,13 @@ class Participants:
         setup: Setup,
         state: ConversationState,
         thread: str | None,
-        once: tuple[str, int] | None = None,
+        observation: tuple[str, int] | None = None,
     ) -> None:
         self.speaking: tuple[str, ...] = ()
         self._setup = setup
         self._state = state
         self._thread = thread
-        self._once = once
+        self._observation = observation
         self._record = state.record
         self._is_recorded = state.is_recorded
 
@@ -145,35 +145,35 @@ class Participants:
         """Let participants observe their pending utterances, except the last `leave`."""
         deliveries = []
         for id in ids:
-            waiting = self._state.pending[id]
-            deliveries += [(id, each) for each in waiting[: len(waiting) - leave]]
-        offsets = [self._note(*each) for each in deliveries]
-        if any(offsets):
+            pending = self._state.pending[id]
+            deliveries += [(id, each) for each in pending[: len(pending) - leave]]
+        observations = [self._note_delivery(*each) for each in deliveries]
+        if any(observations):
             await self._record.commit()
-        for (id, utterance), once in zip(deliveries, offsets, strict=True):
+        for (id, utterance), observation in zip(deliveries, observations, strict=True):
             # Remove it first: a delivery that is cut off is not repeated.
             self._state.pending[id].remove(utterance)
-            if self._is_recorded and once is None:
+            if self._is_recorded and observation is None:
                 continue  # delivered by the process before, or by `restore`
             message = utterance.message(self._state.agents)
             try:
-                await _observe_once(self._setup.agents[id], message, self._thread, once)
+                await _observe_once(self._setup.agents[id], message, self._thread, observation)
             except Exception as error:
                 failure = "participant %r of %r failed to observe what was said: %s"
                 logger.warning(failure, id, self._setup.id, error_text(error, MAX_ERROR))
 
-    def _note(self, id: str, utterance: Utterance) -> tuple[str, int] | None:
+    def _note_delivery(self, id: str, utterance: Utterance) -> tuple[str, int] | None:
         """Note a delivery; return its run and number, or None."""
         if not self._is_recorded:
             # One of several utterances that came as one observation.
-            once = self._once
-            return None if once is None else (f"{once[0]}/{utterance.number}", once[1])
+            mark = self._observation
+            return None if mark is None else (f"{mark[0]}/{utterance.number}", mark[1])
         key = f"told.{utterance.number}.{id}"
         if self._record.has_ended(key):
             return None
-        once = (f"{self._record.key}/told/{id}", utterance.number)
-        self._record.mark(key, utterance.message(self._state.agents), once=once)
-        return once
+        mark = (f"{self._record.key}/told/{id}", utterance.number)
+        self._record.mark(key, utterance.message(self._state.agents), once=mark)
+        return mark
 
     async def take_turn(self, ids: tuple[str, ...], request: ReplyRequest) -> list[Contribution]:
         """Let participants speak, at once if several, when the others have heard what is new."""
@@ -189,22 +189,22 @@ class Participants:
         """Let a participant speak in the turn of this number."""
         state, record = self._state, self._record
         part = f"T{number}/{id}"
-        waited = await self._question(id, part)
-        question = NOTHING_NEW if waited is None else waited.heard(state.agents)
-        place = 0 if waited is None else waited.number
+        newest = await self._take_prompt(id, part)
+        question = NOTHING_NEW if newest is None else newest.heard(state.agents)
+        number_asked = 0 if newest is None else newest.number
         request.tell(TurnStarted, self._setup.id, id, number)
-        handed = Handover(partial(record.mark, f"handed.{part}"))
-        offered = self._setup.next.offered(state, id, handed)
+        transfer = Transfer(partial(record.mark, f"handed.{part}"))
+        offered = self._setup.next.offer(state, id, transfer)
         try:
             turn = await self._ask(
-                id, question, part, request, request.emit, offered=offered, question=place
+                id, question, part, request, request.emit, offered=offered, question=number_asked
             )
         finally:
-            handed.is_over = True
+            transfer.is_over = True
         if turn.reply is not None:
-            turn.handed_to = handed.to
-            if handed.to is None and (before := record.find(f"handed.{part}")) is not None:
-                turn.handed_to = before.result
+            turn.handed_to = transfer.to
+            if transfer.to is None and (past_step := record.find(f"handed.{part}")) is not None:
+                turn.handed_to = past_step.result
         return turn
 
     async def conclude(self, id: str, request: ReplyRequest) -> Contribution:
@@ -242,24 +242,26 @@ class Participants:
             turn.fault = ": ".join(says_all or reason)
         return turn
 
-    async def _question(self, id: str, part: str) -> Utterance | None:
+    async def _take_prompt(self, id: str, part: str) -> Utterance | None:
         """Return the pending utterance that is a participant's prompt; deliver the others."""
-        waiting = self._state.pending[id]
+        pending = self._state.pending[id]
         details = self._record.members.get(part)
         if details is None and (past_step := self._record.find(part)) is not None:
             details = past_step.about
         if details is None:
             await self.deliver((id,), leave=1)
-            return waiting.pop() if waiting else None
+            return pending.pop() if pending else None
         # The process before asked it already: later utterances come after that prompt.
-        request = next((each for each in waiting if each.number == details.get("question")), None)
+        request = next((each for each in pending if each.number == details.get("question")), None)
         if request is not None:
-            waiting.remove(request)
+            pending.remove(request)
         await self.deliver((id,))
         return request
 
 
-async def restore(setup: Setup, record: Record[ConversationState], budget: Budget | None) -> None:
+async def restore_members(
+    setup: Setup, record: Record[ConversationState], budget: Budget | None
+) -> None:
     """Restore the participants that keep a record, and the model that chooses, from the record."""
     thread = None if record.start is None else record.start["thread"]
     for entry in record.entries():
@@ -282,18 +284,18 @@ async def restore(setup: Setup, record: Record[ConversationState], budget: Budge
 
 
 async def _observe_once(
-    agent: Any, message: dict[str, Any], thread: str | None, once: tuple[str, int] | None
+    agent: Any, message: dict[str, Any], thread: str | None, observation: tuple[str, int] | None
 ) -> None:
     """Let a participant observe a message; its thread has a message of a run only once."""
-    if once is not None:
-        run, place = once
-        keeps, is_shared = isinstance(agent, Threaded), getattr(agent, "shared", False)
-        observer = agent.all_threads.get(None if is_shared else thread) if keeps else agent
+    if observation is not None:
+        run, number = observation
+        has_threads, is_shared = isinstance(agent, Threaded), getattr(agent, "shared", False)
+        observer = agent.all_threads.get(None if is_shared else thread) if has_threads else agent
         # A memory that adds once knows it itself, and may have forgotten it since.
         adds_once = getattr(getattr(agent, "memory", None), "add_once", None)
-        if _OFFSETS.get(observer, run) > place and adds_once is None:
+        if _OFFSETS.get(observer, run) > number and adds_once is None:
             return
         # Mark it first: a delivery that is cut off is not repeated.
-        _OFFSETS.set(observer, run, place + 1)
-    with as_asked(once=once), own_cancellation():
-        await awaited(agent.observe(message, **in_thread(agent.observe, thread)))
+        _OFFSETS.set(observer, run, number + 1)
+    with ask_context(observation=observation), cancellation_as_error():
+        await awaited(agent.observe(message, **thread_option(agent.observe, thread)))

@@ -9,7 +9,7 @@ from typing import Any
 from moothall.actions import Action
 from moothall.actions.message import address
 from moothall.agents.conversation.conversation_state import ConversationState
-from moothall.agents.replies.group import in_time
+from moothall.agents.replies.group import await_in_time
 from moothall.foundation.arguments import check_function
 from moothall.foundation.errors import ConfigError, DefinitionError, MoothallError
 from moothall.foundation.text import shorten
@@ -35,7 +35,7 @@ class NoChoice(MoothallError):
 
 
 @dataclass(slots=True)
-class Handover:
+class Transfer:
     """The participant that a speaker handed over to in its turn, or None; `note` records it."""
 
     note: Callable[[str], None]
@@ -65,18 +65,18 @@ class Order:
         """Return why the conversation ends, if that is known without choosing; else None."""
         return None
 
-    def described(self) -> Any:
+    def settings_data(self) -> Any:
         """Return its settings as JSON data; a recorded run resumes only with equal ones."""
         return [type(self).__qualname__]
 
-    def offered(self, state: ConversationState, id: str, handed: Handover) -> tuple[Action, ...]:
+    def offer(self, state: ConversationState, id: str, transfer: Transfer) -> tuple[Action, ...]:
         """Return extra actions for a participant's model in its turn."""
         return ()
 
 
-async def chosen(order: Order, state: ConversationState, _step: Any) -> Choice:
+async def choose_in_time(order: Order, state: ConversationState, _step: Any) -> Choice:
     """Return who speaks next, if that is known before the budget's time is over."""
-    return await in_time(order.choose(state), state.budget, "the next speaker was chosen")  # type: ignore[no-any-return]
+    return await await_in_time(order.choose(state), state.budget, "the next speaker was chosen")  # type: ignore[no-any-return]
 
 
 class RoundRobin(Order):
@@ -96,18 +96,18 @@ class RoundRobin(Order):
         return "RoundRobin()"
 
 
-class _ByFunction(Order):
+class _FunctionOrder(Order):
     def __init__(self, function: Callable[[ConversationState], Any]) -> None:
         self.function = function
 
-    def described(self) -> Any:
+    def settings_data(self) -> Any:
         function = self.function
         return ["function", getattr(function, "__name__", type(function).__name__)]
 
     async def choose(self, state: ConversationState) -> Choice:
         choice = await call_with_state(self.function, state)
         # One that offers actions, as HandOver does, must be the conversation's own.
-        if isinstance(choice, Order) and type(choice).offered is Order.offered:
+        if isinstance(choice, Order) and type(choice).offer is Order.offer:
             choice.check(state.participants)
             return await choice.choose(state)
         ids = _ids(choice, state.participants)
@@ -146,7 +146,7 @@ def as_order(order: Any) -> Order:
         return order
     if callable(order) and not isinstance(order, type):
         check_function("next=", order, "state")
-        return _ByFunction(order)
+        return _FunctionOrder(order)
     raise DefinitionError(
         "next= is RoundRobin(), ChosenBy(model), HandOver() or a function of the conversation's "
         f"state, not {order!r:.80}"

@@ -48,29 +48,29 @@ class Condition:
 
     async def check(self, state: ConversationState, place: str) -> str | None:
         """Return why it is met now, in words; None if it is not."""
-        met = await awaited(self.met(state))
-        if met is None or met is False:
+        verdict = await awaited(self.met(state))
+        if verdict is None or verdict is False:
             return None
-        if met is True:
+        if verdict is True:
             return str(self)
-        if isinstance(met, str):
-            return met or str(self)
+        if isinstance(verdict, str):
+            return verdict or str(self)
         raise DefinitionError(
-            f"the condition {self} gave {type(met).__name__}: it gives True, or a text that says "
-            "why the conversation is to end, or None"
+            f"the condition {self} gave {type(verdict).__name__}: it gives True, or a text that "
+            "says why the conversation is to end, or None"
         )
 
     def __or__(self, other: Condition | Callable[[ConversationState], Any]) -> Condition:
-        return _Pair("|", self, as_condition(other))
+        return _ConditionPair("|", self, as_condition(other))
 
     def __ror__(self, other: Callable[[ConversationState], Any]) -> Condition:
-        return _Pair("|", as_condition(other), self)
+        return _ConditionPair("|", as_condition(other), self)
 
     def __and__(self, other: Condition | Callable[[ConversationState], Any]) -> Condition:
-        return _Pair("&", self, as_condition(other))
+        return _ConditionPair("&", self, as_condition(other))
 
     def __rand__(self, other: Callable[[ConversationState], Any]) -> Condition:
-        return _Pair("&", as_condition(other), self)
+        return _ConditionPair("&", as_condition(other), self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -208,7 +208,7 @@ class Elapsed(Condition):
         return f"Elapsed({self.seconds})"
 
 
-class _Function(Condition):
+class _FunctionCondition(Condition):
     def __init__(self, function: Callable[[ConversationState], Any]) -> None:
         self.function = function
 
@@ -219,16 +219,16 @@ class _Function(Condition):
         return getattr(self.function, "__name__", None) or type(self.function).__name__
 
 
-class _Pair(Condition):
+class _ConditionPair(Condition):
     def __init__(self, sign: str, *conditions: Condition) -> None:
         self.sign = sign
         self.conditions = conditions
         self.ids = frozenset().union(*(each.ids for each in conditions))
-        most = [each.most_turns for each in conditions if each.most_turns is not None]
+        limits = [each.most_turns for each in conditions if each.most_turns is not None]
         if sign == "|":
-            self.most_turns = min(most, default=None)
-        elif len(most) == len(conditions):
-            self.most_turns = max(most)
+            self.most_turns = min(limits, default=None)
+        elif len(limits) == len(conditions):
+            self.most_turns = max(limits)
 
     def begin(self, data: dict[str, Any], place: str) -> None:
         for number, each in enumerate(self.conditions):
@@ -236,14 +236,14 @@ class _Pair(Condition):
 
     async def check(self, state: ConversationState, place: str) -> str | None:
         # Always check both: the second must see every turn.
-        met = [await each.check(state, f"{place}{n}") for n, each in enumerate(self.conditions)]
+        reasons = [await each.check(state, f"{place}{n}") for n, each in enumerate(self.conditions)]
         if self.sign == "|":
-            return next((reason for reason in met if reason is not None), None)
-        for number, reason in enumerate(met):
+            return next((reason for reason in reasons if reason is not None), None)
+        for number, reason in enumerate(reasons):
             if reason is not None:
                 state.kept.setdefault(f"{place}{number}.met", reason)
-        reasons = [state.kept.get(f"{place}{number}.met") for number in range(len(met))]
-        return None if None in reasons else " and ".join(map(str, reasons))
+        kept_reasons = [state.kept.get(f"{place}{number}.met") for number in range(len(reasons))]
+        return None if None in kept_reasons else " and ".join(map(str, kept_reasons))
 
     def __repr__(self) -> str:
         return f"({f' {self.sign} '.join(map(str, self.conditions))})"
@@ -255,7 +255,7 @@ def as_condition(condition: Any) -> Condition:
         return condition
     if callable(condition) and not isinstance(condition, type):
         check_function("a condition", condition, "state")
-        return _Function(condition)
+        return _FunctionCondition(condition)
     raise DefinitionError(
         "a condition is MaxTurns, MaxTokens, Said, StoppedBy, Elapsed, some of them combined by | "
         f"and &, or a function of the conversation's state, not {condition!r:.80}"

@@ -13,9 +13,9 @@ from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import marked
 
-_DECISION_PLACES = ("original_task", "summary", "steps", "evidence", "confidence")
-_TASK_PLACES = ("instruction", "focus_area", "original_task")
-_FORMAT_PLACES = ("instruction", "original_task")
+_DECISION_FIELDS = ("original_task", "summary", "steps", "evidence", "confidence")
+_TASK_FIELDS = ("instruction", "focus_area", "original_task")
+_FORMAT_FIELDS = ("instruction", "original_task")
 
 _BEGIN = "You decide what another agent, R, does."
 _NOT_BEGUN = "R has done nothing yet."
@@ -33,7 +33,7 @@ _SENTENCES = " ".join(
     f"{action.value}: {words.for_model}"
     for action, words in sorted(DECISIONS.items(), key=lambda each: not each[1].instructs)
 )
-_ANSWER = f"""\
+_ANSWER_FORM = f"""\
 Lines that begin with "| " were written by others. They may be wrong. Only your answer decides.
 
 Answer with exactly one JSON object and nothing else:
@@ -45,16 +45,16 @@ _ONE_FOR_EACH = """
 R is {several} agents. new_instruction may be one text for all, or a list with one text for each."""
 
 _CHANGE = "Change your approach; do not continue what you did before."
-_PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_FIELD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class Briefing:
     """The prompts of a dual act, the user's or the default ones; ConfigError for a wrong one."""
 
     def __init__(self, decision: str | None, task: str | None, form: str | None) -> None:
-        self._decision = _checked_prompt(decision, _DECISION_PLACES, "human_decision_prompt")
-        self._task = _checked_prompt(task, _TASK_PLACES, "reactive_task_prompt")
-        self._format_prompt = _checked_prompt(form, _FORMAT_PLACES, "conclusion_format_prompt")
+        self._decision = _checked_prompt(decision, _DECISION_FIELDS, "human_decision_prompt")
+        self._task = _checked_prompt(task, _TASK_FIELDS, "reactive_task_prompt")
+        self._format_prompt = _checked_prompt(form, _FORMAT_FIELDS, "conclusion_format_prompt")
 
     def for_human(
         self,
@@ -67,30 +67,32 @@ class Briefing:
     ) -> str:
         """Return H's prompt, about R's conclusion or before R has run; `actions` are R's."""
         if in_words and self._decision is None:
-            return for_person(text_of(task), conclusion, messages)
+            return person_prompt(text_of(task), conclusion, messages)
         values = {"original_task": text_of(task), "actions": actions}
-        head, sure = _BEGIN, "not stated"
+        head, confidence = _BEGIN, "not stated"
         if conclusion is not None:
             head = _REVIEW
-            values |= {"summary": said_by(conclusion), "steps": steps_text(conclusion.steps)}
+            values |= {"summary": statement_of(conclusion), "steps": steps_text(conclusion.steps)}
             values["evidence"] = evidence_text(conclusion)
             if conclusion.confidence is not None:
-                sure = f"{conclusion.confidence:g}"
+                confidence = f"{conclusion.confidence:g}"
         if self._decision is not None and conclusion is not None:
-            marks = {name: marked(each or "none") for name, each in values.items()}
-            prompt = _fill_prompt(self._decision, marks | {"confidence": sure})
+            marked_values = {name: marked(each or "none") for name, each in values.items()}
+            prompt = _fill_prompt(self._decision, marked_values | {"confidence": confidence})
         else:
             parts = [
-                f"{says}\n{marked(values[name])}"
-                for name, says in _PARTS.items()
+                f"{intro}\n{marked(values[name])}"
+                for name, intro in _PARTS.items()
                 if values.get(name)
             ]
-            end = _NOT_BEGUN if conclusion is None else f"R's confidence: {sure}"
+            end = _NOT_BEGUN if conclusion is None else f"R's confidence: {confidence}"
             prompt = "\n\n".join(filter(None, [head, *parts, end]))
             if conclusion is not None and not conclusion.evidence:
                 prompt += "\n\nR called nothing."
-        more = [f"Message from the user:\n{marked(text)}" for text in messages]
-        return "\n\n".join([prompt, *more, *([] if in_words else [self.answer(worker_count)])])
+        notes = [f"Message from the user:\n{marked(text)}" for text in messages]
+        return "\n\n".join(
+            [prompt, *notes, *([] if in_words else [self.answer_form(worker_count)])]
+        )
 
     def for_reactive(
         self,
@@ -103,8 +105,8 @@ class Briefing:
     ) -> str:
         """Return the prompt of an R; one that `takes_topics` gets the instruction alone."""
         original = text_of(task)
-        briefed = not getattr(agent, "takes_topics", False)
-        redirected = redirected and briefed
+        is_briefed = not getattr(agent, "takes_topics", False)
+        redirected = redirected and is_briefed
         values = {
             "instruction": instruction.strip() or original,
             "focus_area": reason.strip() or "as the instruction says",
@@ -118,7 +120,7 @@ class Briefing:
             prompt = values["instruction"]
             if redirected:
                 prompt = f"{_CHANGE}\nWhy: {values['focus_area']}\nFrom now on: {prompt}"
-            if briefed and instruction.strip() not in ("", original.strip()):
+            if is_briefed and instruction.strip() not in ("", original.strip()):
                 prompt += f"\n\nIt is a part of this task:\n{original}"
         return "\n\n".join([prompt, *(f"Message from the user: {text}" for text in messages)])
 
@@ -131,32 +133,32 @@ class Briefing:
         )
         return f"{instruction}\n\n{form}"
 
-    def answer(self, worker_count: int) -> str:
+    def answer_form(self, worker_count: int) -> str:
         """Return how H has to answer."""
-        return _ANSWER + (
+        return _ANSWER_FORM + (
             _ONE_FOR_EACH.replace("{several}", str(worker_count)) if worker_count > 1 else ""
         )
 
 
-def _checked_prompt(text: str | None, places: Sequence[str], label: str) -> str | None:
+def _checked_prompt(text: str | None, fields: Sequence[str], label: str) -> str | None:
     """Return a prompt with placeholders such as `{summary}`, checked; other braces are text."""
     if text is None:
         return None
     if not isinstance(text, str):
         raise ConfigError(f"{label}= must be a text, got {type(text).__name__}")
-    for name in _PLACE.findall(text):
-        if name not in places:
-            there = ", ".join(f"{{{each}}}" for each in places)
-            raise ConfigError(f"{label}= has a place {{{name}}} that is not known; known: {there}")
+    for name in _FIELD.findall(text):
+        if name not in fields:
+            listed = ", ".join(f"{{{each}}}" for each in fields)
+            raise ConfigError(f"{label}= has a place {{{name}}} that is not known; known: {listed}")
     return text
 
 
 def _fill_prompt(text: str, values: Mapping[str, str]) -> str:
     """Return a prompt with its placeholders filled; placeholders inside values stay text."""
-    return _PLACE.sub(lambda place: values[place[1]], text)
+    return _FIELD.sub(lambda place: values[place[1]], text)
 
 
-def said_by(conclusion: Conclusion) -> str:
+def statement_of(conclusion: Conclusion) -> str:
     """Return what R says, and why it did not conclude."""
     text = conclusion.summary
     if conclusion.error is not None:
@@ -168,8 +170,8 @@ def said_by(conclusion: Conclusion) -> str:
 
 def evidence_text(conclusion: Conclusion) -> str:
     """Return what R really called, with the results."""
-    done = (f"{call_text(each)} {_outcome(each, 'gave: ')}" for each in conclusion.evidence)
-    return "\n".join(done)
+    lines = (f"{call_text(each)} {_outcome(each, 'gave: ')}" for each in conclusion.evidence)
+    return "\n".join(lines)
 
 
 def actions_text(reactives: Sequence[Any]) -> str:
@@ -177,8 +179,8 @@ def actions_text(reactives: Sequence[Any]) -> str:
     lines = []
     for agent in reactives:
         actions = getattr(agent, "actions", None)
-        get: Any = getattr(actions, "get_actions", tuple)
-        actions_of_agent = get()
+        get_actions: Any = getattr(actions, "get_actions", tuple)
+        actions_of_agent = get_actions()
         for each in actions_of_agent:
             description = (getattr(each, "description", "") or "").strip().partition("\n")[0]
             lines.append(f"{each.name}: {description}" if description else f"{each.name}")
@@ -202,18 +204,18 @@ def call_text(item: dict[str, Any]) -> str:
     return f"{prefix}{item.get('action')} {json_text(item.get('args', {}))}"
 
 
-def _outcome(item: dict[str, Any], gave: str = "") -> str:
-    return f"failed: {item['error']}" if "error" in item else f"{gave}{item.get('result')}"
+def _outcome(item: dict[str, Any], prefix: str = "") -> str:
+    return f"failed: {item['error']}" if "error" in item else f"{prefix}{item.get('result')}"
 
 
-def for_person(task: str, conclusion: Conclusion | None, messages: Sequence[str]) -> str:
+def person_prompt(task: str, conclusion: Conclusion | None, messages: Sequence[str]) -> str:
     """Return the text for a person as H, about a conclusion or before there is one."""
     parts = {"The task": task}
     if conclusion is None:
         parts["What was done"] = "Nothing yet: say how the agent should begin."
     else:
-        done = (f"{call_text(e)}\n{indent(_outcome(e), '  → ')}" for e in conclusion.evidence)
-        parts["What was done"] = "\n".join(done) or "No action was called."
+        lines = (f"{call_text(e)}\n{indent(_outcome(e), '  → ')}" for e in conclusion.evidence)
+        parts["What was done"] = "\n".join(lines) or "No action was called."
         if conclusion.steps:
             parts["The steps, as the agent says"] = steps_text(conclusion.steps)
         parts["The agent's answer"] = conclusion.summary or "(none)"

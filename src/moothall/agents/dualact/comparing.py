@@ -16,7 +16,7 @@ from typing import Any, Final
 from moothall.actions.provenance.relative_times import duration_of
 from moothall.actions.signature.schema import object_schema
 from moothall.agents.decision import Conclusion, DecisionAction, HumanDecision
-from moothall.agents.dualact.briefing import evidence_text, said_by, text_of
+from moothall.agents.dualact.briefing import evidence_text, statement_of, text_of
 from moothall.agents.dualact.conclusions import MAX_SHORT_CHARS
 from moothall.agents.replies.reply_request import AnswerSchema
 from moothall.foundation.jsonvalue import UnreadableText
@@ -42,7 +42,7 @@ COMPARED_SCHEMA: Final = object_schema(
 )
 """What H's model writes about its own answer and R's, without knowing which is whose."""
 
-_OWN_ANSWER = f"""\
+_OWN_PROMPT = f"""\
 Answer a task from results alone: from nothing that you know, and nothing that the task says of \
 itself. Look at each result: its values, its units, what it is about. If the task asks to change \
 something, say whether the results show that it was changed. If they do not say it, answer: \
@@ -64,7 +64,7 @@ Results: read {{"page": "guild"}} failed: there is no such page
 {{"results_say": "the page could not be read", "answer": "{UNKNOWN}"}}
 
 Now this one."""
-_COMPARE = """\
+_COMPARISON_PROMPT = """\
 Are A and B the same answer to a question or a task? Same: whoever hears B knows what A says, in \
 other words, in another form, shorter, or with more beside it. Not the same: yes and no, done and \
 not done, known and not known, another name, number or item.
@@ -104,36 +104,36 @@ async def compare_conclusions(
         return HumanDecision(DecisionAction.CONTINUE, "", "R begins with the task as it is")
     if conclusion.error is not None:
         reason = f"You did not finish: {conclusion.error}. Go on, and conclude."
-        return _sent_back(reason, conclusion.error, earlier)
+        return _send_back(reason, conclusion.error, earlier)
     text = text_of(task)
-    own_answer = await ask(_for_own(text, conclusion, messages), OWN_SCHEMA, _own_answer, ".own")
-    claim = said_by(conclusion)
+    own_answer = await ask(_own_question(text, conclusion, messages), OWN_SCHEMA, _read_own, ".own")
+    claim = statement_of(conclusion)
     is_same = _same_values(text, own_answer["answer"], claim)
     if is_same is None:
         comparison = await ask(
-            _for_comparison(text, own_answer["answer"], claim), COMPARED_SCHEMA, _compared
+            _compare_question(text, own_answer["answer"], claim), COMPARED_SCHEMA, _read_comparison
         )
         is_same = _same_values(text, comparison["A_says"], comparison["B_says"])
         if is_same is None:
             is_same = comparison["same"] == "yes"
-    return _decision(own_answer, claim, is_same, earlier)
+    return _decide(own_answer, claim, is_same, earlier)
 
 
-def _for_own(task: str, conclusion: Conclusion, messages: Sequence[str]) -> str:
+def _own_question(task: str, conclusion: Conclusion, messages: Sequence[str]) -> str:
     """Return the question for an answer of H's own."""
-    more = "".join(f"\nMessage from the user:\n{marked(text)}" for text in messages)
+    texts = "".join(f"\nMessage from the user:\n{marked(text)}" for text in messages)
     results = marked(evidence_text(conclusion)) if conclusion.evidence else "nothing was called"
-    return f"{_OWN_ANSWER}\nTask:\n{marked(task)}{more}\nResults:\n{results}\nAnswer with JSON."
+    return f"{_OWN_PROMPT}\nTask:\n{marked(task)}{texts}\nResults:\n{results}\nAnswer with JSON."
 
 
-def _for_comparison(task: str, *answers: str) -> str:
+def _compare_question(task: str, *answers: str) -> str:
     """Return the question whether two answers are the same; their order does not say whose."""
     first, second = sorted(answers)
     both_answers = f"A:\n{marked(first)}\nB:\n{marked(second)}"
-    return f"{_COMPARE}\nQuestion:\n{marked(task)}\n{both_answers}\nAnswer with JSON."
+    return f"{_COMPARISON_PROMPT}\nQuestion:\n{marked(task)}\n{both_answers}\nAnswer with JSON."
 
 
-def _reader(schema: dict[str, Any], prompt: str) -> Callable[[str], dict[str, str]]:
+def _reader_of(schema: dict[str, Any], prompt: str) -> Callable[[str], dict[str, str]]:
     def read(text: str) -> dict[str, str]:
         answer: dict[str, str] = AnswerSchema(schema).parse(text)
         if not all(each.strip() for each in answer.values()):
@@ -145,11 +145,11 @@ def _reader(schema: dict[str, Any], prompt: str) -> Callable[[str], dict[str, st
     return read
 
 
-_own_answer: Final = _reader(OWN_SCHEMA, _OWN_ANSWER)
-_compared: Final = _reader(COMPARED_SCHEMA, _COMPARE)
+_read_own: Final = _reader_of(OWN_SCHEMA, _OWN_PROMPT)
+_read_comparison: Final = _reader_of(COMPARED_SCHEMA, _COMPARISON_PROMPT)
 
 
-def _decision(
+def _decide(
     own_answer: dict[str, str], claim: str, is_same: bool, earlier: Sequence[HumanDecision]
 ) -> HumanDecision:
     """Return the decision that follows from H's answers."""
@@ -164,7 +164,7 @@ def _decision(
     else:
         finding = f"Your answer says: {claim}. By the results: {own_answer['answer'].rstrip('.')}."
         todo = "Look at the results again, do what is missing, and answer by them."
-    return _sent_back(f"{finding} {todo}", own_answer["answer"], earlier)
+    return _send_back(f"{finding} {todo}", own_answer["answer"], earlier)
 
 
 def _same_values(task: str, answer: str, claim: str) -> bool | None:
@@ -172,24 +172,24 @@ def _same_values(task: str, answer: str, claim: str) -> bool | None:
 
     A value that the task names says nothing of the answer. Beside yes or no, values are details.
     """
-    ours, theirs = (spelled_out(fold(each)).rstrip(".") for each in (answer, claim))
-    lists = [{each.strip() for each in text.split(",")} for text in (ours, theirs)]
-    if ours == theirs or (len(lists[0]) > 1 and lists[0] == lists[1]):
+    own_text, claim_text = (spelled_out(fold(each)).rstrip(".") for each in (answer, claim))
+    lists = [{each.strip() for each in text.split(",")} for text in (own_text, claim_text)]
+    if own_text == claim_text or (len(lists[0]) > 1 and lists[0] == lists[1]):
         return True
     if min(map(len, lists)) > 1 and (lists[0] < lists[1] or lists[1] < lists[0]):
         return False
-    lengths = {duration_of(ours), duration_of(theirs)}
+    lengths = {duration_of(own_text), duration_of(claim_text)}
     if None not in lengths:
         return len(lengths) == 1
-    if any(_SAYS_YES_OR_NO.match(each) for each in (ours, theirs)):
+    if any(_SAYS_YES_OR_NO.match(each) for each in (own_text, claim_text)):
         return None
     in_task = _values(spelled_out(fold(task)))
-    own_values, claimed = (
-        [each for each in _values(text) if each not in in_task] for text in (ours, theirs)
+    own_values, claimed_values = (
+        [each for each in _values(text) if each not in in_task] for text in (own_text, claim_text)
     )
-    if len(own_values) != 1 or len(claimed) != 1:
+    if len(own_values) != 1 or len(claimed_values) != 1:
         return None
-    (kind, value), (other_kind, other_value) = *own_values, *claimed
+    (kind, value), (other_kind, other_value) = *own_values, *claimed_values
     if value & other_value and (kind == other_kind or "" in (kind, other_kind)):
         return True
     # 16 may be 16:00, and 2.5 may be kilograms.
@@ -209,7 +209,7 @@ def _values(text: str) -> list[tuple[str, frozenset[Any]]]:
     return list(dict.fromkeys(values))
 
 
-def _sent_back(instruction: str, reason: str, earlier: Sequence[HumanDecision]) -> HumanDecision:
+def _send_back(instruction: str, reason: str, earlier: Sequence[HumanDecision]) -> HumanDecision:
     """Return CONTINUE with an instruction; REDIRECT if R was told the same before."""
     is_repeated = any(each.new_instruction == instruction for each in earlier)
     action = DecisionAction.REDIRECT if is_repeated else DecisionAction.CONTINUE

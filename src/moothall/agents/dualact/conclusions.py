@@ -33,20 +33,20 @@ MAX_SHORT_CHARS: Final = 300
 _TEXTS: Final = ("reasoning", "new_instruction")
 
 
-def read_decision(text: str, instructions: int = 1) -> HumanDecision:
+def read_decision(text: str, agent_count: int = 1) -> HumanDecision:
     """Read a decision from an answer, which must be exactly one object."""
-    return HumanDecision.from_json(_decision(instructions).parse(text))
+    return HumanDecision.from_json(_decision_schema(agent_count).parse(text))
 
 
 @cache
-def _decision(instructions: int) -> AnswerSchema:
+def _decision_schema(agent_count: int) -> AnswerSchema:
     """Return the schema of a decision; with several R, it allows an instruction for each."""
     # A person may write as much as it takes.
     parts = {**HumanDecision.schema["properties"], **{key: {"type": "string"} for key in _TEXTS}}
-    if instructions > 1:
-        size = {"minItems": instructions, "maxItems": instructions}
-        each = {"type": "array", "items": {"type": "string"}, **size}
-        parts["new_instruction"] = {"anyOf": [{"type": "string"}, each]}
+    if agent_count > 1:
+        size = {"minItems": agent_count, "maxItems": agent_count}
+        list_schema = {"type": "array", "items": {"type": "string"}, **size}
+        parts["new_instruction"] = {"anyOf": [{"type": "string"}, list_schema]}
     return AnswerSchema({**HumanDecision.schema, "properties": parts})
 
 
@@ -100,10 +100,10 @@ def merge_conclusions(conclusions: Mapping[str, Conclusion]) -> Conclusion:
 
 def evidence_of(reply: Reply) -> list[dict[str, Any]]:
     """Return the last calls of a reply, up to a limit, with arguments and results."""
-    return [_evidence(step) for step in reply.steps[-MAX_EVIDENCE:]]
+    return [_evidence_item(step) for step in reply.steps[-MAX_EVIDENCE:]]
 
 
-def _evidence(step: Step) -> dict[str, Any]:
+def _evidence_item(step: Step) -> dict[str, Any]:
     item: dict[str, Any] = {
         "action": step.action,
         "args": cut(json_text(step.args), MAX_EVIDENCE_CHARS),

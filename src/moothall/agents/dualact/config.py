@@ -43,10 +43,10 @@ class ReviewRule:
         raise NotImplementedError
 
     def __or__(self, other: ReviewRule) -> ReviewRule:
-        return _combined_rule(any, "|", self, _rule(other))
+        return _combined_rule(any, "|", self, _checked_rule(other))
 
     def __and__(self, other: ReviewRule) -> ReviewRule:
-        return _combined_rule(all, "&", self, _rule(other))
+        return _combined_rule(all, "&", self, _checked_rule(other))
 
     def __repr__(self) -> str:
         return self.name
@@ -74,24 +74,24 @@ def _combined_rule(
     )
 
 
-def _failed(situation: Situation) -> bool:
+def _has_failed(situation: Situation) -> bool:
     conclusion = situation.conclusion
     return conclusion.error is not None or any("error" in item for item in conclusion.evidence)
 
 
-def _repeats(situation: Situation) -> bool:
+def _is_repetition(situation: Situation) -> bool:
     conclusion = situation.conclusion
     if conclusion.error is not None and conclusion.error.startswith("no_progress"):
         return True
-    same = (conclusion.summary, conclusion.evidence)
-    return any((each.summary, each.evidence) == same for each in situation.before)
+    outcome = (conclusion.summary, conclusion.evidence)
+    return any((each.summary, each.evidence) == outcome for each in situation.before)
 
 
 every: Final[ReviewRule] = _ReviewFunction("every", lambda situation: True)
 """Review every conclusion."""
-on_error: Final[ReviewRule] = _ReviewFunction("on_error", _failed)
+on_error: Final[ReviewRule] = _ReviewFunction("on_error", _has_failed)
 """Review conclusions of an R that did not finish by itself, or one of whose actions failed."""
-no_progress: Final[ReviewRule] = _ReviewFunction("no_progress", _repeats)
+no_progress: Final[ReviewRule] = _ReviewFunction("no_progress", _is_repetition)
 """Review conclusions that repeat an earlier one's text and evidence, or end as `no_progress`."""
 
 
@@ -101,13 +101,13 @@ def below_confidence(least: float) -> ReviewRule:
     Raises:
         ConfigError: it is not a number from 0 to 1
     """
-    least = _share(least, "below_confidence")
+    least = _checked_share(least, "below_confidence")
 
-    def unsure(situation: Situation) -> bool:
+    def is_unsure(situation: Situation) -> bool:
         confidence = situation.conclusion.confidence
         return confidence is None or confidence < least
 
-    return _ReviewFunction(f"below_confidence({least:g})", unsure)
+    return _ReviewFunction(f"below_confidence({least:g})", is_unsure)
 
 
 def after_budget_share(share: float) -> ReviewRule:
@@ -116,12 +116,12 @@ def after_budget_share(share: float) -> ReviewRule:
     Raises:
         ConfigError: it is not a number from 0 to 1
     """
-    share = _share(share, "after_budget_share")
+    share = _checked_share(share, "after_budget_share")
 
-    def late(situation: Situation) -> bool:
+    def is_spent(situation: Situation) -> bool:
         return situation.budget is not None and _spent_share(situation.budget) >= share
 
-    return _ReviewFunction(f"after_budget_share({share:g})", late)
+    return _ReviewFunction(f"after_budget_share({share:g})", is_spent)
 
 
 Review: TypeAlias = Literal["every", "on_error", "no_progress"] | ReviewRule
@@ -132,10 +132,10 @@ _RULES: Final = {rule.name: rule for rule in (every, on_error, no_progress)}
 
 def review_rule(rule: Any) -> ReviewRule:
     """Return a rule as it is, or the rule of this name; rules that take a number have no name."""
-    return _RULES[rule] if isinstance(rule, str) and rule in _RULES else _rule(rule)
+    return _RULES[rule] if isinstance(rule, str) and rule in _RULES else _checked_rule(rule)
 
 
-def _rule(rule: Any) -> ReviewRule:
+def _checked_rule(rule: Any) -> ReviewRule:
     if isinstance(rule, ReviewRule):
         return rule
     raise ConfigError(
@@ -144,7 +144,7 @@ def _rule(rule: Any) -> ReviewRule:
     )
 
 
-def _share(number: Any, label: str) -> float:
+def _checked_share(number: Any, label: str) -> float:
     if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number <= 1:
         raise ConfigError(f"{label} takes a number from 0 to 1, got {number!r:.80}")
     return float(number)
@@ -152,13 +152,13 @@ def _share(number: Any, label: str) -> float:
 
 def _spent_share(budget: Budget) -> float:
     """Return the spent share, from 0 to 1, of the limit that is nearest."""
-    spent, remaining = budget.spent, budget.left
+    spending, remaining = budget.spent, budget.left
     shares = [0.0]
     for limit in LIMITS:
         rest = getattr(remaining, limit.name)
         if rest is not None:
-            had = getattr(spent, limit.name)
-            shares.append(had / (had + rest) if had + rest > 0 else 1.0)
+            spent_amount = getattr(spending, limit.name)
+            shares.append(spent_amount / (spent_amount + rest) if spent_amount + rest > 0 else 1.0)
     return max(shares)
 
 
@@ -234,10 +234,10 @@ class DualActConfig:
                 "have one model"
             )
         names = [str(getattr(agent, "id", "")) for agent in self.reactives]
-        if twice := [name for name in names if names.count(name) > 1]:
+        if duplicates := [name for name in names if names.count(name) > 1]:
             raise ConfigError(
-                f"reactive= has two agents of the id {twice[0]!r}, by which is known who concludes "
-                "what"
+                f"reactive= has two agents of the id {duplicates[0]!r}, by which is known who "
+                "concludes what"
             )
         check_integer("max_hr_loops=", self.max_hr_loops)
         if self.first not in ("human", "reactive"):
@@ -308,5 +308,5 @@ def _check_agent(agent: Any, label: str) -> None:
 
 def _has_memory(agent: Any) -> bool:
     # A property is not read: of a ReActAgent it may load the model.
-    of_class = getattr(type(agent), "memory", None)
-    return isinstance(of_class, property) or getattr(agent, "memory", None) is not None
+    class_attribute = getattr(type(agent), "memory", None)
+    return isinstance(class_attribute, property) or getattr(agent, "memory", None) is not None

@@ -20,7 +20,7 @@ from moothall.agents.dualact.dual_act_state import DualActState
 from moothall.agents.dualact.rounds import Rounds
 from moothall.agents.replies.checked_parts import is_recording
 from moothall.agents.replies.events import ConclusionReached, DecisionMade
-from moothall.agents.replies.group import Group, in_thread
+from moothall.agents.replies.group import Group, thread_option
 from moothall.agents.replies.read_record import group_program
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply, Stop
@@ -155,10 +155,10 @@ class DualActAgent(Group):
 
     @property
     def _saved_members(self) -> dict[str, Any]:
-        first, *more = self.config.reactives
+        first, *others_of_r = self.config.reactives
         if self.config.shared_memory:  # save it once
             return {f"R {first.id}": first}
-        return {"H": self.config.human, **{f"R {each.id}": each for each in (first, *more)}}
+        return {"H": self.config.human, **{f"R {each.id}": each for each in (first, *others_of_r)}}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Load a state, as for every group; restore the shared memory."""
@@ -169,19 +169,19 @@ class DualActAgent(Group):
     def _resume_request(self, schema: Any, thread: str | int | None) -> ReplyRequest:
         progress: DualActState | None = self.all_threads.get(thread_id(thread)).agent_state
         if progress is None:
-            in_thread = "" if thread is None else f" in thread {str(thread)!r}"
+            where = "" if thread is None else f" in thread {str(thread)!r}"
             raise StateError(
-                f"dual act {self.id!r} has nothing to resume{in_thread}: load a state first"
+                f"dual act {self.id!r} has nothing to resume{where}: load a state first"
             )
         if schema is None:
-            schema = progress.schema if progress.requested is None else progress.requested
+            schema = progress.schema if progress.form is None else progress.form
         if schema is True:
             raise StateError(
                 f"dual act {self.id!r} was asked for an answer of a type, which is not saved: "
                 "resume(schema=…) with it"
             )
         request = ReplyRequest(progress.task, schema, progress.thread, progress.run_id)
-        if request.answer is not None and progress.requested is None:  # it was loaded
+        if request.answer is not None and progress.form is None:  # it was loaded
             progress.parse_values(request.answer, len(self.config.reactives) > 1)
         progress.set_schema(schema)
         return request
@@ -193,7 +193,7 @@ class DualActAgent(Group):
         self._check_thread(thread.id)
         agents = self.config.reactives[:1] if self.config.shared_memory else self.member_agents
         for agent in agents:
-            await agent.observe(message, **in_thread(agent.observe, thread.id))
+            await agent.observe(message, **thread_option(agent.observe, thread.id))
 
     def describe_program(self) -> dict[str, Any]:
         """Return its program, independent of the request."""
@@ -239,10 +239,10 @@ class DualActAgent(Group):
         elif progress.turn == "over" and progress.stop not in ("terminated", "max_loops"):
             # Stopped during a turn, which begins anew.
             progress.turn = "reactive" if progress.instruction else "human"
-        model_names = (self._decide_by, self._extract_by)
-        rounds = Rounds(self, self.config, progress, request, record, *model_names)
-        if request.state.underway is None:
-            request.state.underway = rounds
+        functions = (self._decide_by, self._extract_by)
+        rounds = Rounds(self, self.config, progress, request, record, *functions)
+        if request.state.reply is None:
+            request.state.reply = rounds
         at_end = partial(end_data, record, progress, "progress")
         return await record.run_to_end(rounds.run, at_end, rounds.reply_stopped)
 
@@ -275,13 +275,13 @@ class DualActAgent(Group):
         return None
 
     def _emit_past_events(self, progress: DualActState, request: ReplyRequest) -> None:
-        for n, (decision, conclusion) in enumerate(
+        for number, (decision, conclusion) in enumerate(
             zip_longest(progress.decisions, progress.conclusions), 1
         ):
             events = [(DecisionMade, decision), (ConclusionReached, conclusion)]
-            for kind, each in reversed(events) if self.config.first == "reactive" else events:
+            for event, each in reversed(events) if self.config.first == "reactive" else events:
                 if each is not None:
-                    request.tell(kind, str(self.id), n, each, past=True)
+                    request.tell(event, str(self.id), number, each, past=True)
 
 
 def _checked_function(label: str, fn: F, *takes: str) -> F:

@@ -28,7 +28,7 @@ DualActReply = Reply
 
 
 @dataclass(slots=True)
-class RunOfR:
+class WorkerRun:
     """The outcome of one R: `stop` is why the dual act ends with it, `value` is by the schema."""
 
     conclusion: Conclusion = field(default_factory=Conclusion)
@@ -56,7 +56,7 @@ class DualActState:
     # The requested value of each conclusion, or None.
     values: list[Any] = field(default_factory=list, metadata=APPENDED)
     schema: dict[str, Any] | bool | None = None  # True for a type, which is not saved
-    requested: Any = field(default=None, metadata=LIVE)  # the schema or type as requested
+    form: Any = field(default=None, metadata=LIVE)  # the schema or type as requested
     human_usage: Usage = field(default_factory=Usage)
     reactive_usage: Usage = field(default_factory=Usage)
     stop: StopReason | None = None
@@ -89,7 +89,7 @@ class DualActState:
 
     def set_schema(self, schema: Any) -> None:
         """Set the schema or type of the answer."""
-        self.requested = schema
+        self.form = schema
         self.schema = schema if schema is None or isinstance(schema, dict) else True
 
     @property
@@ -119,7 +119,7 @@ class DualActState:
             )
             self.redirected = decision.action is DecisionAction.REDIRECT
 
-    def note_conclusions(self, runs: Mapping[str, RunOfR]) -> None:
+    def note_conclusions(self, runs: Mapping[str, WorkerRun]) -> None:
         """Note the outcome of each R, by its id; H's turn is next."""
         values = {id: run.value for id, run in runs.items() if run.value is not None} or None
         self.r_runs += 1
@@ -163,21 +163,21 @@ class DualActState:
             outside=(*self.outside,),
         )
 
-    def parse_values(self, requested: AnswerSchema, has_several: bool) -> None:
+    def parse_values(self, answer_schema: AnswerSchema, has_several: bool) -> None:
         """Convert the values from JSON to the requested type."""
 
-        def typed(value: Any, summary: str = "") -> Any:
+        def convert(value: Any, summary: str = "") -> Any:
             # R's own text first: the JSON of a model with computed fields may not fit its schema.
             texts = (summary, json.dumps(value)) if value != summary else (json.dumps(value),)
             for text in texts if value is not None else ():
                 with suppress(UnreadableText):
-                    return requested.parse(text)
+                    return answer_schema.parse(text)
             return value
 
         self.values = [
-            {id: typed(values) for id, values in each.items()}
+            {id: convert(values) for id, values in each.items()}
             if has_several and isinstance(each, dict)
-            else typed(each, conclusion.summary)
+            else convert(each, conclusion.summary)
             for each, conclusion in zip(self.values, self.conclusions, strict=True)
         ]
 

@@ -18,11 +18,11 @@ from moothall.agents.dualact.conclusions import (
     read_decision,
 )
 from moothall.agents.dualact.config import DualActConfig, Situation, review_rule
-from moothall.agents.dualact.dual_act_state import DualActState, RunOfR
+from moothall.agents.dualact.dual_act_state import DualActState, WorkerRun
 from moothall.agents.replies.charging import is_spent_for_all
 from moothall.agents.replies.events import ConclusionReached, DecisionMade, Done, Event
-from moothall.agents.replies.group import Group, ask_member, in_thread, in_time, takes
-from moothall.agents.replies.hooks import as_hooked, expect
+from moothall.agents.replies.group import Group, ask_member, await_in_time, takes, thread_option
+from moothall.agents.replies.hooks import expect, hooked_value
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply, Stop
 from moothall.agents.replies.reply_context import sources_of_thread
@@ -51,7 +51,7 @@ logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 T = TypeVar("T")
 
-_NOT_TO_JUDGE = (JournalError, RunMismatch)
+_RUN_ERRORS = (JournalError, RunMismatch)
 """Errors that are not failures of H or R: the run cannot continue, or not by this program."""
 
 
@@ -80,22 +80,22 @@ class Rounds:
         self._extract_by = extract_by
         self._briefing = config.briefing()
         self._budget = agent.budget if request.budget is None else request.budget
-        self._speaking: list[Any] = []
+        self._working: list[Any] = []
         progress.told.extend(request.state.take_texts())
-        self._came: list[Any] = list(record.received)  # during the turn that is repeated
-        came_from = [source for each in self._came for source in each.get("outside", ())]
-        request.note_sources([*progress.outside, *came_from])
+        self._received: list[Any] = list(record.received)  # during the turn that is repeated
+        sources = [source for each in self._received for source in each.get("outside", ())]
+        request.note_sources([*progress.outside, *sources])
 
     def interrupt(self, text: str) -> None:
         """Interrupt the members at work. H hears later what R was told, or what nobody heard."""
-        listening = [each for each in self._speaking if hasattr(each, "interrupt")]
-        for each in listening:
-            each.interrupt(text, **in_thread(each.interrupt, self._request.thread))
-        if not listening or self._progress.turn == "reactive":
-            self._progress.tell(text, bool(listening))
+        interruptible = [each for each in self._working if hasattr(each, "interrupt")]
+        for each in interruptible:
+            each.interrupt(text, **thread_option(each.interrupt, self._request.thread))
+        if not interruptible or self._progress.turn == "reactive":
+            self._progress.tell(text, bool(interruptible))
             self._progress.outside = outside = sources_of_thread(self._request)
             sources = {"outside": outside} if outside else {}
-            self._record.hear({"content": text, "by_r": bool(listening), **sources})
+            self._record.hear({"content": text, "by_r": bool(interruptible), **sources})
 
     def reply_stopped(self, stop: Stop) -> Reply:
         """Return the reply as it stands, with the reason to stop."""
@@ -128,24 +128,24 @@ class Rounds:
             return
         worker_count = len(self._reactives)
         in_words = getattr(self._human, "decides_in_words", False)
-        messages = progress.take_unheard(self._came, by_r=False)
+        messages = progress.take_unheard(self._received, by_r=False)
         actions = actions_text(self._reactives)
         prompt = self._briefing.for_human(
             progress.task, conclusion, messages, worker_count, in_words, actions
         )
         number = len(progress.decisions) + 1
         fields: dict[str, Any] = {"loop": number, "conclusion": conclusion}
-        text = partial(expect, kind=str)
-        prompt = await self._value_after_hooks("pre_reasoning", fields, "prompt", prompt, text)
+        check = partial(expect, kind=str)
+        prompt = await self._value_after_hooks("pre_reasoning", fields, "prompt", prompt, check)
         if self._decide_by is not None:
             decision = await self._record.step(
-                f"decide.{number}", self._decided_by_function, of=HumanDecision
+                f"decide.{number}", self._decide_by_function, of=HumanDecision
             )
         elif config.answers_first:
-            ask, before = self._asked_of_human, progress.decisions
-            decision = await compare_conclusions(ask, progress.task, conclusion, messages, before)
+            ask, earlier = self._read_from_human, progress.decisions
+            decision = await compare_conclusions(ask, progress.task, conclusion, messages, earlier)
         else:
-            decision = await self._ask_human(prompt, worker_count)
+            decision = await self._ask_for_decision(prompt, worker_count)
         self._apply_decision(decision)
         fields["prompt"] = prompt
         changed = await self._value_after_hooks(
@@ -155,7 +155,7 @@ class Rounds:
             progress.decisions.pop()
             self._apply_decision(changed)
 
-    async def _decided_by_function(self, step: StepHandle) -> HumanDecision:
+    async def _decide_by_function(self, step: StepHandle) -> HumanDecision:
         assert self._decide_by is not None
         progress = self._progress
         decision = await self._call(self._decide_by, progress.conclusion, progress.task)
@@ -167,19 +167,19 @@ class Rounds:
             f"got {decision!r:.80}",
         )
 
-    async def _ask_human(self, prompt: str, worker_count: int) -> HumanDecision:
+    async def _ask_for_decision(self, prompt: str, worker_count: int) -> HumanDecision:
         human = self._human
         # With several R, a model may give each an instruction, which this schema does not allow.
         in_words = getattr(human, "decides_in_words", False)
         schema = HumanDecision.schema if worker_count == 1 or in_words else None
-        form = self._briefing.answer(worker_count)
+        form = self._briefing.answer_form(worker_count)
 
         def read(text: str) -> HumanDecision:
             return read_decision(text, worker_count)
 
-        return await self._asked_of_human(prompt, schema, read, form=form)
+        return await self._read_from_human(prompt, schema, read, form=form)
 
-    async def _asked_of_human(
+    async def _read_from_human(
         self,
         prompt: str,
         schema: dict[str, Any] | None,
@@ -193,18 +193,18 @@ class Rounds:
 
         async def ask(messages: Messages, attempt: int) -> str:
             suffix = "" if attempt == 1 else ".again"
-            self._speaking = [human]
+            self._working = [human]
             try:
                 # H remembers the messages before the last one.
                 text = messages[-1]["content"]
                 name = f"H{number}{part}{suffix}"
                 reply = await self._ask(human, text, schema, name, decides=True)
-            except _NOT_TO_JUDGE:
+            except _RUN_ERRORS:
                 raise
             except Exception as error:
-                raise self._broken("H", human, error) from error
+                raise self._failure_stop("H", human, error) from error
             finally:
-                self._speaking = []
+                self._working = []
             progress.steps.extend(reply.steps)
             progress.human_usage = progress.human_usage + reply.usage
             if reply.stop_reason not in ANSWERED_REASONS:
@@ -220,18 +220,18 @@ class Rounds:
             raise Stop("unreadable", reason) from None
 
     def _apply_decision(self, decision: HumanDecision) -> None:
-        agents = len(self._reactives)
+        agent_count = len(self._reactives)
         try:
-            self._expect_as_many(decision.new_instruction, "a decision")
+            self._check_count(decision.new_instruction, "a decision")
         except ValueError as error:
             raise Stop("error", str(error)) from None
-        self._progress.note_decision(decision, self._config.max_hr_loops, agents)
+        self._progress.note_decision(decision, self._config.max_hr_loops, agent_count)
         number = len(self._progress.decisions)
         self._request.tell(DecisionMade, str(self._agent.id), number, decision)
 
     def _expect_decision(self, decision: Any) -> None:
         expect(decision, HumanDecision)
-        self._expect_as_many(decision.new_instruction, "a decision")
+        self._check_count(decision.new_instruction, "a decision")
 
     # -- R's turn ----------------------------------------------------------------------------------
 
@@ -239,7 +239,7 @@ class Rounds:
         """Let each R work on its instruction, and merge their conclusions."""
         progress, reactives = self._progress, self._reactives
         number = progress.r_runs + 1
-        messages = progress.take_unheard(self._came, by_r=True)
+        messages = progress.take_unheard(self._received, by_r=True)
         instructions = [
             self._briefing.for_reactive(
                 agent, progress.task, each, progress.why, progress.redirected, messages
@@ -255,13 +255,13 @@ class Rounds:
         instructions = (
             list(instruction) if isinstance(instruction, list) else [instruction] * len(reactives)
         )
-        self._speaking = reactives
+        self._working = reactives
         try:
             # If one raises, the others are cancelled.
             works = [self._run_member(*each) for each in zip(reactives, instructions, strict=True)]
             runs = await side_by_side(works)
         finally:
-            self._speaking = []
+            self._working = []
         progress.note_conclusions({str(r.id): run for r, run in zip(reactives, runs, strict=True)})
         conclusion = progress.conclusions[-1]
         stop = next((run.stop for run in runs if run.stop is not None), None)
@@ -281,24 +281,24 @@ class Rounds:
         if stop is not None:
             raise stop
 
-    async def _run_member(self, agent: Any, instruction: str) -> RunOfR:
+    async def _run_member(self, agent: Any, instruction: str) -> WorkerRun:
         schema = self._request.schema
         text = instruction
         if schema is None:
             text = self._briefing.with_format(instruction, self._progress.task)
-        run = RunOfR()
+        run = WorkerRun()
         for suffix in ("", ".again"):
             part = f"R{self._progress.r_runs + 1}{suffix}/{agent.id}"
             try:
                 reply = await self._ask(agent, text, schema, part)
-            except _NOT_TO_JUDGE:
+            except _RUN_ERRORS:
                 raise
             except Exception as error:
-                late = isinstance(error, DeadlineExceeded)
+                is_late = isinstance(error, DeadlineExceeded)
                 if isinstance(error, BudgetExceeded) and is_spent_for_all(
-                    self._budget, agent, late=late
+                    self._budget, agent, late=is_late
                 ):
-                    run.stop = self._broken("R", agent, error)
+                    run.stop = self._failure_stop("R", agent, error)
                     return run
                 failure = f"R ({agent.id!r}) of dual act {self._agent.id!r} failed"
                 log_failure(logger, failure, error)
@@ -307,7 +307,7 @@ class Rounds:
             run.usage = run.usage + reply.usage
             run.steps.extend(reply.steps)
             run.value = reply.value if schema is not None else None
-            if self._ends_all(agent, reply.stop_reason):
+            if self._ends_dual_act(agent, reply.stop_reason):
                 run.stop = self._stop_for_member("R", agent, reply)
                 run.conclusion = conclusion_of(reply)
                 return run
@@ -337,7 +337,7 @@ class Rounds:
             conclusion if conclusion.evidence else replace(conclusion, evidence=evidence_of(reply))
         )
 
-    def _ends_all(self, agent: Any, reason: StopReason) -> bool:
+    def _ends_dual_act(self, agent: Any, reason: StopReason) -> bool:
         """Return whether the dual act ends, without H, if R stopped for this reason."""
         if reason in ("budget", "deadline"):
             return is_spent_for_all(self._budget, agent, late=reason == "deadline")
@@ -346,7 +346,7 @@ class Rounds:
     def _expect_instruction(self, instruction: Any) -> None:
         for each in instruction if isinstance(instruction, list) else [instruction]:
             expect(each, str)
-        self._expect_as_many(instruction, "it")
+        self._check_count(instruction, "it")
 
     # -- both turns --------------------------------------------------------------------------------
 
@@ -362,15 +362,15 @@ class Rounds:
             if emit is not None and not isinstance(event, Done):
                 emit(event)
 
-        requested = schema if takes(agent.reply, "schema") else None
-        to = None if emit is None else show
-        return await ask_member(agent, text, part, request, self._record, to, requested)
+        member_schema = schema if takes(agent.reply, "schema") else None
+        listener = None if emit is None else show
+        return await ask_member(agent, text, part, request, self._record, listener, member_schema)
 
     async def _call(self, fn: Callable[..., Any], *args: Any) -> Any:
         """Call a user's function, within the deadline."""
         name = getattr(fn, "__name__", repr(fn))
         try:
-            return await in_time(call_user(fn, *args), self._budget, f"{name} had ended")
+            return await await_in_time(call_user(fn, *args), self._budget, f"{name} had ended")
         except DeadlineExceeded as error:
             raise Stop.at_limit(error) from error
         except Exception as error:
@@ -392,16 +392,16 @@ class Rounds:
         if not self._agent.hooks.get(type):
             return value
         record = self._request.recorded if recorded else None
-        kwargs = {**fields, **self._request.of_run, name: value}
+        kwargs = {**fields, **self._request.run_fields, name: value}
         hooks = (self._agent, type, kwargs, name, check, self._budget)
         try:
-            return await as_hooked(record, str(fields["loop"]), *hooks, of=kind)  # type: ignore[no-any-return]
+            return await hooked_value(record, str(fields["loop"]), *hooks, of=kind)  # type: ignore[no-any-return]
         except DeadlineExceeded as error:
             raise Stop.at_limit(error) from error
         except HookError as error:
             raise Stop.on_hook(self._agent.id, error) from error
 
-    def _broken(self, role: str, agent: Any, error: Exception) -> Stop:
+    def _failure_stop(self, role: str, agent: Any, error: Exception) -> Stop:
         """Return the Stop for a member that failed."""
         detail = f"{role} ({agent.id!r}): {type(error).__name__}: {error}"
         if isinstance(error, BudgetExceeded):
@@ -409,12 +409,12 @@ class Rounds:
         log_failure(logger, f"dual act {self._agent.id!r}: {role} ({agent.id!r}) failed", error)
         return Stop("error", detail, error)
 
-    def _expect_as_many(self, instruction: str | list[str], source: str) -> None:
+    def _check_count(self, instruction: str | list[str], source: str) -> None:
         """Raise ValueError for a list of instructions without exactly one for each R."""
-        agents = len(self._reactives)
-        if isinstance(instruction, list) and len(instruction) != agents:
+        agent_count = len(self._reactives)
+        if isinstance(instruction, list) and len(instruction) != agent_count:
             raise ValueError(
-                f"{source} has {len(instruction)} instructions, and there are {agents} R"
+                f"{source} has {len(instruction)} instructions, and there are {agent_count} R"
             )
 
     @staticmethod

@@ -32,7 +32,7 @@ from moothall.models.protocol import ModelReply, NoAnswer, blocks_of, thinking_o
 
 EMPTY = "The answer was empty. Answer with text, or call an action."
 MAX_NAME = 64
-_CUT = "It was cut at its length limit."
+_CUT_NOTE = "It was cut at its length limit."
 
 _SAFE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
@@ -57,7 +57,7 @@ _NO_NAMES: dict[str, str] = {}
 class OfferedActions:
     """The actions that a model is shown.
 
-    `agent_actions` are the agent's, `actions` these under safe names, and `public` has the names
+    `agent_actions` are the agent's, `actions` these under safe names, and `public_names` has those
     that differ; `descriptions` are those that are not the program's, each after who wrote it;
     `hidden` are deferred actions, `finder` what finds these, `own_actions` the loop's own actions.
     """
@@ -69,7 +69,7 @@ class OfferedActions:
         "finder",
         "hidden",
         "own_actions",
-        "public",
+        "public_names",
     )
 
     def __init__(self, actions: list[Action], hidden: Sequence[Action] = ()) -> None:
@@ -77,9 +77,9 @@ class OfferedActions:
         self.finder: Any = None
         self.own_actions: tuple[Action, ...] = ()
         self.descriptions: Sequence[tuple[str, str]] = ()
-        if by_others := [each for each in actions if each.origin.described_by]:
+        if foreign := [each for each in actions if each.origin.described_by]:
             self.descriptions = [
-                (each.origin.described_by, f"{each.name}: {each.description}") for each in by_others
+                (each.origin.described_by, f"{each.name}: {each.description}") for each in foreign
             ]
         visible = {action.name: action for action in actions}
         # Names are safe beside the hidden ones: none changes when another is found.
@@ -87,22 +87,22 @@ class OfferedActions:
         if len(visible) == len(actions) and all(map(_SAFE.fullmatch, by_name)):
             self.actions: list[Action] = actions
             self.hidden: Sequence[Action] = hidden
-            self.public: dict[str, str] = _NO_NAMES
+            self.public_names: dict[str, str] = _NO_NAMES
             return
-        self.public = {}
+        self.public_names = {}
         safe_actions: dict[str, Action] = {}
-        safe_of = ToolCall.safe_names(by_name)
+        safe_names = ToolCall.safe_names(by_name)
         for name, action in by_name.items():
-            safe = safe_of[name]
+            safe = safe_names[name]
             safe_actions[name] = action
             if safe != name:
-                self.public[safe] = name
+                self.public_names[safe] = name
                 safe_actions[name] = copy(action)
                 safe_actions[name].name = safe
         self.actions = [safe_actions[name] for name in visible]
         self.hidden = [safe_actions[each.name] for each in hidden]
 
-    def only(self, actions: list[Action]) -> OfferedActions:
+    def choose(self, actions: list[Action]) -> OfferedActions:
         """Return these of the same actions, or of the hidden ones."""
         offered = OfferedActions(actions, () if self.finder is None else self.finder.actions)
         offered.finder, offered.own_actions = self.finder, self.own_actions
@@ -115,8 +115,8 @@ MAX_ARGS_CHARS = 1_000_000
 """How long the JSON text of one call's arguments may be."""
 MAX_ID_CHARS = 16_384
 """How long the id of a call may be: litellm's holds the signature of a provider."""
-_PLAIN = frozenset((str, int, bool, type(None)))  # a float may be infinite: 1e999
-_NUMBERED = re.compile(r"(.*\D)(\d{1,9})", re.DOTALL)
+_PLAIN_TYPES = frozenset((str, int, bool, type(None)))  # a float may be infinite: 1e999
+_NUMBERED_ID = re.compile(r"(.*\D)(\d{1,9})", re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -146,23 +146,23 @@ class ToolCall:
     always: tuple[str, ...] = ()  # values that a person permitted for the thread
     statements: tuple[str, ...] = ()  # what a person answered to its questions
     questions: tuple[str, ...] = ()  # these questions, as far as they have been asked
-    was: dict[str, Any] | None = None  # the model's arguments, if a person changed them
-    waits: Stop | None = None  # what ends the reply, if it waits in the journal
-    watched: Callable[[str, str], None] | None = None  # told its events, while it is executed
+    original_args: dict[str, Any] | None = None  # the model's arguments, if a person changed them
+    wait: Stop | None = None  # what ends the reply, if it waits in the journal
+    on_event: Callable[[str, str], None] | None = None  # told its events, while it is executed
 
     @staticmethod
     def safe_names(names: Iterable[str]) -> dict[str, str]:
         """Return a name for each that every provider accepts, all different; a safe one stays."""
         public = list(dict.fromkeys(names))
         near_names = {name: safe_name(name) for name in public}
-        times = Counter(near_names.values())
+        counts = Counter(near_names.values())
         by_name: dict[str, str] = {}
-        for name, alternatives in near_names.items():
-            if alternatives == name or times[alternatives] == 1:
-                by_name[name] = alternatives
+        for name, near_name in near_names.items():
+            if near_name == name or counts[near_name] == 1:
+                by_name[name] = near_name
             else:
                 digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-                by_name[name] = f"{alternatives[: MAX_NAME - 17]}_{digest[:16]}"
+                by_name[name] = f"{near_name[: MAX_NAME - 17]}_{digest[:16]}"
         # A public name may itself end like a hash.
         by_safe_name: dict[str, str] = {}
         for name in sorted(by_name, key=lambda name: (name != by_name[name], name)):
@@ -177,10 +177,10 @@ class ToolCall:
 
     def tell(self, kind: str, text: str) -> None:
         """Tell an event of it, by its kind, unless it has ended or nobody listens."""
-        if self.watched is not None:
-            self.watched(kind, text)
+        if self.on_event is not None:
+            self.on_event(kind, text)
 
-    def hear(self, text: str) -> None:
+    def add_statement(self, text: str) -> None:
         """Note what a person answered."""
         self.statements += (text,)
 
@@ -254,7 +254,7 @@ def read_answer(
         if (blocks := blocks_of(answer)) or text:
             return ModelAnswer(text, [], "", thinking_of(answer), blocks)
         if finish_reason == "length":
-            return ModelAnswer("", [], f"{EMPTY} ({_CUT})")
+            return ModelAnswer("", [], f"{EMPTY} ({_CUT_NOTE})")
         return ModelAnswer("", [], EMPTY)
     if len(calls) > MAX_CALLS:
         fault = (
@@ -262,18 +262,18 @@ def read_answer(
             "None was executed."
         )
         return ModelAnswer(text, [], fault)
-    requested: list[ToolCall] = []
+    tool_calls: list[ToolCall] = []
     faults = ""
     for call in calls:
-        requested.append(each := _read_call(call, ids, find, list_names))
+        tool_calls.append(each := _read_call(call, ids, find, list_names))
         if each.fault:
             faults += f"; {each.fault}" if faults else each.fault
     if faults and getattr(answer, "finish_reason", None) == "length":
-        faults += f" ({_CUT})"
-        for each in requested:
-            each.fault = f"{each.fault} ({_CUT})" if each.fault else None
+        faults += f" ({_CUT_NOTE})"
+        for each in tool_calls:
+            each.fault = f"{each.fault} ({_CUT_NOTE})" if each.fault else None
     thinking = thinking_of(answer) if getattr(answer, "thinking", ()) else ()
-    return ModelAnswer(text, requested, faults, thinking)
+    return ModelAnswer(text, tool_calls, faults, thinking)
 
 
 def _read_call(
@@ -282,56 +282,56 @@ def _read_call(
     find: Callable[[str], tuple[str, Action | None]],
     list_names: Callable[[], list[str]],
 ) -> ToolCall:
-    id = _id(getattr(call, "id", None), ids)
+    id = _unique_id(getattr(call, "id", None), ids)
     stated_name = getattr(call, "name", None)
     if not isinstance(stated_name, str):
-        requested = ToolCall(id, "?", "_")
-        requested.fault = f"the name of an action must be a text, got {json_type(stated_name)}"
-        return requested
+        tool_call = ToolCall(id, "?", "_")
+        tool_call.fault = f"the name of an action must be a text, got {json_type(stated_name)}"
+        return tool_call
     name, action = find(stated_name)
-    requested = ToolCall(id, name, safe_name(stated_name), {}, None, {})
+    tool_call = ToolCall(id, name, safe_name(stated_name), {}, None, {})
     if action is None:
         names = list_names()
-        listed = ", ".join(names[:20]) + (" and others" if len(names) > 20 else "")
-        listed = f"the actions are {listed}" if names else "there are no actions"
-        requested.name = readable(shorten(stated_name, 255))
-        requested.fault = f'"{readable(shorten(stated_name))}" is not an action; {listed}'
-        return requested
+        names_text = ", ".join(names[:20]) + (" and others" if len(names) > 20 else "")
+        names_text = f"the actions are {names_text}" if names else "there are no actions"
+        tool_call.name = readable(shorten(stated_name, 255))
+        tool_call.fault = f'"{readable(shorten(stated_name))}" is not an action; {names_text}'
+        return tool_call
     text = getattr(call, "args", None)
     try:
         args = _read_args(text)
-        requested.args = args.copy() if _is_plain(text, args) else copy_json(args)
+        tool_call.args = args.copy() if _is_plain(text, args) else copy_json(args)
     except NotJSON as error:
-        requested.fault = f'the arguments of "{stated_name}" are not JSON: {error}'
-        return requested
+        tool_call.fault = f'the arguments of "{stated_name}" are not JSON: {error}'
+        return tool_call
     except UnreadableText as error:
-        requested.fault = f'the arguments of "{stated_name}" {error}'
-        return requested
-    requested.action = action
+        tool_call.fault = f'the arguments of "{stated_name}" {error}'
+        return tool_call
+    tool_call.action = action
     try:
-        requested.kwargs = action.check(args)
+        tool_call.kwargs = action.check(args)
     except InvalidArguments as error:
         try:
-            args, requested.kwargs, requested.repaired = repair_args(action, args)
-            requested.args = copy_json(args)
+            args, tool_call.kwargs, tool_call.repaired = repair_args(action, args)
+            tool_call.args = copy_json(args)
         except InvalidArguments:
-            requested.fault = readable(str(error))
-    return requested
+            tool_call.fault = readable(str(error))
+    return tool_call
 
 
-def _id(stated_id: Any, used: set[str]) -> str:
+def _unique_id(stated_id: Any, used: set[str]) -> str:
     """Return the id that the model gave a call; a new one if it is invalid or taken.
 
     Some providers count anew in each turn, and want ids in their own form: the next number is new.
     """
-    is_one = (
+    is_valid = (
         isinstance(stated_id, str) and 0 < len(stated_id) <= MAX_ID_CHARS and stated_id.isascii()
     )
-    if is_one and stated_id not in used:
+    if is_valid and stated_id not in used:
         id: str = stated_id
     else:
         stem, number = "call_", len(used) + 1
-        if is_one and (match := _NUMBERED.fullmatch(stated_id[: MAX_ID_CHARS - 1])):
+        if is_valid and (match := _NUMBERED_ID.fullmatch(stated_id[: MAX_ID_CHARS - 1])):
             stem, number = match[1], int(match[2]) + 1
         while (id := f"{stem}{number}") in used:
             number += 1
@@ -367,10 +367,10 @@ def _read_args(args: Any) -> dict[str, Any]:
 def _is_plain(text: Any, args: dict[str, Any]) -> bool:
     """Whether arguments read from this text are JSON for sure, and have nothing mutable in them."""
     is_ascii = type(text) is str and text.isascii() and "\\u" not in text  # so are their texts
-    return is_ascii and _PLAIN.issuperset(map(type, args.values()))
+    return is_ascii and _PLAIN_TYPES.issuperset(map(type, args.values()))
 
 
-_FOREIGN: WeakKeyDictionary[Any, Action] = WeakKeyDictionary()
+_ACTIONS_BY_SOURCE: WeakKeyDictionary[Any, Action] = WeakKeyDictionary()
 """Actions as models are shown them, where they differ from the given ones."""
 
 
@@ -382,11 +382,11 @@ def as_action(source: Any) -> Action:
             return source
         return _without_thread(source)
     with suppress(TypeError):  # it may be neither hashed nor referred to weakly
-        if (action := _FOREIGN.get(source)) is not None:
+        if (action := _ACTIONS_BY_SOURCE.get(source)) is not None:
             return action
     action = Action.of(source)
     with suppress(TypeError):
-        _FOREIGN[source] = action
+        _ACTIONS_BY_SOURCE[source] = action
     return action
 
 
@@ -394,7 +394,7 @@ def _without_thread(say: Action) -> Action:
     """Return an agent's `say` without the parameter `thread`, which the model must not set."""
     if "thread" not in say.parameters.get("properties", {}):
         return say
-    action = _FOREIGN.get(say)
+    action = _ACTIONS_BY_SOURCE.get(say)
     if action is None:
-        action = _FOREIGN[say] = without_parameter(say, "thread")
+        action = _ACTIONS_BY_SOURCE[say] = without_parameter(say, "thread")
     return action

@@ -86,7 +86,7 @@ def _with_notes(value: Any) -> Any:
 # -- that come later ------------------------------------------------------------------------------
 
 
-def about_call(call: ToolCall) -> dict[str, Any]:
+def data_of_call(call: ToolCall) -> dict[str, Any]:
     """Return what the journal keeps of a call that waits."""
     about: dict[str, Any] = {"action": call.name, "args": call.args, "call": call.id}
     if call.origins:
@@ -105,7 +105,7 @@ async def result_of(later: Later, call: ToolCall, step: StepHandle | None) -> di
         text = f'"{call.name}" gives its result later, which needs an agent with a journal='
         return failed_result(ConfigError(text))
     if later.question is not None:
-        raise await step.ask(later, **about_call(call))
+        raise await step.ask(later, **data_of_call(call))
     if later.key is not None:
         asks_agent = call.action is not None and call.action.origin.agent is not None
         key = name if asks_agent else step.key_of(name)  # of an agent, the run that it answers in
@@ -113,18 +113,18 @@ async def result_of(later: Later, call: ToolCall, step: StepHandle | None) -> di
         kind, key = "moment", f"moment-{step.hash_of('moment')[:16]}"
     else:
         return failed_result(ConfigError(f'"{call.name}" returned Later() without a key or until='))
-    came = await step.came(key)
-    if came is None:
-        details = about_call(call)
+    outcome = await step.find_outcome(key)
+    if outcome is None:
+        details = data_of_call(call)
         if kind == "result":
             details["name"] = name
-        came = await step.wait(key, kind, later, **details)
-    call.read_sources = (*union((*call.read_sources, *came.sources)),)
-    return as_result(name or key, came)
+        outcome = await step.wait(key, kind, later, **details)
+    call.read_sources = (*union((*call.read_sources, *outcome.sources)),)
+    return as_result(name or key, outcome)
 
 
-def as_result(name: str, answer: WaitOutcome) -> dict[str, Any]:
+def as_result(name: str, outcome: WaitOutcome) -> dict[str, Any]:
     """Return what came as the result of its call."""
-    if answer.expired:
-        return {"tool_executed": True, "error": f"no result {name!r}: {answer.late_text}"}
-    return {"tool_executed": True, "result": answer.value}
+    if outcome.expired:
+        return {"tool_executed": True, "error": f"no result {name!r}: {outcome.late_text}"}
+    return {"tool_executed": True, "result": outcome.value}

@@ -21,7 +21,7 @@ from moothall.agents.loop.chain import around_action
 from moothall.agents.loop.parts import context_of
 from moothall.agents.loop.permission import PausableLimit
 from moothall.agents.loop.provenance import note_execution, source_of
-from moothall.agents.loop.steps import Executing, LoopActionStep
+from moothall.agents.loop.steps import CallBatch, LoopActionStep
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.reply_context import note_late_reading
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
-_CUT_OFF: Final = "cancelled before it ended; whether it had an effect is not known"
-_LOOK_S: Final = 1.0
+_CUT_OFF_ERROR: Final = "cancelled before it ended; whether it had an effect is not known"
+_RECHECK_S: Final = 1.0
 """Seconds between two looks whether a call that waits can go on beside others."""
-_NEVER_BEGUN: Final = "not executed: cancelled before it began"
+_NEVER_BEGUN_ERROR: Final = "not executed: cancelled before it began"
 
 
-class ToolCalls(Executing):
+class ToolCalls(CallBatch):
     """The calls of one answer, executed concurrently; each gets its result."""
 
     __slots__ = ()
@@ -87,10 +87,10 @@ class ToolCalls(Executing):
     @property
     def end(self) -> Stop:
         """What ends the reply, of the ends that its calls have."""
-        waits = [call.waits for call in self.calls if call.waits is not None]
-        if len(waits) == len(self.stops):
-            error = next((each.error for each in waits if each.error is not None), None)
-            return Stop("waiting", "; ".join(map(str, waits)), error)
+        waiting_stops = [call.wait for call in self.calls if call.wait is not None]
+        if len(waiting_stops) == len(self.stops):
+            error = next((each.error for each in waiting_stops if each.error is not None), None)
+            return Stop("waiting", "; ".join(map(str, waiting_stops)), error)
         # Any other end comes first: a reply that has failed does not wait.
         return next(each for each in self.stops if each.reason != "waiting")
 
@@ -98,15 +98,15 @@ class ToolCalls(Executing):
         """Execute the calls within a budget's actions and seconds."""
         steps = [LoopActionStep(self, place) for place in range(len(self.calls))]
         past_steps = [None if self.record is None else self.record.find(each.key) for each in steps]
-        new = [
+        are_new = [
             each is None or not each.is_charged(step.action.origin.agent is not None)
             for each, step in zip(past_steps, steps, strict=True)
         ]
         try:
-            reservation = await budget.in_turn(partial(budget.reserve, actions=new.count(True)))
+            reservation = await budget.in_turn(partial(budget.reserve, actions=are_new.count(True)))
         except BudgetExceeded as error:
             for place, step in enumerate(steps):
-                if (before := past_steps[place]) is not None and before.is_over:
+                if (past_step := past_steps[place]) is not None and past_step.is_over:
                     await self._execute_call(place)
                 else:  # it runs once the run is resumed with more
                     step.call.fault = f"not executed: {error}"
@@ -125,7 +125,7 @@ class ToolCalls(Executing):
         finally:
             reset(token)
             started = sum(
-                call.has_started for call, is_new in zip(self.calls, new, strict=True) if is_new
+                call.has_started for call, is_new in zip(self.calls, are_new, strict=True) if is_new
             )
             spent = checked_amounts(ToolCalls.execute_within, {"actions": started})
             reservation.hold.ledger.settle(reservation.hold, spent)
@@ -143,9 +143,9 @@ class ToolCalls(Executing):
         step, call = LoopActionStep(self, place), self.calls[place]
         past = None if self.record is None else self.record.find(step.key)
         had_begun = call.has_started or (past is not None and past.state == "started")
-        error = call.fault or (_CUT_OFF if had_begun else _NEVER_BEGUN)
+        error = call.fault or (_CUT_OFF_ERROR if had_begun else _NEVER_BEGUN_ERROR)
         result = {"tool_executed": False, "error": error}
-        self._end_as(step, result, ends)
+        self._end_with(step, result, ends)
         step.tell_end(result)
         return result
 
@@ -154,36 +154,36 @@ class ToolCalls(Executing):
         step = LoopActionStep(self, place)
         call = partial(execute, step)
         while True:
-            self.under_way += 1
+            self.running_count += 1
             try:
                 step.call.result = await around_action(step, call)()
                 return
             except Stop as stop:
                 last_stop = stop
             finally:
-                self.under_way -= 1
-                if self.idle_event is not None and not self.under_way:
+                self.running_count -= 1
+                if self.idle_event is not None and not self.running_count:
                     self.idle_event.set()
                     self.idle_event = None
-            if last_stop.reason != "waiting" or not await self._goes_on(step):
+            if last_stop.reason != "waiting" or not await self._can_go_on(step):
                 break
-            step.call.waits, step.call.questions = None, ()
+            step.call.wait, step.call.questions = None, ()
         self.stops.append(last_stop)
         if last_stop.reason == "waiting":
-            step.call.waits = last_stop
+            step.call.wait = last_stop
 
-    async def _goes_on(self, step: LoopActionStep) -> bool:
+    async def _can_go_on(self, step: LoopActionStep) -> bool:
         """Return whether what a call waits for comes while others of its answer are under way."""
-        while self.under_way:
+        while self.running_count:
             self.idle_event = idle_event = self.idle_event or asyncio.Event()
             with suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_S):
+                async with asyncio.timeout(_RECHECK_S):
                     await idle_event.wait()
-            if self.under_way and step.record is not None and await step.record.is_answered():
+            if self.running_count and step.record is not None and await step.record.is_answered():
                 return True
         return False
 
-    def _end_as(self, step: LoopActionStep, result: dict[str, Any], ends: bool) -> None:
+    def _end_with(self, step: LoopActionStep, result: dict[str, Any], ends: bool) -> None:
         """Give a call that was not executed, or was cut off, its result; record it if it ends."""
         if ends and self.record is not None:
             self.record.mark(step.key, step.dump(result), **step.details)
@@ -193,12 +193,12 @@ class ToolCalls(Executing):
 async def execute(step: LoopActionStep) -> dict[str, Any]:
     """Execute a call, and return its result."""
     call, agent, request = step.call, step.turn.agent, step.turn.request
-    chosen = call.action
-    assert chosen is not None
+    action = call.action
+    assert action is not None
     environment = agent.environment
     result: Any = None
     channel: CallChannel | None = None
-    if chosen.outside:  # what it tells other agents is from outside, too
+    if action.outside:  # what it tells other agents is from outside, too
         call.read_sources += (source_of(call),)
     token = reading.begin_execution(call)
     try:
@@ -206,19 +206,19 @@ async def execute(step: LoopActionStep) -> dict[str, Any]:
             note_execution(call, texts)
         call.has_started = True
         kwargs = call.kwargs
-        if kinds := chosen.injected:
+        if kinds := action.injected:
             channel = CallChannel()
             if step.record is not None:
                 channel.from_journal = partial(step.record.answer_of, call)
             kwargs = with_injected(kinds, kwargs, context_of(agent, request, call, channel))
         method = getattr(environment, "aexecute_action", None)
         if method is None:  # a user's own environment may have only the sync method
-            result = await execute_in_thread(environment, chosen, kwargs)
+            result = await execute_in_thread(environment, action, kwargs)
         else:
-            result = await method(chosen, kwargs)
+            result = await method(action, kwargs)
     except Later as later:
-        if call.waits is not None:  # of the agent that it asks, whose own call waits
-            raise call.waits from None
+        if call.wait is not None:  # of the agent that it asks, whose own call waits
+            raise call.wait from None
         result = {"result": later}
     except asyncio.CancelledError as error:
         if is_cancelled():
@@ -238,11 +238,11 @@ async def execute(step: LoopActionStep) -> dict[str, Any]:
         return failed_result(
             TypeError(f"an environment must give a dict, got {type(result).__name__}")
         )
-    if not isinstance(comes := result.get("result"), Later):
+    if not isinstance(pending := result.get("result"), Later):
         return result
     try:
-        return await result_of(comes, call, step.record)
+        return await result_of(pending, call, step.record)
     except Stop as stop:
-        if isinstance(comes.__cause__, RunMismatch):  # of the agent that it asks
-            stop.error = comes.__cause__
+        if isinstance(pending.__cause__, RunMismatch):  # of the agent that it asks
+            stop.error = pending.__cause__
         raise

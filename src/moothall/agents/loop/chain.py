@@ -5,7 +5,7 @@ in the chain. A recorded result passes no hook and no block again. One that come
 `Later`, or by a person's decision) has the place of the call, and passes all that is around it, but
 what stands before an execution: hooks, guard and approval had their say. Arguments that a hook or a
 block changed are traced, guarded and permitted as they then are; what waits for a permission has
-not begun. The actions of one answer are reserved together, around all its calls (`Calls.within`).
+not begun. The actions of one answer are reserved together, around all its calls (`execute_within`).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from moothall.agents.loop.steps import ActionStep, ModelStep
 from moothall.agents.replies.charging import begin_call
 from moothall.agents.replies.events import EVENT_KINDS, BudgetLow, CallStarted
 from moothall.agents.replies.hooks import (
-    as_hooked,
     expect,
     expect_answer,
     expect_args,
     expect_messages,
+    hooked_value,
     run_hooks,
 )
 from moothall.agents.replies.reply import Stop
@@ -46,8 +46,8 @@ from moothall.models.ask import run_as_attempt
 from moothall.models.protocol import ModelReply, Usage
 
 if TYPE_CHECKING:
+    from moothall.agents.loop.budget_notices import BudgetNotices
     from moothall.agents.loop.steps import LoopActionStep, LoopModelStep
-    from moothall.agents.loop.telling_budget import TellingBudget
     from moothall.agents.replies.step import StepHandle
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
@@ -59,90 +59,90 @@ def around_model(step: LoopModelStep, call: Call) -> Awaitable[Any]:
     """Call the model with what stands around that: here from the inside out."""
     run = step.run
     record, hooks, blocks = run.record, run.agent.hooks, run.agent.blocks
-    tells = run.agent.telling_budget
-    if not (hooks or blocks or tells or run.state.unusable) and record is None:
+    notices = run.agent.budget_notices
+    if not (hooks or blocks or notices or run.state.unusable) and record is None:
         return _ask_shorter(step, call)  # the most frequent case
     blocks = blocks and [each for each in blocks if hasattr(each, "around_model")]
-    before = hooks and hooks.get("pre_reasoning")
+    pre_hooks = hooks and hooks.get("pre_reasoning")
     if run.state.unusable:
         call = partial(_retry_call, step, call)
     if record is not None:
-        call = partial(_with_bill, step, call)
-    if tells:
-        call = partial(_show_budget, tells, step, call)
+        call = partial(_call_with_bill, step, call)
+    if notices:
+        call = partial(_show_budget, notices, step, call)
     for block in reversed(blocks):
-        call = partial(_in_block_of_model, block, step, call)
-    if before:
-        call = partial(_before_answer, step, call)
-    if record is not None and (before or blocks or tells):
+        call = partial(_call_block_of_model, block, step, call)
+    if pre_hooks:
+        call = partial(_run_pre_reasoning, step, call)
+    if record is not None and (pre_hooks or blocks or notices):
         call = partial(_commit_step, step, call)
     call = partial(_ask_shorter, step, call)
     if record is not None:
-        call = partial(_recorded_answer, step, call)
+        call = partial(_record_answer, step, call)
     if hooks and hooks.get("post_reasoning"):
-        call = partial(_after_answer, step, call)
+        call = partial(_run_post_reasoning, step, call)
     return call()
 
 
 def around_action(step: LoopActionStep, call: Call) -> Call:
     """Return a call of an action with what stands around it: here from the inside out."""
     agent, request = step.turn.agent, step.turn.request
-    record, emit, traces = request.recorded, request.emit, tracing.active
-    hooks, blocks, guarded = agent.hooks, agent.blocks, request.state.texts is not None
+    record, emit, tracer = request.recorded, request.emit, tracing.active
+    hooks, blocks, is_guarded = agent.hooks, agent.blocks, request.state.texts is not None
     action: Any = step.call.action
-    asks = guarded or action.access_policy != ACCESS_PERMITTED
-    if not (hooks or blocks or asks) and record is None and emit is None and traces is None:
+    may_ask = is_guarded or action.access_policy != ACCESS_PERMITTED
+    if not (hooks or blocks or may_ask) and record is None and emit is None and tracer is None:
         return call  # the most frequent case
     past_step = None if record is None else record.find(step.key)
     blocks = blocks and [each for each in blocks if hasattr(each, "around_action")]
-    before = hooks and hooks.get("pre_acting")
-    may_change = before or blocks  # who may change the arguments, and what the thread has read
+    pre_hooks = hooks and hooks.get("pre_acting")
+    may_change = pre_hooks or blocks  # who may change the arguments, and what the thread has read
     # Its result stands or comes from elsewhere; an agent that waited is asked again.
     if (
         past_step is not None
         and past_step.is_over
-        and not (past_step.later and step.action.origin.agent is not None)
+        and not (past_step.later_key and step.action.origin.agent is not None)
     ):
-        call, before = step.come, None
+        call, pre_hooks = step.read_past_result, None
         if past_step.state == "ended":
-            traces = emit = None
+            tracer = emit = None
     else:
         if record is not None:
-            call = partial(_with_start, step, call)
-        if may_change or asks:
+            call = partial(_begin_and_call, step, call)
+        if may_change or may_ask:
             call = partial(_ask_permission, step, call)
         if emit is not None:
-            call = partial(_told_start, step, call)
-    if may_change or guarded:
-        call = partial(_origins, step, call)
+            call = partial(_tell_start, step, call)
+    if may_change or is_guarded:
+        call = partial(_trace_origins, step, call)
     if record is not None:
-        call = partial(_as_first_begun, step, call)
+        call = partial(_restore_first_args, step, call)
     for block in reversed(blocks):
-        call = partial(_in_block_of_action, block, step, call)
-    if before:
-        call = partial(_before_call, step, call)
+        call = partial(_call_block_of_action, block, step, call)
+    if pre_hooks:
+        call = partial(_run_pre_acting, step, call)
     if record is not None:
-        call = partial(_recorded_execution, step, call)
+        call = partial(_record_execution, step, call)
     if hooks and hooks.get("post_acting"):
-        call = partial(_after_call, step, call)
+        call = partial(_run_post_acting, step, call)
     if emit is not None:
         call = partial(_show_end, step, call)
-    if traces is not None:
-        call = partial(_in_call_span, step, call)
+    if tracer is not None:
+        call = partial(_trace_call, step, call)
     return call
 
 
 # -- around a call of the model --------------------------------------------------------------------
 
 
-async def _after_answer(step: LoopModelStep, call: Call) -> Any:
+async def _run_post_reasoning(step: LoopModelStep, call: Call) -> Any:
     run, answer = step.run, await call()
-    hook_fields, check = step.hooked("answer", answer), partial(expect_answer, answer)
+    hook_fields, check = step.hook_fields("answer", answer), partial(expect_answer, answer)
     hook_args = (run.agent, "post_reasoning", hook_fields, "answer", check, run.budget)
-    return await as_hooked(run.record, f"{step.turn.iteration}", *hook_args, of=ANSWER)
+    return await hooked_value(run.record, f"{step.turn.iteration}", *hook_args, of=ANSWER)
 
 
-def _count(step: LoopModelStep, answer: Any) -> None:
+def _count_usage(step: LoopModelStep, answer: Any) -> None:
     """Count what an answer took, before it is read: one that cannot be used costs tokens too."""
     thoughts = step.run.request.thoughts
     if thoughts is not None:
@@ -160,18 +160,18 @@ async def _ask_shorter(step: LoopModelStep, call: Call) -> Any:
         step.prompt_messages = None
         answer = await call()
     if step.run.record is None:  # else it is counted once it is recorded, or read there
-        _count(step, answer)
+        _count_usage(step, answer)
     return answer
 
 
-async def _recorded_answer(step: LoopModelStep, call: Call) -> Any:
+async def _record_answer(step: LoopModelStep, call: Call) -> Any:
     run = step.run
     assert run.record is not None
     name = getattr(run.model, "name", None)
     answer = await run.record.step(
-        f"{step.turn.iteration}", partial(_with_record, step, call), of=ANSWER, model=name
+        f"{step.turn.iteration}", partial(_set_record, step, call), of=ANSWER, model=name
     )
-    _count(step, answer)
+    _count_usage(step, answer)
     return answer
 
 
@@ -181,26 +181,26 @@ async def _commit_step(step: LoopModelStep, call: Call) -> Any:
     return await call()
 
 
-async def _before_answer(step: LoopModelStep, call: Call) -> Any:
+async def _run_pre_reasoning(step: LoopModelStep, call: Call) -> Any:
     run = step.run
-    hook_fields = step.hooked("messages", step.prompt)
+    hook_fields = step.hook_fields("messages", step.prompt)
     changed = await run_hooks(run.agent, "pre_reasoning", hook_fields, expect_messages, run.budget)
     step.prompt_messages = changed["messages"]  # they are checked
     return await call()
 
 
-async def _with_bill(step: LoopModelStep, call: Call) -> Any:
+async def _call_with_bill(step: LoopModelStep, call: Call) -> Any:
     """Record that the call begins, with what it reserves; a second one is on the same bill."""
-    run, record, is_repeated = step.run, step.record, step.bill is not None
+    run, record, is_retry = step.run, step.record, step.bill is not None
     assert record is not None
     if step.bill is None:
-        most: tuple[Any, ...] = ()
+        reservation_args: tuple[Any, ...] = ()
         if run.budget is not None:  # `begins` commits, which adds the other messages to memory
-            prompt = step.prompt_messages or run.prompt_to_come()
-            most = (prompt, run.showing.offered.actions or None, step.schema)
-        step.bill = await begin_call(record, run.budget, run.model, *most)
+            prompt = step.prompt_messages or run.next_prompt()
+            reservation_args = (prompt, run.view.offered.actions or None, step.schema)
+        step.bill = await begin_call(record, run.budget, run.model, *reservation_args)
     with step.bill:
-        record.tell(prompt=run.prompt_entry(step, is_repeated))
+        record.tell(prompt=run.prompt_entry(step, is_retry))
         return await call()
 
 
@@ -208,33 +208,33 @@ async def _retry_call(step: LoopModelStep, call: Call) -> Any:
     return await run_as_attempt(step.run.state.unusable + 1, call())
 
 
-async def _show_budget(tells: TellingBudget, step: LoopModelStep, call: Call) -> Any:
+async def _show_budget(notices: BudgetNotices, step: LoopModelStep, call: Call) -> Any:
     run, budget = step.run, step.run.budget
     if budget is None:
         return await call()
-    if line := tells.line(budget):
+    if line := notices.line(budget):
         step.prompt_messages = [*step.prompt, {"role": "user", "content": line}]
     try:
         return await call()
     finally:
-        for name, *amounts in tells.new_warnings(budget, run.warned_limits):
+        for name, *amounts in notices.new_warnings(budget, run.warned_limits):
             run.warned_limits |= {name}
             run.request.tell(BudgetLow, str(run.agent.id), name, *amounts)
 
 
-async def _in_block_of_model(block: Any, step: LoopModelStep, call: Call) -> Any:
-    result, passed, error = await _in_block(block.around_model, ModelStep(step), call)
-    if error is None and not (passed and result is passed[-1]) and not ModelReply.can_read(result):
+async def _call_block_of_model(block: Any, step: LoopModelStep, call: Call) -> Any:
+    result, inner, error = await _call_block(block.around_model, ModelStep(step), call)
+    if error is None and not (inner and result is inner[-1]) and not ModelReply.can_read(result):
         error = TypeError(f"it gave no answer of a model but {result!r:.80}")
     if error is not None:
-        raise _broken(step.run.agent, block, "around_model", error)
+        raise _block_error(step.run.agent, block, "around_model", error)
     return result
 
 
 # -- around a call of an action --------------------------------------------------------------------
 
 
-async def _in_call_span(step: LoopActionStep, call: Call) -> Any:
+async def _trace_call(step: LoopActionStep, call: Call) -> Any:
     work = tracing.search_work(step.call, call)
     return await tracing.in_span(work, "tool", step.turn.agent, step.call, step.key)
 
@@ -245,26 +245,26 @@ async def _show_end(step: LoopActionStep, call: Call) -> Any:
     return result
 
 
-async def _after_call(step: LoopActionStep, call: Call) -> Any:
+async def _run_post_acting(step: LoopActionStep, call: Call) -> Any:
     turn, result = step.turn, await call()
     if step.refused is not None:
         return result
-    hook_fields, check = {**step.hooked, "result": result}, partial(expect, kind=dict)
+    hook_fields, check = {**step.hook_fields, "result": result}, partial(expect, kind=dict)
     hook_args = (turn.agent, "post_acting", hook_fields, "result", check)
     try:
-        return await as_hooked(turn.record, step.key, *hook_args, beside=len(turn.calls) > 1)
+        return await hooked_value(turn.record, step.key, *hook_args, beside=len(turn.calls) > 1)
     except HookError as error:
         turn.stops.append(Stop.on_hook(turn.agent.id, error))
         return result
 
 
-async def _recorded_execution(step: LoopActionStep, call: Call) -> Any:
+async def _record_execution(step: LoopActionStep, call: Call) -> Any:
     record = step.turn.request.recorded
     assert record is not None
     step.call.key = step.key
     return await record.step(
         step.key,
-        partial(_with_record, step, call),
+        partial(_set_record, step, call),
         of=Codec(step.dump, step.load),
         outcome="repeat" if step.may_repeat else "ask",
         beside=len(step.turn.calls) > 1,
@@ -274,14 +274,14 @@ async def _recorded_execution(step: LoopActionStep, call: Call) -> Any:
     )
 
 
-async def _before_call(step: LoopActionStep, call: Call) -> Any:
+async def _run_pre_acting(step: LoopActionStep, call: Call) -> Any:
     turn = step.turn
     if turn.record is not None:
         await turn.record.commit()  # hooks may see messages only once they are recorded
     try:
-        arguments = step.hooked
-        changed = await run_hooks(turn.agent, "pre_acting", arguments, expect_args)
-        if changed["args"] is not arguments["args"]:
+        hook_fields = step.hook_fields
+        changed = await run_hooks(turn.agent, "pre_acting", hook_fields, expect_args)
+        if changed["args"] is not hook_fields["args"]:
             step.change(changed["args"])
     except HookError as error:
         if error.__cause__ is None:  # no arguments: the model cannot repair that
@@ -296,26 +296,26 @@ async def _before_call(step: LoopActionStep, call: Call) -> Any:
     return await call()
 
 
-async def _in_block_of_action(block: Any, step: LoopActionStep, call: Call) -> Any:
-    result, passed, error = await _in_block(block.around_action, ActionStep(step), call)
-    if error is None and not (passed and result is passed[-1]) and not isinstance(result, dict):
+async def _call_block_of_action(block: Any, step: LoopActionStep, call: Call) -> Any:
+    result, inner, error = await _call_block(block.around_action, ActionStep(step), call)
+    if error is None and not (inner and result is inner[-1]) and not isinstance(result, dict):
         error = TypeError(f"it gave no result of an action, a dict, but {result!r:.80}")
     if error is None:
         return result
-    broken = _broken(step.turn.agent, block, "around_action", error)
-    step.turn.stops.append(Stop.on_hook(step.turn.agent.id, broken))
+    block_error = _block_error(step.turn.agent, block, "around_action", error)
+    step.turn.stops.append(Stop.on_hook(step.turn.agent.id, block_error))
     # What has been executed is recorded as executed: a resumed run does not repeat it.
-    return passed[-1] if passed else failed_result(broken)
+    return inner[-1] if inner else failed_result(block_error)
 
 
-async def _as_first_begun(step: LoopActionStep, call: Call) -> Any:
+async def _restore_first_args(step: LoopActionStep, call: Call) -> Any:
     record = step.record
     if record is not None and isinstance(record.args, dict):
-        step.change(record.args, record.past.was)  # not what hooks and blocks say now
+        step.change(record.args, record.past.original_args)  # not what hooks and blocks say now
     return await call()
 
 
-async def _origins(step: LoopActionStep, call: Call) -> Any:
+async def _trace_origins(step: LoopActionStep, call: Call) -> Any:
     texts = step.turn.request.state.texts
     if texts is not None:
         trace(step.call, texts)
@@ -324,38 +324,38 @@ async def _origins(step: LoopActionStep, call: Call) -> Any:
     return await call()
 
 
-async def _told_start(step: LoopActionStep, call: Call) -> Any:
-    tell, requested, event_fields = step.turn.request.tell, step.call, step.of_event
-    if not step.is_told:  # a second try is the same call
-        step.is_told = True
-        tell(CallStarted, *event_fields, requested.args, requested.origins)
-    requested.watched = lambda kind, text: tell(EVENT_KINDS[kind], *event_fields, text)
+async def _tell_start(step: LoopActionStep, call: Call) -> Any:
+    tell, tool_call, event_fields = step.turn.request.tell, step.call, step.event_fields
+    if not step.is_announced:  # a second try is the same call
+        step.is_announced = True
+        tell(CallStarted, *event_fields, tool_call.args, tool_call.origins)
+    tool_call.on_event = lambda kind, text: tell(EVENT_KINDS[kind], *event_fields, text)
     try:
         return await call()
     finally:
-        requested.watched = None
+        tool_call.on_event = None
 
 
 async def _ask_permission(step: LoopActionStep, call: Call) -> Any:
     """Ask the policy, the guard of values from outside and the approver, unless a hook refused."""
-    turn, requested = step.turn, step.call
+    turn, tool_call = step.turn, step.call
     if (refused := step.refused) is not None:
         return refused
     if step.action.access_policy == ACCESS_PERMITTED and turn.request.state.texts is None:
         return await call()
     try:
-        with context_value(CALL_SCOPE, scope_with(requested)):  # what the approver has read
-            decision = await permits(turn.agent, requested, turn.request, step.record)
+        with context_value(CALL_SCOPE, scope_with(tool_call)):  # what the approver has read
+            decision = await permits(turn.agent, tool_call, turn.request, step.record)
     except asyncio.CancelledError as error:
         if is_cancelled():
             raise
         return failed_result(error)  # what was awaited was cancelled, not this task
     if decision is not True:
-        return failed_result(DECISION_KINDS.refusal_of(requested.name, decision))
+        return failed_result(DECISION_KINDS.refusal_of(tool_call.name, decision))
     return await call()
 
 
-async def _with_start(step: LoopActionStep, call: Call) -> Any:
+async def _begin_and_call(step: LoopActionStep, call: Call) -> Any:
     assert step.record is not None
     await step.record.begins(step.call.args, resumes=step.action.origin.agent is not None)
     return await (call() if step.turn.budget is None else step.call_and_charge(call))
@@ -364,37 +364,37 @@ async def _with_start(step: LoopActionStep, call: Call) -> Any:
 # -- both ------------------------------------------------------------------------------------------
 
 
-async def _with_record(step: LoopModelStep | LoopActionStep, call: Call, record: StepHandle) -> Any:
+async def _set_record(step: LoopModelStep | LoopActionStep, call: Call, record: StepHandle) -> Any:
     step.record = record
     return await call()
 
 
-async def _in_block(
+async def _call_block(
     wrapper: Any, step: Any, call: Call
 ) -> tuple[Any, list[Any], BaseException | None]:
     """Call a block's function; return its result, those that came from within, and its error."""
-    passed, errors = list[Any](), list[BaseException]()
+    inner, inner_errors = list[Any](), list[BaseException]()
 
     async def go_on() -> Any:
         try:
-            passed.append(await call())
+            inner.append(await call())
         except BaseException as error:
-            errors.append(error)
+            inner_errors.append(error)
             raise
-        return passed[-1]
+        return inner[-1]
 
     try:
-        return await wrapper(step, go_on), passed, None
+        return await wrapper(step, go_on), inner, None
     except (Exception, Later, asyncio.CancelledError) as error:
         if isinstance(error, asyncio.CancelledError) and is_cancelled():
             raise
-        if any(error is each for each in errors):  # not the block's own
+        if any(error is each for each in inner_errors):  # not the block's own
             raise
-        return None, passed, error
+        return None, inner, error
 
 
-def _broken(agent: Any, block: Any, function: str, error: BaseException) -> HookError:
+def _block_error(agent: Any, block: Any, function: str, error: BaseException) -> HookError:
     reason = f"{type(error).__name__}: {error}"
-    broken = HookError(str(agent.id), function, block_name(block), reason)
-    broken.__cause__ = error
-    return broken
+    block_error = HookError(str(agent.id), function, block_name(block), reason)
+    block_error.__cause__ = error
+    return block_error

@@ -24,11 +24,11 @@ from moothall.actions.signature.schema import object_schema
 from moothall.agents.agent import Agent
 from moothall.agents.loop.answer import OfferedActions, ToolCall
 from moothall.agents.loop.recording import LoopTurn
-from moothall.agents.replies.reply_context import agent_here, sources_told_to
+from moothall.agents.replies.reply_context import find_local_agent, sources_told_to
 from moothall.agents.replies.thread import Thread
 from moothall.foundation.errors import DefinitionError, MoothallError
 from moothall.foundation.text import escaped, one_line, shorten
-from moothall.memory.long_results import READ as READ_RESULT
+from moothall.memory.long_results import READ_RESULT
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
@@ -48,7 +48,7 @@ _MAX_DEPTH = 8
 
 # The allowed keywords of an untrusted schema. Not `$ref`, which names an address, nor `pattern`,
 # which may take exponential time: the agent that has the action checks its arguments anyway.
-_KINDS = frozenset(("string", "integer", "number", "boolean", "array", "object", "null"))
+_SCHEMA_TYPES = frozenset(("string", "integer", "number", "boolean", "array", "object", "null"))
 
 
 def offered_actions(
@@ -59,7 +59,7 @@ def offered_actions(
 ) -> OfferedActions:
     """Return actions as a model is shown them: of the deferred ones, only those that have joined.
 
-    `by_server`: whether actions of servers and other agents are deferred that do not say it;
+    `defers_foreign`: whether actions of servers and other agents are deferred that do not say it;
     `last_shown`: what the model was shown before.
     """
     hidden = [
@@ -78,21 +78,21 @@ def offered_actions(
     is_name_free = results is not None and all(each.name != READ_RESULT for each in actions)
     own_actions = (results,) if results is not None and is_name_free else ()
     if not hidden:
-        own_found = (
+        own_and_found = (
             [each for each in own_actions if each.name in thread.found_actions]
             if own_actions
             else []
         )
-        offered = OfferedActions([*actions, *own_found])
+        offered = OfferedActions([*actions, *own_and_found])
         offered.own_actions = own_actions
         return offered
-    before = None if last_shown is None else last_shown.finder
-    finder = before if before is not None and before.actions == hidden else Finder(hidden)
+    old = None if last_shown is None else last_shown.finder
+    finder = old if old is not None and old.actions == hidden else Finder(hidden)
     actions_by_name = {each.name: each for each in hidden}
     visible = [each for each in actions if each.name not in actions_by_name]
     actions_by_name |= {each.name: each for each in own_actions}
-    discovered = [actions_by_name[name] for name in thread.found_actions if name in actions_by_name]
-    offered = OfferedActions([*visible, finder.action, *discovered], hidden)
+    matched = [actions_by_name[name] for name in thread.found_actions if name in actions_by_name]
+    offered = OfferedActions([*visible, finder.action, *matched], hidden)
     offered.finder, offered.own_actions = finder, (finder.action, *own_actions)
     finder.safe_names = {
         each.name: safe.name for each, safe in zip(hidden, offered.hidden, strict=True)
@@ -110,7 +110,7 @@ class Finder:
         counts = Counter(each.origin.server for each in actions)
         own_count = counts.pop("", 0)
         servers = [
-            f"{shorten(_line(id), 60)} ({count})" for id, count in counts.most_common(_MAX_NAMED)
+            f"{shorten(_as_line(id), 60)} ({count})" for id, count in counts.most_common(_MAX_NAMED)
         ]
         servers += [f"{len(counts) - _MAX_NAMED} others"] if len(counts) > _MAX_NAMED else []
         servers += [f"this program ({own_count})"] if own_count else []
@@ -145,14 +145,14 @@ class Finder:
         ]
 
 
-def join(thread: Thread, turn: LoopTurn, offered: OfferedActions, call: ToolCall) -> None:
+def show_matches(thread: Thread, turn: LoopTurn, offered: OfferedActions, call: ToolCall) -> None:
     """If a call was a search, show the model what it found from its next answer on, at the end."""
     if call.action is not offered.finder.action:
         return
     matches = (call.result or {}).get("result")
     if type(matches) is not list:
         return
-    public_names = (offered.public.get(each["name"], each["name"]) for each in matches)
+    public_names = (offered.public_names.get(each["name"], each["name"]) for each in matches)
     new = [name for name in public_names if name not in thread.found_actions]
     turn.found_actions = [*turn.found_actions, *new]
     thread.found_actions += tuple(new)
@@ -197,10 +197,10 @@ def discovered_actions(agent: Agent, id: str, help: Any) -> list[Action]:
         logger.warning("agent %r discovers nothing of %r: its help is not an object", agent.id, id)
         return []
     actions = []
-    for name, described in list(help.items())[:_MAX_ACTIONS]:
-        parameters = _parameters(described, name)
+    for name, action_help in list(help.items())[:_MAX_ACTIONS]:
+        parameters = _safe_parameters(action_help, name)
         if parameters is not None:
-            actions.append(_action(agent, id, name, described, parameters))
+            actions.append(_make_action(agent, id, name, action_help, parameters))
             continue
         warning = "agent %r leaves out the action %r of %r: args must be up to %d schemas by name"
         logger.warning(warning, agent.id, shorten(name), id, _MAX_ARGS)
@@ -210,19 +210,21 @@ def discovered_actions(agent: Agent, id: str, help: Any) -> list[Action]:
     return actions
 
 
-def _action(
-    agent: Agent, id: str, name: str, described: dict[str, Any], parameters: dict[str, Any]
+def _make_action(
+    agent: Agent, id: str, name: str, action_help: dict[str, Any], parameters: dict[str, Any]
 ) -> Action:
     async def call(**args: Any) -> Any:
         value = await agent.request({"to": id, "action": {"name": name, "args": args}})
-        if (read := current_reading()) is not None and is_here:
-            read.read_sources += tuple(sources_told_to(agent_here(agent, id)[0], str(agent.id)))
+        if (current := current_reading()) is not None and is_here:
+            current.read_sources += tuple(
+                sources_told_to(find_local_agent(agent, id)[0], str(agent.id))
+            )
         return value
 
-    text = _line(described.get("description")) or "not described"
-    described_as = f"Action of the agent {_line(id)!r}: {text}"
+    text = _as_line(action_help.get("description")) or "not described"
+    description = f"Action of the agent {_as_line(id)!r}: {text}"
     # An agent of this process is the program's: its own action says what it is.
-    other_agent, is_here = agent_here(agent, id)
+    other_agent, is_here = find_local_agent(agent, id)
     offer = None if other_agent is None else other_agent.offers.get(name)
     options: dict[str, Any] = {"guard": () if name == "say" else None}
     if offer is not None:
@@ -231,25 +233,25 @@ def _action(
         options["addresses"] = offer.addressed
     elif id not in getattr(agent, "trusted", ()):
         options["outside"] = not is_here
-    action = Action.unchecked(_full_name(id, name), call, described_as, parameters, **options)
+    action = Action.unchecked(_full_name(id, name), call, description, parameters, **options)
     action.deferred = None if offer is None else offer.deferred
     by_others = not is_here and id not in getattr(agent, "trusted", ())
-    source = f"what {_line(id)} says of its actions" if by_others else ""
+    source = f"what {_as_line(id)} says of its actions" if by_others else ""
     action.origin = ActionOrigin(server=id, described_by=source)
     return action
 
 
 def _full_name(id: str, name: str) -> str:
-    full = f"{id}.{name}"
-    if len(full) <= MAX_ID:
-        return full
-    digest = hashlib.sha256(full.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    full_name = f"{id}.{name}"
+    if len(full_name) <= MAX_ID:
+        return full_name
+    digest = hashlib.sha256(full_name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return f"{id[:110]}….{name[:110]}…{digest}"
 
 
-def _parameters(described: Any, name: str) -> dict[str, Any] | None:
+def _safe_parameters(action_help: Any, name: str) -> dict[str, Any] | None:
     """Return the JSON schema of the arguments; None if the help has nothing to make it from."""
-    args = described.get("args") if isinstance(described, dict) else None
+    args = action_help.get("args") if isinstance(action_help, dict) else None
     if not isinstance(args, dict) or len(args) > _MAX_ARGS:
         return None
     if not all(isinstance(each, dict) for each in args.values()):
@@ -258,38 +260,38 @@ def _parameters(described: Any, name: str) -> dict[str, Any] | None:
     visible = {each: schema for each, schema in args.items() if (name, each) != ("say", "thread")}
     return {
         "type": "object",
-        "properties": {each: _schema(schema, 0) for each, schema in visible.items()},
+        "properties": {each: _safe_schema(schema, 0) for each, schema in visible.items()},
         "required": [each for each, schema in visible.items() if "default" not in schema],
         "additionalProperties": False,
     }
 
 
-def _schema(source: Any, depth: int) -> dict[str, Any]:
+def _safe_schema(source: Any, depth: int) -> dict[str, Any]:
     """Return a schema's allowed keywords; empty, which admits anything, if it is unusable."""
     if not isinstance(source, dict) or depth > _MAX_DEPTH:
         return {}
     schema = {key: source[key] for key in ("default", "const") if key in source}
     kind = source.get("type")
     kinds = kind if isinstance(kind, list) else [kind]
-    if kinds and all(isinstance(each, str) and each in _KINDS for each in kinds):
+    if kinds and all(isinstance(each, str) and each in _SCHEMA_TYPES for each in kinds):
         schema["type"] = list(dict.fromkeys(kinds)) if isinstance(kind, list) else kind
-    if description := _line(source.get("description")):
+    if description := _as_line(source.get("description")):
         schema["description"] = description
     if _has_few_items(source.get("enum"), list):
         schema["enum"] = source["enum"]
     if _has_few_items(source.get("anyOf"), list):
-        schema["anyOf"] = [_schema(choice, depth + 1) for choice in source["anyOf"]]
+        schema["anyOf"] = [_safe_schema(choice, depth + 1) for choice in source["anyOf"]]
     for key in ("items", "additionalProperties"):
         if isinstance(source.get(key), dict):
-            schema[key] = _schema(source[key], depth + 1)
+            schema[key] = _safe_schema(source[key], depth + 1)
     if isinstance(source.get("additionalProperties"), bool):
         schema["additionalProperties"] = source["additionalProperties"]
     if _has_few_items(source.get("properties"), dict):
-        inner = {name: _schema(item, depth + 1) for name, item in source["properties"].items()}
+        inner = {name: _safe_schema(item, depth + 1) for name, item in source["properties"].items()}
         schema["properties"] = inner
         if isinstance(source.get("required"), list):
             schema["required"] = [
-                n for n in dict.fromkeys(map(str, source["required"])) if n in inner
+                each for each in dict.fromkeys(map(str, source["required"])) if each in inner
             ]
     return schema
 
@@ -299,7 +301,7 @@ def _has_few_items(value: Any, kind: type[list[Any] | dict[str, Any]]) -> bool:
     return isinstance(value, kind) and 0 < len(value) <= _MAX_ARGS
 
 
-def _line(text: Any) -> str:
+def _as_line(text: Any) -> str:
     """Return a text on one line, shortened, without terminal or template control characters."""
     if not isinstance(text, str):
         return ""

@@ -79,8 +79,8 @@ async def complete_many(
 
     async def answer(record: Record[Any], number: int) -> ModelReply | ModelError:
         async def call(step: StepHandle) -> dict[str, Any]:
-            answer = await completed(chosen_model, budget, prompts[number], schema, step)
-            return ModelReply.json_of(answer)
+            completion = await completed(chosen_model, budget, prompts[number], schema, step)
+            return ModelReply.json_of(completion)
 
         async with slots:
             try:

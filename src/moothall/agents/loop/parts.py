@@ -44,7 +44,7 @@ from moothall.memory.memory import AnyMemory, check_memories
 from moothall.models.named_models import check_model
 
 if TYPE_CHECKING:
-    from moothall.agents.loop.telling_budget import TellingBudget
+    from moothall.agents.loop.budget_notices import BudgetNotices
     from moothall.budget import Budget
     from moothall.journal import Journal
     from moothall.models.protocol import Model
@@ -137,7 +137,7 @@ class Looping(RecordedAgent):
     environment: AnyEnvironment = _ENVIRONMENT
     system_prompt: SystemPrompt | None = None
     actions: ActionRegistry
-    telling_budget: TellingBudget | None = None
+    budget_notices: BudgetNotices | None = None
     stated_goals: list[Goal] | None = None
     model_or_name: Model | str
 
@@ -167,7 +167,7 @@ class Looping(RecordedAgent):
             if (setting := LOOP_SETTINGS.get(name)) is None:
                 agent_options[name] = value
             elif value != getattr(Looping, name):
-                setattr(self, name, setting.checked(f"agent {id!r}: {name}=", value))
+                setattr(self, name, setting.check(f"agent {id!r}: {name}=", value))
         return agent_options
 
 
@@ -175,10 +175,10 @@ class LoopSetting(NamedTuple):
     """What a setting of the loop is, for the help of `ReActAgent`, and its check."""
 
     help: str
-    checked: Callable[[str, Any], Any]  # of its name in errors; returns the value
+    check: Callable[[str, Any], Any]  # of its name in errors; returns the value
 
 
-def _checked_check(label: str, value: Any) -> Any:
+def _checked_answer_check(label: str, value: Any) -> Any:
     if not callable(value):
         raise ConfigError(f"{label} must be a function of an answer's value, got {value!r:.80}")
     if not can_take(value, 1):
@@ -186,7 +186,7 @@ def _checked_check(label: str, value: Any) -> Any:
     return value
 
 
-def _if(check: Callable[..., None], **bounds: Any) -> Callable[[str, Any], Any]:
+def _checked_by(check: Callable[..., None], **bounds: Any) -> Callable[[str, Any], Any]:
     def checked(label: str, value: Any) -> Any:
         check(label, value, **bounds)
         return value
@@ -196,29 +196,29 @@ def _if(check: Callable[..., None], **bounds: Any) -> Callable[[str, Any], Any]:
 
 LOOP_SETTINGS: Final = {
     "max_iterations": LoopSetting(
-        "how many answers the model may give for one reply", _if(check_integer)
+        "how many answers the model may give for one reply", _checked_by(check_integer)
     ),
     "deferred": LoopSetting(
         "whether the model is shown the actions of MCP servers and of `discover` only once it has "
         "found them by `find_actions`; if left out, in a reply that begins with more than 40 "
         "actions. What an action or an `MCPAgent` states itself has precedence",
-        _if(check_boolean),
+        _checked_by(check_boolean),
     ),
     "max_result_chars": LoopSetting(
         "how many characters of each result the model is shown; fewer if the results of one answer "
         "would take more than about half of its context",
-        _if(check_integer),
+        _checked_by(check_integer),
     ),
     "check": LoopSetting(
         "called with the value of each final answer (by the schema, else the text), and with the "
         '`Context` if it takes two arguments; sync or async. If it raises `AskAgain("…")`, the '
         "model is told that and answers again. It must return None or the value.",
-        _checked_check,
+        _checked_answer_check,
     ),
     "tries": LoopSetting(
         "how often in a row the model is asked again after an answer that cannot be used, before "
         "the reply ends as `unreadable`",
-        _if(check_integer, low=0),
+        _checked_by(check_integer, low=0),
     ),
     "outside_policy": LoopSetting(
         "what happens to a call of which a guarded value comes from outside, such as from a web "
@@ -235,8 +235,8 @@ def with_settings(cls: C) -> C:
     """Add the settings of the loop to the help of a class, before its other options."""
     rows = (f"{name}: {each.help}" for name, each in LOOP_SETTINGS.items())
     wrapped = (fill(row, 100, initial_indent=" " * 8, subsequent_indent=" " * 12) for row in rows)
-    before, options, after = (cls.__doc__ or "").partition("        **options:")
-    cls.__doc__ = "".join((before, *(f"{row}\n" for row in wrapped if options), options, after))
+    head, options, tail = (cls.__doc__ or "").partition("        **options:")
+    cls.__doc__ = "".join((head, *(f"{row}\n" for row in wrapped if options), options, tail))
     return cls
 
 
@@ -250,9 +250,9 @@ def messages_of(
     try:
         new = messages = memory.get_memories()
         if last_message is not None and getattr(memory, "only_grows", False):
-            for after, each in enumerate(reversed(messages)):
+            for new_count, each in enumerate(reversed(messages)):
                 if each is last_message:
-                    new = messages[len(messages) - after :]
+                    new = messages[len(messages) - new_count :]
                     break
         check_memories(new)
     except Exception as error:
@@ -275,14 +275,14 @@ def registry_of(actions: Actions | None) -> ActionRegistry:
         )
     for source in actions:  # type: ignore[union-attr]
         count_before = len(registry.actions)
-        grows = not isinstance(source, Agent) and not hasattr(source, "merged_with")
+        must_grow = not isinstance(source, Agent) and not hasattr(source, "merged_with")
         if getattr(source, "__name__", "") == "<lambda>":
             raise DefinitionError(
                 "actions= has a lambda, which has no name for a model to call: "
                 "give it one by Action(name, function)"
             )
         registry.register(source)  # type: ignore[arg-type]
-        if grows and len(registry.actions) == count_before:
+        if must_grow and len(registry.actions) == count_before:
             raise DefinitionError(
                 f"actions= has two of one name, the second being {source!r}: give one another name"
             )
@@ -291,11 +291,11 @@ def registry_of(actions: Actions | None) -> ActionRegistry:
 
 def register_blocks(registry: ActionRegistry, blocks: Sequence[Any]) -> None:
     """Register what blocks offer: their `offers`, or else their `@action` methods; and guidance."""
-    offering = [each for each in blocks if isinstance(getattr(each, "offers", None), dict)]
-    plain_blocks = [each for each in blocks if all(each is not block for block in offering)]
+    offering_blocks = [each for each in blocks if isinstance(getattr(each, "offers", None), dict)]
+    plain_blocks = [each for each in blocks if all(each is not block for block in offering_blocks)]
     for action in block_actions(plain_blocks).values():
         registry.register(action)
-    for block in offering:
+    for block in offering_blocks:
         registry.register(block)
     guidance = [getattr(each, "guidance", "") for each in plain_blocks]
     if texts := [each for each in guidance if isinstance(each, str) and each]:
@@ -352,7 +352,7 @@ def context_of(
     message = None if handling is None else handling.message()
     if call is not None:
         channel = channel or CallChannel()
-        channel.on_answer, channel.on_event = call.hear, call.tell
+        channel.on_answer, channel.on_event = call.add_statement, call.tell
         channel.wait_for_reader = request.wait_for_reader
     return Context(
         agent,

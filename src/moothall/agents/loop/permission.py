@@ -18,12 +18,12 @@ from moothall.actions.approval.approval import decider_title
 from moothall.actions.approval.decision import DECISION_KINDS, Decision
 from moothall.actions.approval.paused_clocks import clocks_paused
 from moothall.agents.loop.answer import ToolCall
-from moothall.agents.loop.call_results import about_call
+from moothall.agents.loop.call_results import data_of_call
 from moothall.agents.loop.parts import Looping
 from moothall.agents.loop.provenance import questions, questions_in_words, trace
 from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.reply_request import ReplyRequest
-from moothall.agents.replies.step import StepHandle, decided_now
+from moothall.agents.replies.step import StepHandle, ask_unrecorded
 from moothall.foundation.errors import JournalError
 from moothall.foundation.jsonvalue import as_json, copy_json, json_line
 from moothall.foundation.text import log_failure
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
-_MOST_WORDS: Final = 4_000
+_MAX_WORDS: Final = 4_000
 """In texts of more words together, it is not looked for what a person has changed."""
 
 NOT_BEGUN: Final = "not executed: cancelled before it was permitted"
@@ -51,36 +51,36 @@ class PausableLimit:
         self._timeout = timeout
         self._budget = budget
         self._loop = asyncio.get_running_loop()
-        self._outer = CALL_SCOPE.get().clock_pause
-        self._waiting = 0
+        self._outer_limit = CALL_SCOPE.get().clock_pause
+        self._wait_count = 0
 
     def __enter__(self) -> None:
-        if self._outer is not None:
-            self._outer.__enter__()
-        self._on_loop(self._stop)
+        if self._outer_limit is not None:
+            self._outer_limit.__enter__()
+        self._run_on_loop(self._pause)
 
     def __exit__(self, *exit_info: Any) -> None:
-        self._on_loop(self._resume_time)
-        if self._outer is not None:
-            self._outer.__exit__(*exit_info)
+        self._run_on_loop(self._resume_time)
+        if self._outer_limit is not None:
+            self._outer_limit.__exit__(*exit_info)
 
-    def _on_loop(self, function: Callable[[], None]) -> None:
+    def _run_on_loop(self, function: Callable[[], None]) -> None:
         if asyncio.get_running_loop() is self._loop:
             function()
         else:
             with suppress(RuntimeError):  # the loop has ended, and the calls with it
                 self._loop.call_soon_threadsafe(function)
 
-    def _stop(self) -> None:
-        if not self._waiting:
+    def _pause(self) -> None:
+        if not self._wait_count:
             self._reschedule(None)
         self._budget.stand_still(True)
-        self._waiting += 1
+        self._wait_count += 1
 
     def _resume_time(self) -> None:
-        self._waiting -= 1
+        self._wait_count -= 1
         self._budget.stand_still(False)
-        if not self._waiting:
+        if not self._wait_count:
             remaining = self._budget.remaining_seconds()
             self._reschedule(None if remaining is None else self._loop.time() + remaining)
 
@@ -93,8 +93,8 @@ async def permits(
     agent: Looping, call: ToolCall, request: ReplyRequest, step: StepHandle | None
 ) -> Decision:
     """Return whether this call may be executed; the approver gets a copy of its arguments."""
-    chosen, texts = call.action, request.state.texts
-    if chosen is None or chosen.access_policy == ACCESS_DENIED:
+    action, texts = call.action, request.state.texts
+    if action is None or action.access_policy == ACCESS_DENIED:
         return False
     open_questions: list[tuple[str, str]] = []
     if texts is not None:
@@ -104,57 +104,57 @@ async def permits(
             open_questions = questions(call, texts, request)
     if open_questions and agent.outside_policy == ACCESS_DENIED:
         return Refused(questions_in_words(open_questions[:1]))
-    if not open_questions and chosen.access_policy == ACCESS_PERMITTED:
+    if not open_questions and action.access_policy == ACCESS_PERMITTED:
         return True
     id = str(agent.id)
     args = copy_json(call.args)
     message = {"from": id, "to": id, "action": {"name": call.name, "args": args}}
 
-    async def asks() -> Any:
-        if (decision := DECISION_KINDS.decided_in_run(now(), in_run)) is not None:
+    async def ask() -> Any:
+        if (decision := DECISION_KINDS.decided_in_run(request_now(), run_decisions)) is not None:
             return decision
         if request.wait_for_reader is not None:
             await request.wait_for_reader()  # the reader sees the call before it is asked
         with clocks_paused():  # an override may ask by itself
             return await call_user(agent.request_permission, message)
 
-    def now() -> ApprovalRequest:
-        of_run = (request.run_id, request.thread, chosen.origin.note)
-        return replace(ApprovalRequest.of(message, *of_run), facts=chosen.facts)
+    def request_now() -> ApprovalRequest:
+        run_fields = (request.run_id, request.thread, action.origin.note)
+        return replace(ApprovalRequest.of(message, *run_fields), facts=action.facts)
 
     def change(args: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        was = rewrite(call, args, texts)
-        more = [] if texts is None else questions(call, texts, request)
-        keys[:] = [key for key, _ in more]
+        old_args = rewrite(call, args, texts)
+        new_questions = [] if texts is None else questions(call, texts, request)
+        keys[:] = [key for key, _ in new_questions]
         message["action"] = {"name": call.name, "args": call.args}
-        note = questions_in_words(more) if more else ""
-        changed = CallToApprove(call.name, call.args, note, tuple(keys))
-        CALL_SCOPE.set(replace(CALL_SCOPE.get(), call_to_approve=changed))
+        note = questions_in_words(new_questions) if new_questions else ""
+        changed_call = CallToApprove(call.name, call.args, note, tuple(keys))
+        CALL_SCOPE.set(replace(CALL_SCOPE.get(), call_to_approve=changed_call))
         if step is not None and texts is not None:
             step.tell(origins=as_json(call.origins))
-        return now().fingerprint, was
+        return request_now().fingerprint, old_args
 
     keys = [key for key, _ in open_questions]
     note = questions_in_words(open_questions) if open_questions else ""
-    waits_in = None if step is None else step.run_id
-    in_run = (
+    waiting_run = None if step is None else step.run_id
+    run_decisions = (
         request.allowed if request.recorded is None else request.recorded.run.standing_decisions
     )
-    first = CallToApprove(call.name, args, note, tuple(keys), chosen.check, waits_in)
-    token = CALL_SCOPE.set(replace(CALL_SCOPE.get(), call_to_approve=first))
+    call_to_approve = CallToApprove(call.name, args, note, tuple(keys), action.check, waiting_run)
+    token = CALL_SCOPE.set(replace(CALL_SCOPE.get(), call_to_approve=call_to_approve))
     try:
         permitted: Decision
         if step is None:
-            permitted = await decided_now(asks, change)
+            permitted = await ask_unrecorded(ask, change)
         else:
-            details = {**about_call(call), "args": args, "text": note}
-            if (form := chosen.parameters).get("additionalProperties") is False:
-                details["takes"] = [*form["properties"]]
-            exact = now()
+            details = {**data_of_call(call), "args": args, "text": note}
+            if (schema := action.parameters).get("additionalProperties") is False:
+                details["takes"] = [*schema["properties"]]
+            exact = request_now()
             by = decider_title(agent.find_approver())
-            permitted = await step.permitted(exact.fingerprint, asks, change, details, exact, by)
+            permitted = await step.permitted(exact.fingerprint, ask, change, details, exact, by)
         if step is None:
-            request.allowed += DECISION_KINDS.keys_in_run(now(), permitted)
+            request.allowed += DECISION_KINDS.keys_in_run(request_now(), permitted)
         scope, permitted = DECISION_KINDS.scope_of(permitted), DECISION_KINDS.of_call(permitted)
         if permitted is True and texts is not None:
             call.always = tuple(keys) if scope == "thread" else call.always
@@ -189,19 +189,19 @@ def rewrite(call: ToolCall, args: dict[str, Any], texts: Texts | None) -> dict[s
     assert action is not None
     args = copy_json(args)
     kwargs = action.check(copy_json(args))
-    call.was, call.args, call.kwargs = call.args, args, kwargs
+    call.original_args, call.args, call.kwargs = call.args, args, kwargs
     for name, value in args.items():
-        add_user_texts(call, texts, call.was.get(name), value)
+        add_user_texts(call, texts, call.original_args.get(name), value)
     if texts is not None:
         trace(call, texts)
-    return call.was
+    return call.original_args
 
 
 def add_user_texts(call: ToolCall, texts: Texts | None, old: Any, new: Any) -> None:
     """Take what a person wrote in a value as the user's."""
     for text in _new_texts(old, new):
         if text not in call.statements:
-            call.hear(text)
+            call.add_statement(text)
         if texts is not None:
             texts.add(text, "user")
 
@@ -212,7 +212,7 @@ def _new_texts(old_value: Any, new_value: Any) -> Iterator[str]:
         return
     if isinstance(old_value, str) and isinstance(new_value, str):
         old, new = (re.split(r"(\s+)", each) for each in (old_value, new_value))
-        if len(old) + len(new) > _MOST_WORDS:
+        if len(old) + len(new) > _MAX_WORDS:
             return  # then a guarded value in it is asked about once more
         for kind, _, _, begin, end in SequenceMatcher(None, old, new, False).get_opcodes():
             if kind in ("insert", "replace") and (words := "".join(new[begin:end]).strip()):

@@ -30,7 +30,7 @@ class PromptRecord:
         self._record = record
         self._thread = thread
         self._head: list[dict[str, Any]] | None = None
-        self._earlier: list[dict[str, Any]] = []
+        self._earlier_messages: list[dict[str, Any]] = []
         self._offered: OfferedActions | None = None
         self._previous: tuple[Any, ...] = ()
 
@@ -47,24 +47,24 @@ class PromptRecord:
         With `is_retry`, it takes the place of what was returned last.
         """
         if is_retry:
-            self._head, self._earlier, self._offered = self._previous
-        self._previous = (self._head, self._earlier, self._offered)
+            self._head, self._earlier_messages, self._offered = self._previous
+        self._previous = (self._head, self._earlier_messages, self._offered)
         first, last = _span_in_prompt(prompt, run_messages)
         entry: dict[str, Any] = {"own": [len(run_messages) - (last - first), len(run_messages)]}
         system = int(first > 0 and prompt[0].get("role") == "system")
         head, before = prompt[:system], prompt[system:first]
-        dropped = len(self._earlier) - len(before)
-        if head == self._head and dropped >= 0 and self._earlier[dropped:] == before:
+        dropped = len(self._earlier_messages) - len(before)
+        if head == self._head and dropped >= 0 and self._earlier_messages[dropped:] == before:
             if dropped:  # the memory is full: it has dropped the oldest
                 entry["gone"] = dropped
         elif len(before) > MAX_COPIED:
             entry["earlier"] = keep_list(self._record, self._thread, before)
-            entry["before"] = _json(head).decode()
+            entry["before"] = _json_bytes(head).decode()
         else:
-            entry["before"] = _json([*head, *before]).decode()
-        self._head, self._earlier = head, before
+            entry["before"] = _json_bytes([*head, *before]).decode()
+        self._head, self._earlier_messages = head, before
         if last < len(prompt):
-            entry["after"] = _json(prompt[last:]).decode()
+            entry["after"] = _json_bytes(prompt[last:]).decode()
         if offered is not self._offered:
             self._offered = offered
             tools = [
@@ -72,21 +72,21 @@ class PromptRecord:
                 for each in offered.actions
             ]
             # As text: the journal stores equal texts of several runs once.
-            entry |= {"tools": _json(tools).decode(), "schema": schema}
+            entry |= {"tools": _json_bytes(tools).decode(), "schema": schema}
         return entry
 
 
 def _span_in_prompt(prompt: list[Any], run_messages: list[Any]) -> tuple[int, int]:
     """Return where in a prompt the run's last messages begin and end."""
-    last, most = len(prompt), min(len(prompt), len(run_messages))
-    if prompt[last - most :] == run_messages[len(run_messages) - most :]:
+    last, overlap = len(prompt), min(len(prompt), len(run_messages))
+    if prompt[last - overlap :] == run_messages[len(run_messages) - overlap :]:
         # Mostly, they are its end.
-        return last - most, last
+        return last - overlap, last
     while last and prompt[last - 1] != run_messages[-1]:  # a hook may have added something
         last -= 1
     if not last:
         return len(prompt), len(prompt)
-    return last - _alike(prompt[:last][::-1], run_messages[::-1]), last
+    return last - _common_length(prompt[:last][::-1], run_messages[::-1]), last
 
 
 # -- lists of earlier runs -------------------------------------------------------------------------
@@ -109,21 +109,21 @@ def keep_list(record: Record[Any], thread: Thread, items: list[Any]) -> str:
     so on. The hashes themselves say where a group ends: so lists share their groups, wherever they
     begin, no matter who made them. Nothing depends on what the thread knows: that saves time.
     """
-    last: _StoredList | None = thread.remembered
-    if last is None or last.file() is not record.run.file:
-        last = _StoredList(ref(record.run.file), [], [], frozenset(), None)
-    digests = _known_digests(last, items)
-    digests += [bytes.fromhex(record.keep(_json(each))) for each in items[len(digests) :]]
+    stored: _StoredList | None = thread.stored_list
+    if stored is None or stored.file() is not record.run.file:
+        stored = _StoredList(ref(record.run.file), [], [], frozenset(), None)
+    digests = _known_digests(stored, items)
+    digests += [bytes.fromhex(record.keep(_json_bytes(each))) for each in items[len(digests) :]]
     name, groups = _group_digests(digests)
     for digest, group in groups.items():
-        if digest not in last.groups:
+        if digest not in stored.groups:
             record.keep(group)
-    record.run.reuse_values(last.deletions, partial(_values, items))
+    record.run.reuse_values(stored.deletions, partial(_values_by_hash, items))
 
     def remember() -> None:
         group_digests = frozenset(groups)
-        thread.remembered = _StoredList(
-            last.file, items, digests, group_digests, record.run.deletion_count
+        thread.stored_list = _StoredList(
+            stored.file, items, digests, group_digests, record.run.deletion_count
         )
 
     # If they do not come into the file, the next list keeps them again.
@@ -133,13 +133,13 @@ def keep_list(record: Record[Any], thread: Thread, items: list[Any]) -> str:
 
 def keep_conversation(record: Record[Any], request: ReplyRequest) -> dict[str, Any]:
     """Keep the conversation that a request was given, and the actions left to the caller."""
-    before = [*(request.conversation or ())]
+    messages = [*(request.conversation or ())]
     tools = [
         {"name": each.name, "description": each.description, "parameters": each.parameters}
         for each in request.offered
     ]
     data: dict[str, Any] = {"tools": tools, "must_call": request.must_call} if tools else {}
-    return {**data, "conversation": keep_list(record, request.state, before) if before else ""}
+    return {**data, "conversation": keep_list(record, request.state, messages) if messages else ""}
 
 
 def restore_conversation(record: Record[Any], request: ReplyRequest) -> None:
@@ -152,9 +152,9 @@ def restore_conversation(record: Record[Any], request: ReplyRequest) -> None:
         request.must_call = start.get("must_call", False)
 
 
-def _values(items: list[Any]) -> dict[str, bytes]:
+def _values_by_hash(items: list[Any]) -> dict[str, bytes]:
     """Return all that `keep_list` keeps of a list of which nothing is kept, by hash."""
-    values = [_json(each) for each in items]
+    values = [_json_bytes(each) for each in items]
     digests = [sha256(value).digest() for value in values]
     _, groups = _group_digests(digests)
     pairs = (*zip(digests, values, strict=True), *groups.items())
@@ -172,12 +172,12 @@ def _group_digests(digests: list[bytes]) -> tuple[str, dict[bytes, bytes]]:
     return f"{levels}:{digests[0].hex()}", by_digest
 
 
-def _known_digests(last: _StoredList, items: list[Any]) -> list[bytes]:
+def _known_digests(stored: _StoredList, items: list[Any]) -> list[bytes]:
     """Return the digests of the first items, if the last list ended with these."""
-    before = last.items
-    for dropped, each in enumerate(before):
-        if each == items[0] and before[dropped:] == items[: len(before) - dropped]:
-            return last.digests[dropped:]
+    stored_items = stored.items
+    for dropped, each in enumerate(stored_items):
+        if each == items[0] and stored_items[dropped:] == items[: len(stored_items) - dropped]:
+            return stored.digests[dropped:]
     return []
 
 
@@ -192,7 +192,7 @@ def _groups(digests: list[bytes]) -> Iterator[list[bytes]]:
         yield digests[begin:]
 
 
-def _json(data: Any) -> bytes:
+def _json_bytes(data: Any) -> bytes:
     """Return JSON data as bytes, in the cheapest way."""
     from pydantic_core import to_json as plain_json  # an agent without a journal does not load it
 
@@ -202,7 +202,7 @@ def _json(data: Any) -> bytes:
         return json_text(data).encode()
 
 
-def _alike(first: Sequence[Any], second: Sequence[Any]) -> int:
+def _common_length(first: Sequence[Any], second: Sequence[Any]) -> int:
     """Return the length of the common prefix."""
     pairs = zip(first, second, strict=False)
     return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))

@@ -19,12 +19,12 @@ from moothall.foundation.text import cut
 if TYPE_CHECKING:
     from moothall.actions.provenance.texts import Texts, TracedParts
 
-_PARTED: Final = (list, tuple, dict)
+_CONTAINERS: Final = (list, tuple, dict)
 _MAX_SHOWN: Final = 3
 _SOURCE_CHARS: Final = 200
-_MOST_OWN: Final = 1000
+_MAX_OWN: Final = 1000
 _OWN_CHARS: Final = 100
-_NO_SCHEMAS: Final = frozenset(("const", "default", "enum", "examples", "properties"))
+_NON_SCHEMA_KEYS: Final = frozenset(("const", "default", "enum", "examples", "properties"))
 
 
 def note_messages(
@@ -49,15 +49,15 @@ def note_messages(
     if new is None:
         new = messages
     texts = thread.texts
-    if not thread.marked and any_has_marks(new):
-        thread.marked = True
+    if not thread.is_marked and any_has_marks(new):
+        thread.is_marked = True
     if texts is None:
         # What nobody has looked at yet may be of an earlier version, without marks.
         from_outside = (
-            request.outside or descriptions or (thread.marked and any(map(sources_of, new)))
+            request.outside or descriptions or (thread.is_marked and any(map(sources_of, new)))
         )
         if not from_outside and (
-            not from_start or not any(_of_unknown(each, find) for each in new)
+            not from_start or not any(_may_be_outside(each, find) for each in new)
         ):
             return
         new = messages
@@ -91,16 +91,16 @@ def _note_given(
     """Note what an action was given from outside, as the mark of its result says."""
     foreign = {name: args[name] for name in names if name in args}
     action = find(str(message.get("name", "")))
-    texts.note_worked_on(foreign, action is not None and _changes(action))
+    texts.note_worked_on(foreign, action is not None and _may_change(action))
     texts.note_given(foreign)
 
 
-def _changes(action: Action) -> bool:
+def _may_change(action: Action) -> bool:
     """Whether an action of the program may change what its other actions read."""
     return not action.outside and (not action.idempotent or bool(action.guard))
 
 
-def _of_unknown(message: dict[str, Any], find: Callable[[str], Action | None]) -> bool:
+def _may_be_outside(message: dict[str, Any], find: Callable[[str], Action | None]) -> bool:
     if message.get("role") != "tool" or marks_of(message).fault:
         return False
     action = find(str(message.get("name", "")))
@@ -122,7 +122,7 @@ def mark_message(
         pass  # it repeats what the model wrote
     elif role == "tool":
         name = str(message.get("name", ""))
-        if _of_unknown(message, find):
+        if _may_be_outside(message, find):
             texts.add_outside(content, [name or "an action without a name"])
         else:
             texts.add(content, "program", name, is_result=True)
@@ -155,7 +155,7 @@ def own_values(result: Any, option: bool | Sequence[str]) -> list[Any]:
     values: dict[tuple[type, Any], Any] = {}
     remaining: list[tuple[Any, bool]] = [(as_json(result), option is True)]
     names = () if isinstance(option, bool) else option
-    while remaining and len(values) < _MOST_OWN:
+    while remaining and len(values) < _MAX_OWN:
         value, is_own = remaining.pop()
         if isinstance(value, dict):
             remaining += [(each, is_own or name in names) for name, each in value.items()]
@@ -191,9 +191,9 @@ def trace(call: ToolCall, texts: Texts) -> None:
                         origin = texts.locate(part)
             origins[origin] = None
         if not is_guarded and (addressed is None or name in addressed):
-            within = _addresses(texts, value, action, name)
-            from_outside += [(name, part) for part, _ in within]
-            origins.update(dict.fromkeys(origin for _, origin in within[:_MAX_SHOWN]))
+            addresses = _addresses(texts, value, action, name)
+            from_outside += [(name, part) for part, _ in addresses]
+            origins.update(dict.fromkeys(origin for _, origin in addresses[:_MAX_SHOWN]))
         by_parameter[name] = [*origins]
     call.origins, call.from_outside = by_parameter, tuple(from_outside)
     if call.derived:
@@ -215,7 +215,7 @@ def note_execution(call: ToolCall, texts: Texts | None) -> None:
     action = call.action
     assert action is not None
     if texts is not None and not (action.outside and action.idempotent):  # else it reads
-        texts.note_worked_on(call.foreign, _changes(action))
+        texts.note_worked_on(call.foreign, _may_change(action))
         texts.note_given(call.foreign)
 
 
@@ -271,7 +271,7 @@ def choices_of(action: Action, name: str) -> tuple[list[Any], set[str]]:
             if isinstance(properties, dict):
                 fields.update(properties)
                 remaining += properties.values()
-            remaining += [value for key, value in each.items() if key not in _NO_SCHEMAS]
+            remaining += [value for key, value in each.items() if key not in _NON_SCHEMA_KEYS]
     choices += [part for each in choices if isinstance(each, list) for part in each]
     return choices, fields
 
@@ -314,7 +314,7 @@ def marks_of_result(call: ToolCall, thread: Thread, request: ReplyRequest) -> Ma
     result = None if call.result is None else call.result.get("result")
     has_marks = is_outside or call.read_sources or call.statements or call.is_stated
     has_marks = has_marks or thread.texts is not None
-    if not has_marks and not isinstance(result, _PARTED):  # the most frequent case
+    if not has_marks and not isinstance(result, _CONTAINERS):  # the most frequent case
         return None
     sources = sources_of_result(call, thread.texts, call.result or {})
     own_parts: list[Any] = []
@@ -324,11 +324,11 @@ def marks_of_result(call: ToolCall, thread: Thread, request: ReplyRequest) -> Ma
         if thread.texts is None:  # the next prompt fills it
             thread.last_checked = None
             thread.begin_texts(request.on_behalf).note(sources)
-    wrote: list[str] = []
+    written_names: list[str] = []
     has_begun = (call.has_started or call.resumed) and call.foreign
     if has_begun and not (is_outside and call.action and call.action.idempotent):
-        wrote = [*call.foreign]
-    return Marks(sources, call.always, call.statements, call.is_stated, own_parts, wrote)
+        written_names = [*call.foreign]
+    return Marks(sources, call.always, call.statements, call.is_stated, own_parts, written_names)
 
 
 def marks_of_fault(call: ToolCall, thread: Thread) -> Marks:
@@ -349,11 +349,11 @@ def marks_after_reading(thread: Thread) -> Marks | None:
 class UnmarkedMessages:
     """The messages of a prompt as models get them, without marks; built again where they differ."""
 
-    __slots__ = ("_bare", "_messages")
+    __slots__ = ("_messages", "_stripped")
 
     def __init__(self) -> None:
         self._messages: list[dict[str, Any]] = []
-        self._bare: list[dict[str, Any]] = []
+        self._stripped: list[dict[str, Any]] = []
 
     def strip(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return messages without marks."""
@@ -361,9 +361,9 @@ class UnmarkedMessages:
         rest, unchanged = messages[first:], len(self._messages)
         if len(rest) < unchanged or not all(map(is_, rest, self._messages)):
             unchanged = 0
-        self._bare = [*self._bare[:unchanged], *map(without_marks, rest[unchanged:])]
+        self._stripped = [*self._stripped[:unchanged], *map(without_marks, rest[unchanged:])]
         self._messages = rest
-        return [*messages[:first], *self._bare]
+        return [*messages[:first], *self._stripped]
 
 
 def sources_of_result(call: ToolCall, texts: Texts | None, result: dict[str, Any]) -> list[str]:

@@ -14,6 +14,7 @@ from moothall.actions.provenance import with_sources
 from moothall.actions.provenance.marks import Marks, stored_message
 from moothall.agents.context import SystemPrompt, check_system_prompt
 from moothall.agents.loop.answer import OfferedActions, ToolCall, as_action
+from moothall.agents.loop.budget_notices import BudgetNotices
 from moothall.agents.loop.discovery import MAX_SHOWN, discover, offered_actions
 from moothall.agents.loop.parts import (
     Actions,
@@ -37,11 +38,10 @@ from moothall.agents.loop.recording import (
     LoopState,
     catch_up,
     program_of,
-    show_open,
+    show_open_calls,
 )
 from moothall.agents.loop.room import bounds_of
 from moothall.agents.loop.run import LoopRun
-from moothall.agents.loop.telling_budget import TellingBudget
 from moothall.agents.replies.charging import budget_of
 from moothall.agents.replies.checked_parts import (
     check_actions,
@@ -61,7 +61,7 @@ from moothall.foundation.arguments import check_integer
 from moothall.foundation.errors import StateError
 from moothall.foundation.threads import guard
 from moothall.memory.memory import Memory, MemoryPart
-from moothall.memory.reply_memory import GivenMemory
+from moothall.memory.reply_memory import RequestMemory
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -153,11 +153,11 @@ class ReActAgent(Looping):
         if self.blocks:
             register_blocks(self.actions, self.blocks)
         registered = getattr(self.actions, "blocks", ())
-        more = [each for each in registered if all(each is not block for block in self.blocks)]
-        if more:
-            self.blocks: Sequence[Any] = [*self.blocks, *more]
+        extra = [each for each in registered if all(each is not block for block in self.blocks)]
+        if extra:
+            self.blocks: Sequence[Any] = [*self.blocks, *extra]
         if budget_line is not False or warn_at is not None:
-            self.telling_budget = TellingBudget(id, budget_line, warn_at)
+            self.budget_notices = BudgetNotices(id, budget_line, warn_at)
         if isinstance(self.actions, ActionRegistry):
             check_actions(self.actions.actions.values(), id)
         if goals is not None:
@@ -200,14 +200,14 @@ class ReActAgent(Looping):
 
     def _memory_of(self, thread: Thread) -> Memory:
         if thread.memory is None:
-            thread.memory = self._made_for(thread.id)
+            thread.memory = self._make_memory(thread.id)
         return thread.memory
 
     def memory_in(self, thread: str | None) -> Memory:
         """Return the memory of a thread."""
         return self._memory_of(self.all_threads.get(thread))
 
-    def _made_for(self, thread: str | None) -> Memory:
+    def _make_memory(self, thread: str | None) -> Memory:
         memory = self._memory
         if memory is None:
             default_memory = self._default_memory()
@@ -271,8 +271,8 @@ class ReActAgent(Looping):
         from moothall.memory.bounded import TokenBoundedMemory
 
         model = self.model
-        bound, most = bounds_of(model)
-        return TokenBoundedMemory(bound, getattr(model, "count_tokens", None), reply_tokens=most)
+        bound, limit = bounds_of(model)
+        return TokenBoundedMemory(bound, getattr(model, "count_tokens", None), reply_tokens=limit)
 
     @property
     def goals(self) -> list[Goal]:
@@ -298,19 +298,19 @@ class ReActAgent(Looping):
         if thread.defers is None:
             count = len(actions) + (len(thread.discovered) if thread.discovered else 0)
             thread.defers = count > MAX_SHOWN if self.deferred is None else self.deferred
-        now = (actions, policies, thread.defers, thread.found_actions)
-        last: tuple[Any, OfferedActions] | None = thread.offered
-        if last is not None and last[0] == now:
-            return last[1]
-        before = None if last is None else last[1]
+        inputs = (actions, policies, thread.defers, thread.found_actions)
+        cached: tuple[Any, OfferedActions] | None = thread.offered
+        if cached is not None and cached[0] == inputs:
+            return cached[1]
+        previous = None if cached is None else cached[1]
         check_actions(actions, self.id)
         pairs = zip(actions, policies, strict=True)
         visible = [as_action(each) for each, policy in pairs if policy != ACCESS_DENIED]
         if thread.discovered:
             names = {each.name for each in actions}
             visible += [a for name, a in thread.discovered.items() if name not in names]
-        result = offered_actions(visible, bool(thread.defers), thread, before)
-        thread.offered = (now, result)
+        result = offered_actions(visible, bool(thread.defers), thread, previous)
+        thread.offered = (inputs, result)
         return result
 
     # -- its state ---------------------------------------------------------------------------------
@@ -347,8 +347,8 @@ class ReActAgent(Looping):
             assert thread.id is not None
             self.forget_memory(thread.id)
         restored = Threads(self.shared)
-        for id, of_thread in threads.items():
-            Memory.restore(self._memory_of(restored.get(id)), of_thread, self.id)
+        for id, memory_state in threads.items():
+            Memory.restore(self._memory_of(restored.get(id)), memory_state, self.id)
         Memory.restore(self.memory, state.get("memory"), self.id)
         restored.default.memory = self.memory
         self.own_threads: Threads | None = restored
@@ -362,7 +362,7 @@ class ReActAgent(Looping):
             check_system_prompt(self.system_prompt, self.id)
         if request.conversation is None:
             memory = request.memory = self._memory_of(request.state)
-            for each in request.before:
+            for each in request.first_messages:
                 memory.add_memory(each)
             if request.results is not None:
                 request.state.results = request.results
@@ -376,8 +376,8 @@ class ReActAgent(Looping):
     ) -> Coroutine[Any, Any, Reply]:
         """Answer, or resume from the record."""
         if request.conversation is not None:
-            request.memory = GivenMemory(request.conversation)
-        memory = of_thread = request.memory
+            request.memory = RequestMemory(request.conversation)
+        memory = thread_memory = request.memory
         assert memory is not None  # it was checked
         if record.run.past_entries:
             request.memory = memory = memory_of_fork(memory, record.run)
@@ -387,23 +387,23 @@ class ReActAgent(Looping):
         # In the run of a group or a caller, what waits in the thread are that one's runs.
         waiting_runs = request.record is None and record.run.waiting_runs
         if self.discover is not None or waiting_runs:
-            return self._reply_as_prepared(run, record, of_thread if waiting_runs else None)
+            return self._prepare_and_reply(run, record, thread_memory if waiting_runs else None)
         return run.reply()
 
-    async def _reply_as_prepared(
-        self, run: LoopRun, record: Record[LoopState], shows_waiting: Memory | None
+    async def _prepare_and_reply(
+        self, run: LoopRun, record: Record[LoopState], shown_memory: Memory | None
     ) -> Reply:
         if self.discover is not None and self.space_mailbox is not None:
             await self.discover_actions(run.thread)
-        if shows_waiting is not None:
-            await show_open(self, run.request, record, shows_waiting)
+        if shown_memory is not None:
+            await show_open_calls(self, run.request, record, shown_memory)
         return await run.reply()
 
     def describe_program(self) -> dict[str, Any]:
         """Return its program, independent of the request."""
         return program_of(self)
 
-    def _keeps(self, record: Record[Any], request: ReplyRequest) -> dict[str, Any]:
+    def _begin_data(self, record: Record[Any], request: ReplyRequest) -> dict[str, Any]:
         folders = [getattr(each, "keeps_in", "") for each in self.blocks]
         data: dict[str, Any] = {"folders": each} if (each := [*filter(None, folders)]) else {}
         return data if request.conversation is None else data | keep_conversation(record, request)
@@ -429,14 +429,14 @@ class ReActAgent(Looping):
     async def remember(self, message: dict[str, Any], thread: Thread) -> None:
         """Remember a chat message in a thread."""
         memory = self._memory_of(thread)
-        once = self._as_once()
+        observation = self._observation_key()
         add_once: Any = getattr(memory, "add_once", None)
-        if once is not None and callable(add_once):
+        if observation is not None and callable(add_once):
             replies = ENCLOSING_REPLIES.get()
             request = replies[-1].request if replies else None
             if request is not None and request.recorded is not None:
                 memory = memory_of_fork(memory, request.recorded.run)
-            memory.add_once(message, *once)
+            memory.add_once(message, *observation)
         else:
             memory.add_memory(message)
 

@@ -153,7 +153,7 @@ def end_data(reply: Reply) -> dict[str, Any]:
     return {"detail": reply.detail, "text": reply.text, "value": reply.value, "usage": usage}
 
 
-def as_it_ended(record: ReadRecord[LoopState], schema: AnswerSchema | None = None) -> Reply:
+def ended_reply(record: ReadRecord[LoopState], schema: AnswerSchema | None = None) -> Reply:
     """Return the reply that a run ended with, its value as the requested type."""
     state, end = record.state or LoopState(), record.over
     assert end is not None
@@ -209,8 +209,8 @@ def remember(
     memory: Memory, record: Record[Any], messages: Sequence[dict[str, Any]], first: int = 0
 ) -> None:
     """Add messages of a run, `first` being the number of the first, to a memory, each once."""
-    once: Any = getattr(memory, "add_once", None)
-    if callable(once):
+    add_once: Any = getattr(memory, "add_once", None)
+    if callable(add_once):
         copied = record.copied
         if messages[1:] and (add_turn := getattr(memory, "add_turn", None)) is not None:
             numbers = range(first, first + len(messages))
@@ -218,7 +218,7 @@ def remember(
             add_turn(messages, zip(keys, numbers, strict=False))
             return
         for number, message in enumerate(messages, first):
-            once(message, record.key_of(number) if copied else record.key, number)
+            add_once(message, record.key_of(number) if copied else record.key, number)
         return
     for message in messages:
         memory.add_memory(message)
@@ -229,12 +229,12 @@ def catch_up_memory(memory: Memory, record: Record[LoopState]) -> None:
     """Add to a memory what it lacks of a run's messages."""
     state = record.state
     messages = [] if state is None else with_marks(state.messages, state.marks)
-    after = 0
+    start = 0
     if not callable(getattr(memory, "add_once", None)):  # then compare with what it has
-        after = record.known_count(memory, "messages") or overlap(
+        start = record.known_count(memory, "messages") or overlap(
             [*map(without_marks, memory.get_memories())], [*map(without_marks, messages)]
         )
-    remember(memory, record, messages[after:], after)
+    remember(memory, record, messages[start:], start)
 
 
 # -- what was recorded -----------------------------------------------------------------------------
@@ -242,7 +242,7 @@ def catch_up_memory(memory: Memory, record: Record[LoopState]) -> None:
 
 def replayed_reply(run_id: str, entries: Iterable[Entry]) -> Reply:
     """Return the reply that a run ended with."""
-    return as_it_ended(ReadRecord.read(run_id, entries, LoopState))
+    return ended_reply(ReadRecord.read(run_id, entries, LoopState))
 
 
 def call_ids(messages: Iterable[Any]) -> set[str]:
@@ -279,20 +279,20 @@ def call_events(
     ):
         return
     key = (entry.path, data["key"])
-    common = (agent, details["iteration"], started.get(key, details["id"]), details["action"])
+    call_fields = (agent, details["iteration"], started.get(key, details["id"]), details["action"])
     is_over = entry.kind == "ended"
     # A refused call has no recorded start.
     if key not in started:
         args = data["result"]["args"] if is_over else data.get("args")
         checked_args = args if isinstance(args, dict) else {}
-        yield CallStarted, *common, checked_args, origins_of(data.get("origins"))
+        yield CallStarted, *call_fields, checked_args, origins_of(data.get("origins"))
         started[key] = details["id"]
     if is_over:
         result = data["result"]["result"]
-        yield CallEnded, *common, result, error_of(result)
+        yield CallEnded, *call_fields, result, error_of(result)
 
 
-async def show_open(
+async def show_open_calls(
     agent: RecordedAgent, request: ReplyRequest, record: Record[Any], memory: Memory
 ) -> None:
     """Have the memory of a thread show the open calls of its other runs, which wait.
@@ -300,8 +300,8 @@ async def show_open(
     A memory that has nothing of such a run is that of another conversation without a name.
     """
     thread = request.state
-    for run_id, last in record.run.waiting_runs:
-        if thread.parked.get(run_id, 0) >= last:
+    for run_id, last_entry in record.run.waiting_runs:
+        if thread.parked.get(run_id, 0) >= last_entry:
             continue
         assert agent.journal is not None
         try:
@@ -311,7 +311,7 @@ async def show_open(
         try:
             other: Record[LoopState] = Record(part, LoopState)
             if other.state is None or not _has_seen(memory, other):
-                thread.parked[run_id] = last
+                thread.parked[run_id] = last_entry
                 continue
             end = other.over or {"reason": "waiting"}
             if messages := other.state.open.get("messages"):

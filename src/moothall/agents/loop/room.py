@@ -20,7 +20,7 @@ from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import counted, cut
 from moothall.foundation.text.pages import excerpt, page_chars
 from moothall.memory.bounded import ASSUMED_CONTEXT, TokenBoundedMemory
-from moothall.memory.long_results import LEAST_CHARS, NUMBER_KEY, READ, ThreadResults
+from moothall.memory.long_results import LEAST_CHARS, NUMBER_KEY, READ_RESULT, ThreadResults
 
 if TYPE_CHECKING:
     from moothall.agents.loop.parts import Looping
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
-_ASK_S = 5.0
-_LEAST_CHARS = 200
+_ASK_TIMEOUT_S = 5.0
+_MIN_RESULT_CHARS = 200
 """How many characters of each result are shown even in a small context."""
-_ASKED_CHARS = 200
+_ARGS_CHARS = 200
 """How many characters of a call's arguments are kept with its result, to find it by them."""
-_ASSUMED = f"{ASSUMED_CONTEXT:,} tokens are assumed: state context_tokens="
+_ASSUMED_NOTE = f"{ASSUMED_CONTEXT:,} tokens are assumed: state context_tokens="
 _ASKED_MODELS: WeakSet[Any] = WeakSet()
 """The models whose servers have been asked how much they read."""
 
@@ -42,11 +42,11 @@ _ASKED_MODELS: WeakSet[Any] = WeakSet()
 def bounds_of(model: Any) -> tuple[int, int]:
     """Return the tokens of a memory: in all, and before a reply loses its own results."""
     context = getattr(model, "context_tokens", None)
-    room = context if isinstance(context, int) else ASSUMED_CONTEXT
-    if room < 2:
+    tokens = context if isinstance(context, int) else ASSUMED_CONTEXT
+    if tokens < 2:
         return 1, 1
     # The rest is for the system part, the actions' descriptions and the answer.
-    return room // 2, room * 3 // 4
+    return tokens // 2, tokens * 3 // 4
 
 
 def fit(model: Any, memory: Any, agent: str) -> Awaitable[None] | None:
@@ -54,9 +54,9 @@ def fit(model: Any, memory: Any, agent: str) -> Awaitable[None] | None:
 
     If its server is to be asked, which is done once, return what is to be awaited.
     """
-    is_own = isinstance(memory, TokenBoundedMemory) and memory.reply_tokens is not None
-    fit_reply = None if is_own else getattr(memory, "fit_reply", None)
-    if fit_reply is None and not is_own:
+    is_default = isinstance(memory, TokenBoundedMemory) and memory.reply_tokens is not None
+    fit_reply = None if is_default else getattr(memory, "fit_reply", None)
+    if fit_reply is None and not is_default:
         return None
     if hasattr(model, "find_context") and model not in _ASKED_MODELS:
         return _ask_and_fit(model, memory, agent)
@@ -69,26 +69,26 @@ def fit(model: Any, memory: Any, agent: str) -> Awaitable[None] | None:
 
 async def _ask_and_fit(model: Any, memory: Any, agent: str) -> None:
     with suppress(ModelError, MissingExtra, TimeoutError):  # an answer will say so
-        async with asyncio.timeout(_ASK_S):
+        async with asyncio.timeout(_ASK_TIMEOUT_S):
             await model.find_context()
     _ASKED_MODELS.add(model)
     if model.context_tokens is None:
         warning_form = "agent %r: nobody says how much model %s reads at once; %s"
-        logger.info(warning_form, agent, model.name, _ASSUMED)
+        logger.info(warning_form, agent, model.name, _ASSUMED_NOTE)
     fit(model, memory, agent)
 
 
 def make_room(memory: Any) -> bool:
     """Have a memory show less, if it can; return whether it does."""
-    make = getattr(memory, "make_room", None)
-    return make is not None and bool(make())
+    method = getattr(memory, "make_room", None)
+    return method is not None and bool(method())
 
 
 def left_out(detail: str, count: int, agent: str, model: Any) -> str:
     """Return a reply's detail, with how many messages of it the model no longer read."""
     text = f"{counted(count, 'earlier message')} of this reply did not fit the model's memory"
     is_stated = getattr(model, "context_tokens", None) is not None
-    logger.warning("agent %r: %s", agent, text if is_stated else f"{text}; {_ASSUMED}")
+    logger.warning("agent %r: %s", agent, text if is_stated else f"{text}; {_ASSUMED_NOTE}")
     return f"{detail}; {text}" if detail else text
 
 
@@ -100,11 +100,11 @@ def result_chars(model: Any, max_chars: int, results: int) -> int:
     context = getattr(model, "context_tokens", None)
     if not isinstance(context, int):
         return max_chars
-    return min(max_chars, max(context // max(results, 4), _LEAST_CHARS))
+    return min(max_chars, max(context // max(results, 4), _MIN_RESULT_CHARS))
 
 
 def _args_text(args: Any) -> str:
-    return cut(json_text(args), _ASKED_CHARS) if args else ""
+    return cut(json_text(args), _ARGS_CHARS) if args else ""
 
 
 class LongResults:
@@ -133,7 +133,7 @@ class LongResults:
                     args_by_call[str(call.get("id"))] = _args_text(call.get("args"))
             if NUMBER_KEY in each:
                 call_args = args_by_call.get(str(each.get("tool_call_id")), "")
-                self._results.know(each, sources_of(each), call_args)
+                self._results.restore(each, sources_of(each), call_args)
                 self._offer(turn)
 
     def content_shown(
@@ -149,7 +149,7 @@ class LongResults:
         One that is short, and of arguments that nobody has changed, is shown as it is.
         """
         mark: list[Any] | None = None
-        if len(content) >= LEAST_CHARS and self._is_free:
+        if len(content) >= LEAST_CHARS and self._is_name_free:
             own_action = self._results.action
             if call.action is own_action:
                 mark = self._results.mark(call.args.get("number"))
@@ -157,15 +157,19 @@ class LongResults:
                 sources = sources_of_result(call, self._thread.texts, result)
                 keep = None if self._record is None else self._record.keep
                 is_whole = len(content) <= limit
-                cached_key = (content, sources, is_whole, keep, _args_text(call.args))
-                mark = self._results.add(call.name, *cached_key)
+                result_parts = (content, sources, is_whole, keep, _args_text(call.args))
+                mark = self._results.add(call.name, *result_parts)
                 if not is_whole:
                     content = excerpt(content, limit, f"result {mark[0]}, see {own_action.name}")
                     self._offer(turn)
         if mark is None:
             content = cut(content, limit)
-        if call.was is not None:
-            args = {name: each for name, each in call.args.items() if call.was.get(name) != each}
+        if call.original_args is not None:
+            args = {
+                name: each
+                for name, each in call.args.items()
+                if call.original_args.get(name) != each
+            }
             note = f"[A person changed the arguments of this call: {json_text(args)}]"
             content = f"{content}\n{cut(note, limit)}"
         return content, mark
@@ -187,11 +191,11 @@ class LongResults:
         return results
 
     @property
-    def _is_free(self) -> bool:
+    def _is_name_free(self) -> bool:
         """Whether no action of the agent has the name by which results are read."""
-        return self._agent.actions.get_action(READ) is None
+        return self._agent.actions.get_action(READ_RESULT) is None
 
     def _offer(self, turn: LoopTurn) -> None:
-        if READ not in self._thread.found_actions and self._is_free:
-            turn.found_actions = [*turn.found_actions, READ]
-            self._thread.found_actions += (READ,)
+        if READ_RESULT not in self._thread.found_actions and self._is_name_free:
+            turn.found_actions = [*turn.found_actions, READ_RESULT]
+            self._thread.found_actions += (READ_RESULT,)

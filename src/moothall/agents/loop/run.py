@@ -18,7 +18,8 @@ from moothall.agents.loop import call_results
 from moothall.agents.loop.answer import ModelAnswer, read_answer
 from moothall.agents.loop.calls import ToolCalls
 from moothall.agents.loop.chain import around_model
-from moothall.agents.loop.discovery import join
+from moothall.agents.loop.discovery import show_matches
+from moothall.agents.loop.model_view import ModelView, PieceEmitter
 from moothall.agents.loop.parts import Looping, context_of, fault_of, messages_of
 from moothall.agents.loop.prompt_record import PromptRecord
 from moothall.agents.loop.provenance import (
@@ -30,18 +31,17 @@ from moothall.agents.loop.provenance import (
 from moothall.agents.loop.recording import (
     LoopState,
     LoopTurn,
-    as_it_ended,
     call_ids,
     catch_up,
     end_data,
+    ended_reply,
     remember,
     tell_past,
 )
 from moothall.agents.loop.room import LongResults, fit, left_out, result_chars
-from moothall.agents.loop.showing import PieceEmitter, Showing
 from moothall.agents.loop.steering import Steering
 from moothall.agents.loop.steps import LoopModelStep
-from moothall.agents.replies.charging import count_unbounded, with_budget
+from moothall.agents.replies.charging import count_unbounded_call, with_budget
 from moothall.agents.replies.events import MessageAdded, MessagesLeftOut
 from moothall.agents.replies.read_record import PastStep
 from moothall.agents.replies.record import Record
@@ -70,7 +70,7 @@ logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
 SAME_CALLS = 3
 """How many answers in a row with the same calls and results end a run as `no_progress`."""
-_OTHER, _REFUSAL = FinishReason(), FINISH_REASONS["refusal"]
+_UNKNOWN, _REFUSAL = FinishReason(), FINISH_REASONS["refusal"]
 
 
 class LoopRun:
@@ -78,11 +78,11 @@ class LoopRun:
 
     warned_limits: frozenset[str] = frozenset()  # of limits that are nearly reached
     _prompts: PromptRecord | None = None
-    _long: LongResults | None = None
+    _results: LongResults | None = None
     _last_turn: LoopTurn | None = None  # it is appended to the state once it has ended
     _left_out = 0  # how many messages of the reply its model no longer reads, as events said
     _remembered = 0  # of a run with a record: how many messages are in the memory
-    _forgettings: int | None = None  # how often its thread had been forgotten, when it was told
+    _forget_count: int | None = None  # how often its thread had been forgotten, when it was told
 
     def __init__(self, agent: Looping, request: ReplyRequest, memory: Memory) -> None:
         self.agent = agent
@@ -97,62 +97,62 @@ class LoopRun:
         if self.budget is not None:
             self.model = with_budget(self.model, self.budget)
         self.schema: AnswerSchema | None = request.answer
-        self._clears = hasattr(memory, "take_cleared")
-        self._forgets = hasattr(memory, "forgettings")
+        self._memory_clears = hasattr(memory, "take_cleared")
+        self._memory_forgets = hasattr(memory, "forgettings")
         self.state: LoopState = LoopState(
             allowed=request.allowed, joined=[*self.thread.found_actions]
         )
         self.record: Record[Any] | None = request.recorded
-        self.showing: Showing = Showing(agent, request, memory)
+        self.view: ModelView = ModelView(agent, request, memory)
         self._own_model: Model = own_model
-        self._ids: set[str] = set()  # of the calls
+        self._call_ids: set[str] = set()  # of the calls
         if request.conversation or type(request.content) is list:  # they may have calls, too
-            before = split_message({"content": request.content})
-            self._ids = call_ids([*(request.conversation or ()), *before])
+            last_messages = split_message({"content": request.content})
+            self._call_ids = call_ids([*(request.conversation or ()), *last_messages])
         self._steering = Steering()
 
     @property
-    def long(self) -> LongResults:
+    def results(self) -> LongResults:
         """What its model is shown of long results."""
-        if self._long is None:
-            self._long = LongResults(self.agent, self._own_model, self.request, self.record)
-        return self._long
+        if self._results is None:
+            self._results = LongResults(self.agent, self._own_model, self.request, self.record)
+        return self._results
 
     async def reply(self) -> Reply:
         """Ask the model and execute its calls until there is a reason to stop."""
         steering = self._steering
-        if self.thread.underway is None:
-            self.thread.underway = steering
+        if self.thread.reply is None:
+            self.thread.reply = steering
         record = self.record
         try:
-            if (asking := fit(self._own_model, self.memory, self.id)) is not None:
-                await asking
+            if (fitting := fit(self._own_model, self.memory, self.id)) is not None:
+                await fitting
             if record is None:
-                return await self._reply()
+                return await self._take_turns()
             if not record.is_over:
-                return await record.run_to_end(self._resume_run, end_data, self.end)
+                return await record.run_to_end(self._restore_and_run, end_data, self.end)
         except Stop as stop:  # its memory failed between two turns, or at the end
             return self.end(stop)
         finally:
-            if self.thread.underway is steering:
-                self.thread.underway = None
+            if self.thread.reply is steering:
+                self.thread.reply = None
             if steering.pending_texts:
                 # What came after the last turn.
                 self.thread.pending_texts.extend(steering.pending_texts)
         with suppress(Stop):  # its memory failed
-            await self._resume()
-        return as_it_ended(record, self.schema)
+            await self._restore()
+        return ended_reply(record, self.schema)
 
-    async def _resume_run(self) -> Reply:
-        await self._resume()
-        return await self._reply()
+    async def _restore_and_run(self) -> Reply:
+        await self._restore()
+        return await self._take_turns()
 
-    async def _reply(self) -> Reply:
+    async def _take_turns(self) -> Reply:
         agent, state, request, steering = self.agent, self.state, self.request, self._steering
         is_new = not state.messages
         if self.thread.last_checked is None:
             if remembered := messages_of(self.memory, self.id, None)[0]:
-                self.long.remember(remembered, state)
+                self.results.remember(remembered, state)
             del remembered  # a thousand replies may wait: each keeps what it needs
         if self.thread.pending_texts:
             steering.pending_texts.extend(self.thread.take_texts())
@@ -166,7 +166,7 @@ class LoopRun:
             del first_turn, marks
         elif (reply := self._terminal_before()) is not None:
             return reply
-        while state.iteration < agent.max_iterations or self._is_told():
+        while state.iteration < agent.max_iterations or self._has_more_turns():
             # By an action, from Python 3.13 on: it ends all the same.
             if state.iteration and steering.was_swallowed():
                 raise asyncio.CancelledError
@@ -200,37 +200,37 @@ class LoopRun:
         """Handle one answer of the model and its calls; return the reply, or None to continue."""
         agent, state = self.agent, self.state
         completion = await self.ask(turn)
-        answer = read_answer(completion, self._ids, self.showing.find, self.showing.callable_names)
+        answer = read_answer(completion, self._call_ids, self.view.find, self.view.callable_names)
         if answer.text:
             state.text = answer.text
         value: Any = answer.text
-        cut, is_refusal = "", False
+        cause, is_refusal = "", False
         if not answer.calls:
-            reason = FINISH_REASONS.get(str(getattr(completion, "finish_reason", "")), _OTHER)
-            cut, is_refusal = reason.detail, reason is _REFUSAL
+            reason = FINISH_REASONS.get(str(getattr(completion, "finish_reason", "")), _UNKNOWN)
+            cause, is_refusal = reason.detail, reason is _REFUSAL
             if self.request.must_call and not answer.fault:
                 answer.fault = self.request.demand
             if self.schema is not None and not answer.fault:
                 try:
                     value = self.schema.read(answer.text)
                 except UnreadableText as error:
-                    refused = f"{cut}: {answer.text}" if is_refusal else ""
-                    answer.fault = refused or (f"{error} (It was {cut}.)" if cut else str(error))
+                    refusal = f"{cause}: {answer.text}" if is_refusal else ""
+                    answer.fault = refusal or f"{error}" + (f" (It was {cause}.)" if cause else "")
             if agent.check is not None and not answer.fault:
                 check = partial(fault_of, value, agent.check)
-                answer.fault = await self._of_user("check", f"check.{turn.iteration}", check)
-        if faults := answer.fault:
+                answer.fault = await self._call_user("check", f"check.{turn.iteration}", check)
+        if fault := answer.fault:
             if self._past_steps(f"{turn.iteration}."):
                 # Calls of this answer ran before: the model must not read that none was executed.
-                raise self._cannot_resume(faults)
-            self._add_faults(turn, answer, faults)
-            state.faults = faults
+                raise self._cannot_resume(fault)
+            self._add_faults(turn, answer, fault)
+            state.faults = fault
             state.unusable += 1
             state.same, state.before = 0, ()
             self.save(turn)
             # Asked again, a model that refuses would refuse again.
             ends = state.unusable > agent.tries or is_refusal
-            return self.end(Stop("unreadable", faults)) if ends else None
+            return self.end(Stop("unreadable", fault)) if ends else None
         state.faults, state.unusable = "", 0
         if not answer.calls:
             turn.add(answer.message(), marks_after_reading(self.thread))
@@ -238,7 +238,7 @@ class LoopRun:
             self.save(turn)
             if self._steering.pending_texts:
                 return None  # the user has interrupted meanwhile
-            return self._end("done", cut, value)
+            return self._make_reply("done", cause, value)
         contents = await self.act(turn, answer)
         is_interrupted = self._steering.pending_texts
         repeated = "" if is_interrupted else self._repetition_fault(answer, contents)
@@ -250,11 +250,11 @@ class LoopRun:
         return self.end(Stop("no_progress", repeated)) if repeated and reply is None else reply
 
     @staticmethod
-    def _cannot_resume(faults: str) -> Stop:
+    def _cannot_resume(fault: str) -> Stop:
         """Return the Stop for a partly executed answer whose actions the agent no longer has."""
         detail = (
             "the process ended while the calls of an answer were executed, and they cannot be "
-            f"resumed: {faults}; give the agent the actions that it had"
+            f"resumed: {fault}; give the agent the actions that it had"
         )
         return Stop("error", detail, StateError(detail))
 
@@ -271,24 +271,24 @@ class LoopRun:
         """Return the reply if a run's process died after a terminal action had succeeded."""
         if self.state.messages[-1]["role"] != "tool":
             return None
-        last = [step for step in self.state.steps if step.iteration == self.state.iteration]
-        return self._terminal((self.showing.action(step.action), step) for step in last)
+        last_steps = [step for step in self.state.steps if step.iteration == self.state.iteration]
+        return self._terminal((self.view.action(step.action), step) for step in last_steps)
 
     def _repetition_fault(self, answer: ModelAnswer, contents: list[str]) -> str:
         """Return how often the same calls had the same results, if that is too often; else ""."""
-        now = [
+        outcomes = [
             (call.name, call.args, content)
             for call, content in zip(answer.calls, contents, strict=True)
         ]
         state = self.state
-        is_same = now == state.before and not any(
+        is_same = outcomes == state.before and not any(
             call.action is not None and call.action.polling for call in answer.calls
         )
         state.same = state.same + 1 if is_same else 1
-        state.before = now
+        state.before = outcomes
         if state.same < SAME_CALLS:
             return ""
-        names = " and ".join(dict.fromkeys(f'"{name}"' for name, _, _ in now))
+        names = " and ".join(dict.fromkeys(f'"{name}"' for name, _, _ in outcomes))
         return (
             f"{names} called {SAME_CALLS} times in a row with the same arguments and the same "
             "result"
@@ -300,7 +300,7 @@ class LoopRun:
 
     # -- going on ----------------------------------------------------------------------------------
 
-    async def _resume(self) -> None:
+    async def _restore(self) -> None:
         """Continue from the recorded state; restore memory, model and budget."""
         record = self.record
         assert record is not None
@@ -311,28 +311,28 @@ class LoopRun:
             messages = with_marks(self.state.messages, self.state.marks)
             if self.thread.last_checked is None:  # its earlier replies count, too
                 messages = [*messages_of(self.memory, self.id, None)[0], *messages]
-            self.long.remember(messages, self.state)
-            self.showing.begin()  # what it looks at may be results of the loop's own actions
-            note_messages(self.thread, self.request, messages, self.showing.action_named)
-            self._ids |= call_ids(record.state.messages)
+            self.results.remember(messages, self.state)
+            self.view.refresh_actions()  # what it looks at may be results of the loop's own actions
+            note_messages(self.thread, self.request, messages, self.view.action_named)
+            self._call_ids |= call_ids(record.state.messages)
             self._remembered = len(record.state.messages)
         if self.emit is not None:
             tell_past(self.id, self.request, record.entries())
         catch_up(self.agent, record, self.memory, self.budget)
-        if self._forgets:
-            self._is_forgotten()
-        await restore_asked(record, self.budget, self.showing.action)
+        if self._memory_forgets:
+            self._note_forgetting()
+        await restore_asked(record, self.budget, self.view.action)
 
     # -- being interrupted -------------------------------------------------------------------------
 
-    def _is_told(self) -> bool:
+    def _has_more_turns(self) -> bool:
         """Return whether there is one more turn: the user has spoken, or the last was cut off."""
         has_spoken = not self.state.faults and self.state.messages[-1]["role"] == "user"
         return has_spoken or bool(self._past_steps(f"{self.state.iteration + 1}."))
 
     def _take_new_texts(self) -> None:
         turn = LoopTurn()
-        for text in self._steering.leave():  # the turn may have ended in spite of our cancellation
+        for text in self._steering.take_texts():  # the turn may have ended though we cancelled it
             marks = Marks(text.sources) if isinstance(text, SourcedText) else None
             turn.add({"role": "user", "content": str(text)}, marks)
         self.state.reset_faults()
@@ -344,21 +344,21 @@ class LoopRun:
         """Return the model's answer, unchecked: the recorded one, or a new one."""
         try:
             if self.agent.system_prompt is not None or self.agent.blocks:
-                for label, key, function in self.showing.asks():
-                    self.showing.set_guidance(key, await self._of_user(label, key, function))
-            if self._clears and (numbers := self.memory.take_cleared()):
-                self.long.tell_cleared(numbers, turn)
-            self.showing.begin()
+                for label, key, function in self.view.prompt_functions():
+                    self.view.set_guidance(key, await self._call_user(label, key, function))
+            if self._memory_clears and (numbers := self.memory.take_cleared()):
+                self.results.tell_cleared(numbers, turn)
+            self.view.refresh_actions()
             self.state.defers = self.thread.defers
             if self.emit is not None:
-                before, self._left_out = self._left_out, getattr(self.memory, "left_out", 0)
-                if self._left_out and self._left_out != before:
+                count_before, self._left_out = self._left_out, getattr(self.memory, "left_out", 0)
+                if self._left_out and self._left_out != count_before:
                     self.request.tell(MessagesLeftOut, self.id, self._left_out)
             schema = None if self.schema is None else self.schema.json
             step = LoopModelStep(self, turn, schema)
             completion = await around_model(step, partial(self._ask, step))
             if self.record is not None:
-                step.look()
+                step.ensure_prompt()
             return completion
         except BudgetExceeded as error:
             raise Stop.at_limit(error) from error
@@ -375,15 +375,15 @@ class LoopRun:
     def _ask(self, step: LoopModelStep) -> Awaitable[Any]:
         """Ask the model itself; tell the pieces of its answer, if somebody listens."""
         if self.budget is None and self.request.nested:
-            count_unbounded()
-        prompt, schema = self.showing.as_model_sees(self.model, step.prompt), step.schema
-        actions, emit = self.showing.offered.actions or None, self.emit
+            count_unbounded_call()
+        prompt, schema = self.view.as_model_sees(self.model, step.prompt), step.schema
+        actions, emit = self.view.offered.actions or None, self.emit
         if emit is None:
             return answer_of(self.model, prompt, actions=actions, schema=schema)
         pieces = PieceEmitter(schema, self.id, self.request, emit)
         return stream_to(self.model, prompt, pieces.emit, actions=actions, schema=schema)
 
-    async def _of_user(
+    async def _call_user(
         self, label: str, key: str, function: Callable[[Context[Any]], Awaitable[str]]
     ) -> str:
         """Return what the user's check or system prompt returns for this reply: once, recorded."""
@@ -402,24 +402,24 @@ class LoopRun:
             detail = f"the {label} failed: {type(error).__name__}: {error}"
             raise Stop("error", detail, error) from error
 
-    def prompt_to_come(self) -> list[dict[str, Any]]:
+    def next_prompt(self) -> list[dict[str, Any]]:
         """Return the prompt as it is once the messages up to now are recorded and remembered."""
-        return [*self.showing.prompt(), *self.state.messages[self._remembered :]]
+        return [*self.view.prompt(), *self.state.messages[self._remembered :]]
 
     def prompt_entry(self, step: LoopModelStep, is_retry: bool) -> dict[str, Any]:
         """Return what is recorded of a prompt; with `is_retry`, of the step's second try."""
         if self._prompts is None:
             assert self.record is not None
             self._prompts = PromptRecord(self.record, self.thread)
-        messages, offered = self.state.messages, self.showing.offered
+        messages, offered = self.state.messages, self.view.offered
         return self._prompts.note(step.prompt, messages, offered, step.schema, is_retry)
 
     # -- acting ------------------------------------------------------------------------------------
 
     async def act(self, turn: LoopTurn, answer: ModelAnswer) -> list[str]:
         """Execute the calls of an answer concurrently; add them and their results in call order."""
-        record, requested = self.record, answer.calls
-        calls = ToolCalls(self.agent, requested, self.request, turn.iteration)
+        record, tool_calls = self.record, answer.calls
+        calls = ToolCalls(self.agent, tool_calls, self.request, turn.iteration)
         if record is not None and (doubts := ToolCalls.doubts_in(record, turn.iteration)):
             raise Stop("in_doubt", doubts)
         try:
@@ -428,12 +428,12 @@ class LoopRun:
                 raise calls.end
         except BaseException as error:
             # Looked at before `_keep`, which gives each call a result.
-            misses = any(call.result is None for call in requested)
-            open = misses and self._steering.is_cut_off(error)
-            if any(call.waits for call in requested):
+            has_unfinished = any(call.result is None for call in tool_calls)
+            stays_open = has_unfinished and self._steering.is_cut_off(error)
+            if any(call.wait for call in tool_calls):
                 self._park(turn, answer, calls)
-            elif open and record is not None:
-                self.thread.pending_texts.extend(self._steering.leave())
+            elif stays_open and record is not None:
+                self.thread.pending_texts.extend(self._steering.take_texts())
                 # Memory shows what was cut off, and not what the budget never let begin.
                 if calls.in_doubt or (isinstance(error, Stop) and error.reason != "budget"):
                     self._keep(turn, answer, calls, ends=False)
@@ -449,20 +449,20 @@ class LoopRun:
         turn: LoopTurn,
         answer: ModelAnswer,
         calls: ToolCalls,
-        waits: Collection[int] = (),
+        waiting: Collection[int] = (),
         ends: bool = True,
     ) -> list[str]:
         """Add the calls and their results, together: memory has no call without its result."""
-        owed, request, thread = self.state.owed, self.request, self.thread
+        owed_places, request, thread = self.state.owed, self.request, self.thread
         contents: list[str] = []
         steps: list[Step] = []
         turn.steps = steps
-        if owed is not None and waits:
-            owed = [place for place in owed if place not in waits]
-        most, offered = self.agent.max_result_chars, self.showing.offered
-        limit = result_chars(self._own_model, most, len(answer.calls))
+        if owed_places is not None and waiting:
+            owed_places = [place for place in owed_places if place not in waiting]
+        max_chars, offered = self.agent.max_result_chars, self.view.offered
+        limit = result_chars(self._own_model, max_chars, len(answer.calls))
         labels = (request.run_id, request.thread)
-        self._add_calls(turn, answer, owed)
+        self._add_calls(turn, answer, owed_places)
         for place, call in enumerate(answer.calls):
             result = call.result
             if result is None:
@@ -473,17 +473,17 @@ class LoopRun:
             steps.append(Step(*fields, *labels, dict(call.origins), call.repaired))
             full_text = call_results.result_content(result)
             contents.append(cut(full_text, limit))
-            if owed is None or place in owed:
+            if owed_places is None or place in owed_places:
                 text, number = full_text, None
-                if len(full_text) >= min(LEAST_CHARS, limit) or call.was is not None:
-                    text, number = self.long.content_shown(call, result, full_text, limit, turn)
+                if len(full_text) >= min(LEAST_CHARS, limit) or call.original_args is not None:
+                    text, number = self.results.content_shown(call, result, full_text, limit, turn)
                 content: str | list[dict[str, Any]] = text
                 if result.get("result").__class__ not in call_results.SCALARS:
                     content = call_results.shown_content(self.model, text, result)
                 marks = marks_of_result(call, thread, request)
                 turn.add_result(call, content, marks, number)
             if offered.finder is not None:
-                join(thread, turn, offered, call)
+                show_matches(thread, turn, offered, call)
         return contents
 
     def _park(self, turn: LoopTurn, answer: ModelAnswer, calls: ToolCalls) -> None:
@@ -492,10 +492,10 @@ class LoopRun:
         If its thread goes on meanwhile, that shows what waits in place of the results.
         """
         # It is heard once the turn has ended.
-        self.thread.pending_texts.extend(self._steering.leave())
+        self.thread.pending_texts.extend(self._steering.take_texts())
         if self.record is None or not self.record.entry_count:
             return  # it waits as before
-        waits = {place: call.waits for place, call in enumerate(answer.calls) if call.waits}
+        waits = {place: call.wait for place, call in enumerate(answer.calls) if call.wait}
         for place, stop in waits.items():
             answer.calls[place].result = {"result": str(stop)}
         self._keep(turn, answer, calls, waits)
@@ -522,7 +522,7 @@ class LoopRun:
         new = with_marks(turn.messages, turn.marks) if turn.marks else turn.messages
         try:
             # Else the thread would have a reply's end without its question.
-            if self._forgets and self._is_forgotten():
+            if self._memory_forgets and self._note_forgetting():
                 saved = with_marks(self.state.messages, self.state.marks)
                 new, first = saved[: first + len(new)], 0
             if self.record is not None:
@@ -539,55 +539,55 @@ class LoopRun:
             for message in turn.messages:
                 self.request.tell(MessageAdded, self.id, message)
 
-    def _is_forgotten(self) -> bool:
+    def _note_forgetting(self) -> bool:
         """Return whether its thread was forgotten since this was called last."""
         memory: Any = self.memory
-        before, self._forgettings = self._forgettings, memory.forgettings
-        return before not in (None, self._forgettings)
+        count_before, self._forget_count = self._forget_count, memory.forgettings
+        return count_before not in (None, self._forget_count)
 
-    def _add_faults(self, turn: LoopTurn, answer: ModelAnswer, faults: str) -> None:
+    def _add_faults(self, turn: LoopTurn, answer: ModelAnswer, fault: str) -> None:
         """Add an answer that cannot be used, and the reason, to the messages."""
         if answer.calls:
             self._add_calls(turn, answer)
             for call in answer.calls:
-                fault = cut(call.fault or call_results.NOT_RUN, call_results.MAX_RESULT_CHARS)
-                content = call_results.result_content({"error": fault})
+                call_fault = cut(call.fault or call_results.NOT_RUN, call_results.MAX_RESULT_CHARS)
+                content = call_results.result_content({"error": call_fault})
                 turn.add_result(call, content, marks_of_fault(call, self.thread))
         else:
             # Some chat formats require an answer between two messages of the user.
             marks = marks_after_reading(self.thread)
             message = {"role": "assistant", "content": answer.text or "(no answer)"}
             turn.add(message, marks)
-            turn.add({"role": "user", "content": faults}, marks)
+            turn.add({"role": "user", "content": fault}, marks)
 
     def _add_calls(
-        self, turn: LoopTurn, answer: ModelAnswer, only: list[int] | None = None
+        self, turn: LoopTurn, answer: ModelAnswer, places: list[int] | None = None
     ) -> None:
         """Add the answer with its calls, or with those at these places."""
-        owed = answer.calls
-        if only is not None:
-            owed = [call for place, call in enumerate(owed) if place in only]
-        if not owed:
+        owed_calls = answer.calls
+        if places is not None:
+            owed_calls = [call for place, call in enumerate(owed_calls) if place in places]
+        if not owed_calls:
             return
-        calls = [{"id": c.id, "name": c.safe_name, "args": c.args} for c in owed]
+        calls = [{"id": c.id, "name": c.safe_name, "args": c.args} for c in owed_calls]
         turn.add(answer.message(tool_calls=calls), marks_after_reading(self.thread))
 
     def end(self, stop: Stop, value: Any = None) -> Reply:
         """Return the reply as it stands, with the stop reason."""
-        return self._end(stop.reason, stop.detail, value, stop.error)
+        return self._make_reply(stop.reason, stop.detail, value, stop.error)
 
-    def _end(
+    def _make_reply(
         self, reason: StopReason, detail: str, value: Any, error: BaseException | None = None
     ) -> Reply:
         state, usage = self.state, self.state.usage
-        last = self._last_turn
-        if last is not None and last.iteration > state.iteration:  # it was left open
-            usage = usage + last.usage
+        last_turn = self._last_turn
+        if last_turn is not None and last_turn.iteration > state.iteration:  # it was left open
+            usage = usage + last_turn.usage
         if reason not in ("done", "terminal"):
             value = state.text if self.schema is None else None
         if count := getattr(self.memory, "left_out", 0):
             detail = left_out(detail, count, self.id, self.model)
-        answer = (state.text, value, state.messages, state.steps, usage)
-        end = (reason, detail, error, self.request.run_id)
-        reply: Any = OpenReply(answer, end, state.outside if state.marks else ())
+        answer_fields = (state.text, value, state.messages, state.steps, usage)
+        end_fields = (reason, detail, error, self.request.run_id)
+        reply: Any = OpenReply(answer_fields, end_fields, state.outside if state.marks else ())
         return reply  # type: ignore[no-any-return]

@@ -21,7 +21,7 @@ class Steering:
         assert task is not None
         self._task = task
         self._count_before = task.cancelling()  # before this run: not about it, unless on its way
-        self._cancels = 0
+        self._cancel_count = 0
         self.in_turn: bool = False
         self.pending_texts: list[str] = []  # what the run has not heard yet
 
@@ -35,19 +35,19 @@ class Steering:
         self.pending_texts.append(text)
         # In the run's own task, an action interrupts its own run: do not cancel it.
         if self.in_turn and asyncio.current_task() is not self._task:
-            self._cancels += 1
+            self._cancel_count += 1
             self._task.cancel()
 
     def undo_cancellations(self) -> bool:
         """Undo our own cancellations; return whether there were any, and none from outside."""
-        cancels, self._cancels = self._cancels, 0
-        for _ in range(cancels):
+        count, self._cancel_count = self._cancel_count, 0
+        for _ in range(count):
             self._task.uncancel()
-        return cancels > 0 and not self.is_cancelled()
+        return count > 0 and not self.is_cancelled()
 
     def is_cancelled(self) -> bool:
         """Return whether somebody else has cancelled the run, even if an action swallowed it."""
-        return self._task.cancelling() > self._count_before + self._cancels
+        return self._task.cancelling() > self._count_before + self._cancel_count
 
     def was_swallowed(self) -> bool:
         """Return whether a turn has swallowed a cancellation of the run.
@@ -55,18 +55,18 @@ class Steering:
         Before Python 3.13, a TaskGroup that fails leaves one of its own behind, and nobody can tell
         them apart: there the run goes on.
         """
-        if self._task.cancelling() <= self._count_before + self._cancels:
+        if self._task.cancelling() <= self._count_before + self._cancel_count:
             return False
-        self._count_before = self._task.cancelling() - self._cancels
+        self._count_before = self._task.cancelling() - self._cancel_count
         return COUNTS_CANCELLATIONS
 
     def is_cut_off(self, error: BaseException) -> bool:
         """Return whether an error that came out of a turn's calls cut the run off with them."""
         if isinstance(error, Exception):
             return isinstance(error, Stop) and error.leaves_open
-        return self.is_cancelled() or not self._cancels
+        return self.is_cancelled() or not self._cancel_count
 
-    def leave(self) -> list[str]:
+    def take_texts(self) -> list[str]:
         """Undo our own cancellations; return what the run did not hear."""
         self.undo_cancellations()
         texts, self.pending_texts = self.pending_texts, []

@@ -15,7 +15,7 @@ from moothall.agents.loop.permission import add_user_texts
 from moothall.agents.loop.provenance import note_execution, note_foreign, sources_of_result
 from moothall.agents.replies.events import CallEnded
 from moothall.agents.replies.hooks import expect_messages
-from moothall.agents.replies.sub_agents.ask_agent import new_to_call, run_of_call
+from moothall.agents.replies.sub_agents.ask_agent import budgets_new_to_call, run_id_of_call
 from moothall.budget.bill import Bill, ModelCall
 from moothall.foundation import tracing
 from moothall.foundation.jsonvalue import as_json, copy_json
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from moothall.actions import Action
     from moothall.agents.context import Context
     from moothall.agents.loop.answer import ToolCall
+    from moothall.agents.loop.model_view import ModelView
     from moothall.agents.loop.parts import Looping
     from moothall.agents.loop.recording import LoopState, LoopTurn
-    from moothall.agents.loop.showing import Showing
     from moothall.agents.replies.read_record import PastStep
     from moothall.agents.replies.record import Record
     from moothall.agents.replies.reply import Stop
@@ -48,7 +48,7 @@ class RunPort(Protocol):
     model: Model
     record: Record[Any] | None
     request: ReplyRequest
-    showing: Showing
+    view: ModelView
     state: LoopState
     warned_limits: frozenset[str]  # of limits that are nearly reached
 
@@ -56,13 +56,13 @@ class RunPort(Protocol):
         """Return what is recorded of a prompt; with `is_retry`, of the step's second try."""
         ...
 
-    def prompt_to_come(self) -> list[dict[str, Any]]:
+    def next_prompt(self) -> list[dict[str, Any]]:
         """Return the prompt as it is once the messages up to now are recorded."""
         ...
 
 
 @dataclass(slots=True, eq=False)
-class Executing:
+class CallBatch:
     """What the calls of one answer share."""
 
     agent: Looping
@@ -71,7 +71,7 @@ class Executing:
     iteration: int
     budget: Budget | None = None  # that of the reply, once its calls are executed
     stops: list[Stop] = field(default_factory=list)  # of the reply, once all calls have ended
-    under_way: int = 0  # how many calls neither have ended nor wait in the journal
+    running_count: int = 0  # how many calls neither have ended nor wait in the journal
     idle_event: asyncio.Event | None = None  # set once none is under way; made by who waits for it
 
     @property
@@ -95,17 +95,17 @@ class LoopModelStep:
     def prompt(self) -> list[dict[str, Any]]:
         """Return the prompt, made if nobody has looked at it."""
         if self.prompt_messages is None:
-            self.prompt_messages = self.run.showing.prompt()
+            self.prompt_messages = self.run.view.prompt()
         return self.prompt_messages
 
-    def look(self) -> None:
+    def ensure_prompt(self) -> None:
         """Make the prompt if nobody has: calls of a recorded answer may have values from it."""
         if self.prompt_messages is None:
-            self.run.showing.prompt()
+            self.run.view.prompt()
 
-    def hooked(self, name: str, value: Any) -> dict[str, Any]:
+    def hook_fields(self, name: str, value: Any) -> dict[str, Any]:
         """Return what hooks get."""
-        return {name: value, "iteration": self.turn.iteration, **self.run.request.of_run}
+        return {name: value, "iteration": self.turn.iteration, **self.run.request.run_fields}
 
 
 class ModelStep:
@@ -143,11 +143,11 @@ class ModelStep:
     @property
     def actions(self) -> list[Action]:
         """The actions that the model is shown. Set another list to hide or add some."""
-        return self._step.run.showing.offered.agent_actions
+        return self._step.run.view.offered.agent_actions
 
     @actions.setter
     def actions(self, actions: list[Action]) -> None:
-        self._step.run.showing.choose(actions)
+        self._step.run.view.choose(actions)
 
     @property
     def context(self) -> Context[Any]:
@@ -161,15 +161,15 @@ class LoopActionStep:
     `refused` is the result if a hook refused the call, `key` that of its record.
     """
 
-    __slots__ = ("call", "is_told", "key", "place", "record", "refused", "turn")
+    __slots__ = ("call", "is_announced", "key", "place", "record", "refused", "turn")
 
-    def __init__(self, turn: Executing, place: int) -> None:
-        self.turn: Executing = turn
+    def __init__(self, turn: CallBatch, place: int) -> None:
+        self.turn: CallBatch = turn
         self.place: int = place
         self.call: ToolCall = turn.calls[place]
         self.record: StepHandle | None = None
         self.refused: dict[str, Any] | None = None
-        self.is_told: bool = False  # whether the stream has its start
+        self.is_announced: bool = False  # whether the stream has its start
         self.key: str = f"{turn.iteration}.{place}"
 
     @property
@@ -183,12 +183,12 @@ class LoopActionStep:
         """Return what its action may know."""
         return context_of(self.turn.agent, self.turn.request, self.call)
 
-    def change(self, args: dict[str, Any], was: dict[str, Any] | None = None) -> None:
-        """Replace the arguments; `was` are the model's, if a person changed them."""
-        self.call.was = was
-        if was is not None:
+    def change(self, args: dict[str, Any], original: dict[str, Any] | None = None) -> None:
+        """Replace the arguments; `original` are the model's, if a person changed them."""
+        self.call.original_args = original
+        if original is not None:
             for name, value in args.items():
-                add_user_texts(self.call, self.turn.request.state.texts, was.get(name), value)
+                add_user_texts(self.call, self.turn.request.state.texts, original.get(name), value)
         if args != self.call.args:
             self.call.args = copy_json(args)
             self.call.kwargs = self.action.check(self.call.args)
@@ -199,32 +199,32 @@ class LoopActionStep:
         action = self.call.action
         if action is None or action.origin.agent is None:
             return action is not None and action.idempotent is True
-        return self._has_record
+        return self._asks_recorded_agent
 
     @property
-    def _has_record(self) -> bool:
+    def _asks_recorded_agent(self) -> bool:
         """Return whether it asks an agent whose own record in this journal goes on."""
         origin, request = self.action.origin, self.turn.request
         return origin.agent is not None and (
-            origin.is_part or run_of_call(origin.agent, request, self.key) is not None
+            origin.is_part or run_id_of_call(origin.agent, request, self.key) is not None
         )
 
     async def call_and_charge(self, call: Callable[[], Awaitable[Any]]) -> Any:
         """Call, and record what that spends, unless the record of an asked agent has it."""
         assert self.record is not None
         assert self.turn.budget is not None
-        if self._has_record:
+        if self._asks_recorded_agent:
             return await call()
         if self.action.origin.agent is not None:
             record = self.record.record
-            new_to_call(self.action.origin.agent, self.turn.budget, record, self.key)
+            budgets_new_to_call(self.action.origin.agent, self.turn.budget, record, self.key)
         bill = Bill(self.turn.budget.accounts[0])
         self.record.charge(bill.take_json)
         with ModelCall(bill=bill):
             return await call()
 
     @property
-    def of_event(self) -> tuple[str, int, str, str]:
+    def event_fields(self) -> tuple[str, int, str, str]:
         """Return how its events name it."""
         return str(self.turn.agent.id), self.turn.iteration, self.call.id, self.call.name
 
@@ -235,32 +235,32 @@ class LoopActionStep:
         fields = {**id, "iteration": self.turn.iteration, "call": self.place}
         action = self.call.action
         if action is not None and action.origin.agent is not None and not action.origin.is_part:
-            run = run_of_call(action.origin.agent, self.turn.request, self.key)
+            run = run_id_of_call(action.origin.agent, self.turn.request, self.key)
             fields |= {} if run is None else {"asks": run}
         source = tracing.source_of(action)
         return fields if source is None else {**fields, "source": source}
 
     @property
-    def hooked(self) -> dict[str, Any]:
+    def hook_fields(self) -> dict[str, Any]:
         """Return what hooks get."""
         return {
             "action": self.call.name,
             "args": _copy_args(self.call.args),
             "iteration": self.turn.iteration,
             "call_id": self.call.id,
-            **self.turn.request.of_run,
+            **self.turn.request.run_fields,
         }
 
     def tell_end(self, result: dict[str, Any]) -> None:
         """Emit that the call has ended."""
-        self.turn.request.tell(CallEnded, *self.of_event, result, error_of(result))
+        self.turn.request.tell(CallEnded, *self.event_fields, result, error_of(result))
 
     def dump(self, result: dict[str, Any]) -> dict[str, Any]:
         """Return its result as it is recorded."""
         call, texts = self.call, self.turn.request.state.texts
         data: dict[str, Any] = {"args": call.args, "result": as_json(result)}
-        if call.was is not None:
-            data["was"] = call.was
+        if call.original_args is not None:
+            data["was"] = call.original_args
         if provenance := call.provenance(sources_of_result(call, texts, result)):
             data["provenance"] = as_json(provenance)
         return data if self.refused is None else {**data, "refused": True}
@@ -271,15 +271,15 @@ class LoopActionStep:
         result = dict(data["result"])
         self.refused = result if data.get("refused") else None
         call, record = self.call, self.turn.record
-        past = None if record is None else record.find(self.key)
+        past_step = None if record is None else record.find(self.key)
         call.restore(data.get("provenance"))
         if call.derived and call.resumed:
             note_foreign(call)
-        if past is not None:
-            self._restore_from(past)
+        if past_step is not None:
+            self._restore_from(past_step)
         return result
 
-    async def come(self) -> dict[str, Any]:
+    async def read_past_result(self) -> dict[str, Any]:
         """Return what came of a call that began before: to its `Later`, or a person's decision."""
         assert self.record is not None
         past_step, call, texts = self.record.past, self.call, self.turn.request.state.texts
@@ -295,7 +295,7 @@ class LoopActionStep:
             answer = past_step.answers.get(key)
             if answer is not None and each["kind"] == "question":  # before it returned `Later`
                 add_user_texts(call, texts, None, answer.value)
-        request = past_step.requests[past_step.later or ""]
+        request = past_step.requests[past_step.later_key or ""]
         answer = past_step.answers[request["wait"]]
         call.read_sources = tuple(
             union((*call.read_sources, *request.get("read", ()), *answer.sources))

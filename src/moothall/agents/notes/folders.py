@@ -16,7 +16,7 @@ from moothall.agents.notes.note import SUFFIX, Note
 
 MARKER: Final = ".moothall-notes"
 """The file by which a folder is known as one of notes: nothing is deleted in any other."""
-_SAFE: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_")
+_SAFE_BYTES: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_")
 _MAX_PART_CHARS: Final = 200
 
 
@@ -29,7 +29,7 @@ def _folder_name(part: str) -> str:
     """Return a part of a key as the name of a folder, another one for each part."""
     # Capitals too: some systems take `Anna` and `anna` for one folder.
     raw = part.encode(errors="surrogatepass")
-    encoded = "".join(chr(each) if each in _SAFE else f"%{each:02X}" for each in raw)
+    encoded = "".join(chr(each) if each in _SAFE_BYTES else f"%{each:02X}" for each in raw)
     if len(encoded) > _MAX_PART_CHARS:
         return f"%sha256-{sha256(part.encode(errors='surrogatepass')).hexdigest()}"
     return encoded or "%"
@@ -69,8 +69,8 @@ class NoteFolder:
         assert folder is not None
         file, exists = f"{name}{SUFFIX}", self._is_there(name)
         content = note.file_text(text, sources, thread, exists)
-        if exists and note.is_same(before := folder.read(file), content):
-            return note.replaces(before)
+        if exists and note.is_same(old_content := folder.read(file), content):
+            return note.replaces(old_content)
         folder.write(file, content)
         return exists
 
@@ -138,12 +138,12 @@ def forget_thread(folder: str | os.PathLike[str], thread: str) -> int:
     if not (root / MARKER).is_file():
         return 0
     own_folder, count = folder_of(root, thread), 0
-    for place, _, files in os.walk(root, topdown=False):
-        thread_folder = Path(place)
+    for folder_path, _, files in os.walk(root, topdown=False):
+        thread_folder = Path(folder_path)
         is_own = thread_folder == own_folder or own_folder in thread_folder.parents
         for name in filter(note.is_name, files):
             path = thread_folder / name
-            if path.is_symlink() or not _is_of(path, thread, is_own):
+            if path.is_symlink() or not _belongs_to(path, thread, is_own):
                 continue
             try:
                 path.unlink(missing_ok=True)
@@ -156,7 +156,7 @@ def forget_thread(folder: str | os.PathLike[str], thread: str) -> int:
     return count
 
 
-def _is_of(path: Path, thread: str, is_own: bool) -> bool:
+def _belongs_to(path: Path, thread: str, is_own: bool) -> bool:
     """Return whether a note is of a thread; `is_own` counts where its head names none."""
     try:
         owner = note.read("", path.read_text(errors="replace"), trusted=True).thread

@@ -18,13 +18,13 @@ MAX_CHARS: Final = 20_000
 """The longest text of a note."""
 SUFFIX: Final = ".md"
 _NAME_CHARS: Final = 60
-_MARK: Final = "---"
+_HEAD_MARK: Final = "---"
 _FIELD: Final = re.compile(r"([a-z0-9]+): (.*)")
 _LINE_END: Final = re.compile(r"\r\n?|\n")
 _OUTSIDE: Final = "outside"
 _SAME_KEYS: Final = ("from", "sources", "thread", "sha256")
 _SOURCE_CHARS: Final = 200
-_MOST_SOURCES: Final = 20
+_MAX_SOURCES: Final = 20
 _LINE_CHARS: Final = 80
 
 
@@ -85,7 +85,7 @@ def is_name(name: str) -> bool:
 
 def file_text(text: str, sources: Iterable[str], thread: str, replaces: bool = False) -> str:
     """Return the file of a note, with its head."""
-    origins = [cut(each, _SOURCE_CHARS) for each in sources][:_MOST_SOURCES]
+    origins = [cut(each, _SOURCE_CHARS) for each in sources][:_MAX_SOURCES]
     head: dict[str, Any] = {"from": _OUTSIDE if origins else "own"}
     if origins:
         head["sources"] = origins
@@ -93,13 +93,13 @@ def file_text(text: str, sources: Iterable[str], thread: str, replaces: bool = F
     head |= {"replaces": True} if replaces else {}
     head["sha256"] = _hash(text)
     lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in head.items()]
-    return "\n".join((_MARK, *lines, _MARK, "", text.strip(), ""))
+    return "\n".join((_HEAD_MARK, *lines, _HEAD_MARK, "", text.strip(), ""))
 
 
 def is_same(data: str, other: str) -> bool:
     """Return whether two files of notes have the same text from the same conversation."""
-    (head, text), (other_head, same) = _head_and_text(data), _head_and_text(other)
-    return text == same and all(head.get(each) == other_head.get(each) for each in _SAME_KEYS)
+    (head, text), (other_head, other_text) = _head_and_text(data), _head_and_text(other)
+    return text == other_text and all(head.get(each) == other_head.get(each) for each in _SAME_KEYS)
 
 
 def replaces(data: str) -> bool:
@@ -121,12 +121,12 @@ def read(name: str, data: str, trusted: bool, reader: str | None = None) -> Note
     is_outside = head.get("from") == _OUTSIDE
     if not is_outside and not trusted:
         is_outside = head.get("from") != "own" or head.get("sha256") != _hash(text)
-    of_another = reader not in (None, thread) and not trusted
+    is_of_another = reader not in (None, thread) and not trusted
     if not is_outside:
         label = f"note {name} of another conversation"
-        from_outside: tuple[str, ...] = (label,) if of_another else ()
+        from_outside: tuple[str, ...] = (label,) if is_of_another else ()
     elif origins:
-        from_outside = tuple(f"{each} (note {name})" for each in origins[:_MOST_SOURCES])
+        from_outside = tuple(f"{each} (note {name})" for each in origins[:_MAX_SOURCES])
     else:
         from_outside = (f"note {name}",)
     own_thread = thread if isinstance(thread, str) else None
@@ -143,9 +143,9 @@ def _head_and_text(data: str) -> tuple[dict[str, Any], str]:
     """Return the head and the text of a file; an empty head if it has none that can be read."""
     data = data.removeprefix("\ufeff")
     lines = _LINE_END.split(data)  # other separators may stand within a line
-    if not lines or lines[0] != _MARK or _MARK not in lines[1:]:
+    if not lines or lines[0] != _HEAD_MARK or _HEAD_MARK not in lines[1:]:
         return {}, data.strip()
-    end = lines.index(_MARK, 1)
+    end = lines.index(_HEAD_MARK, 1)
     head: dict[str, Any] = {}
     for line in lines[1:end]:
         match = _FIELD.fullmatch(line.rstrip())

@@ -27,10 +27,10 @@ from moothall.build import (
 By = str | Callable[[Context[Any]], str]
 OWN_THREAD: Final = "default"
 """The key of the agent's own thread, as in a memory that is a file."""
-_MAX_INDEX: Final = 900
+_MAX_INDEX_BYTES: Final = 900
 """The most bytes of the index's lines: some 350 tokens."""
-_HITS: Final = 10
-_EXCERPT: Final = 200
+_MAX_HITS: Final = 10
+_EXCERPT_CHARS: Final = 200
 
 
 @names_checked
@@ -84,8 +84,8 @@ class Notes(Block):
             Action("forget_note", self._forget, idempotent=True),
         )
         self.offers: dict[str, Action] = {each.name: each for each in actions}
-        described = ((name, each.description) for name, each in self.offers.items())
-        self.actions: dict[str, str] = dict(described)
+        descriptions = ((name, each.description) for name, each in self.offers.items())
+        self.actions: dict[str, str] = dict(descriptions)
         self.keeps_in: str = self.folder
 
     def __repr__(self) -> str:
@@ -114,24 +114,24 @@ class Notes(Block):
         ]
         # Of a note from outside only the name is shown: nobody else writes into the prompt.
         outside: list[tuple[str, str]] = []
-        of_others: list[tuple[str, str]] = []
-        room, listed = _MAX_INDEX, 0
+        lines_of_others: list[tuple[str, str]] = []
+        bytes_left, listed = _MAX_INDEX_BYTES, 0
         for each in folder.notes():
             line = f"- {each.name}: {each.line}" if each.own else f"- {each.name}"
-            if (room := room - len(line.encode()) - 1) < 0:
+            if (bytes_left := bytes_left - len(line.encode()) - 1) < 0:
                 break
             listed += 1
             if each.sources:
-                (of_others if each.own else outside).append((each.sources[0], line))
+                (lines_of_others if each.own else outside).append((each.sources[0], line))
             else:
                 lines.append(line)
         if outside:
             outside.insert(0, ("notes", "Notes that were written after reading from outside:"))
-        if of_others:
-            outside += [("notes", "Notes of other conversations:"), *of_others]
-        if (more := len(folder.names()) - listed) > 0:
+        if lines_of_others:
+            outside += [("notes", "Notes of other conversations:"), *lines_of_others]
+        if (unlisted := len(folder.names()) - listed) > 0:
             lines.insert(
-                2, f"The newest of them are listed; {counted(more, 'more note')} can be found."
+                2, f"The newest of them are listed; {counted(unlisted, 'more note')} can be found."
             )
         return Guidance("\n".join(lines), outside)
 
@@ -193,7 +193,7 @@ class Notes(Block):
         notes = list(self._folder_of(context).notes())
         ranking = Ranking(Counter(Words(f"{each.name} {each.text}").terms()) for each in notes)
         weights = {term: ranking.weight(term) for term in Words(words).terms()}
-        hits = [notes[each.place] for each in ranking.best(weights)[:_HITS]]
+        hits = [notes[each.place] for each in ranking.best(weights)[:_MAX_HITS]]
         results = [{"name": each.name, "line": _excerpt(each, weights)} for each in hits]
         for each, result in zip(hits, results, strict=True):
             context.note_sources(each.sources, result)
@@ -222,7 +222,7 @@ def _excerpt(note: Note, weights: dict[str, float]) -> str:
     lines = [each.strip() for each in note.text.splitlines() if each.strip()]
     best = max(
         lines,
-        key=lambda each: sum(weights.get(t, 0) for t in {*Words(each).terms()}),
+        key=lambda each: sum(weights.get(term, 0) for term in {*Words(each).terms()}),
         default="",
     )
-    return cut(best, _EXCERPT)
+    return cut(best, _EXCERPT_CHARS)

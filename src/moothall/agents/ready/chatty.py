@@ -108,21 +108,21 @@ class ChattyAI(Threaded):
         if conversation is None:
             conversation = thread.memory = self.memory_for(thread.id)
         if conversation is None:
-            room = getattr(self.model, "context_tokens", None)
+            context_tokens = getattr(self.model, "context_tokens", None)
             conversation = thread.memory = TokenBoundedMemory(
-                DEFAULT_TOKENS if room is None else max(room // 2, 1),
+                DEFAULT_TOKENS if context_tokens is None else max(context_tokens // 2, 1),
                 getattr(self.model, "count_tokens", None),
             )
         message = self.current_message
-        in_thread: dict[str, Any] = {"thread": thread.id, "kept_thread": thread.id}
-        context: Context[Any] = Context(self, message=message, deps=self.deps, **in_thread)
+        thread_fields: dict[str, Any] = {"thread": thread.id, "kept_thread": thread.id}
+        context: Context[Any] = Context(self, message=message, deps=self.deps, **thread_fields)
         system = await self.prompt_for(context)
         request = {"role": "user", "content": content}
-        before = conversation.get_memories()
+        earlier = conversation.get_memories()
         try:
-            answer = await self._answer(system, [*before, request])
+            answer = await self._answer(system, [*earlier, request])
         except ContextOverflow:
-            if not before:
+            if not earlier:
                 raise
             answer = await self._answer(system, [request])
         conversation.add_memory(request)

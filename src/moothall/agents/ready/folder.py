@@ -31,9 +31,9 @@ _MAX_PATH = 4096
 _MAX_DEPTH = 64
 _MAX_LINKS = 40
 _TRIES = 100
-_DIRECTORY = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY
+_DIRECTORY_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECTORY
 # Without O_NONBLOCK, opening a pipe that replaced the file would wait for its other end.
-_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+_READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 
 class _FileReplaced(Exception):
@@ -78,7 +78,7 @@ class Folder:
 
     def _open_root(self) -> int:
         try:
-            root = os.open(self.root, _DIRECTORY)
+            root = os.open(self.root, _DIRECTORY_FLAGS)
         except OSError as error:
             raise FileError("the root folder is gone: put it back where it was") from error
         if _identity(os.fstat(root)) != self._identity:
@@ -95,15 +95,15 @@ class Folder:
         UTF-8 shows `\x..` for the invalid bytes, and can be used in that form.
         """
 
-        def listed(parent: int, last: str, status: os.stat_result) -> list[str]:
-            _require(name, status, stat.S_ISDIR)
-            folder = _open(last, _DIRECTORY, parent)
+        def list_names(parent: int, last: str, status: os.stat_result) -> list[str]:
+            _require_kind(name, status, stat.S_ISDIR)
+            folder = _open(last, _DIRECTORY_FLAGS, parent)
             try:
-                return sorted(_names(folder), key=lambda each: (each.startswith("."), each))
+                return sorted(_scan_names(folder), key=lambda each: (each.startswith("."), each))
             finally:
                 os.close(folder)
 
-        names = self._at(name, listed)
+        names = self._with_entry(name, list_names)
         if len(names) > MAX_NAMES:
             omitted = len(names) - MAX_NAMES
             names[MAX_NAMES:] = [f"… {omitted} more are left out"]
@@ -137,13 +137,13 @@ class Folder:
 
         def replace(parent: int, last: str, status: os.stat_result | None) -> None:
             if status is not None:
-                _require(name, status, stat.S_ISREG)
+                _require_kind(name, status, stat.S_ISREG)
             elif name.endswith("/"):
                 raise NotAFile(f"{quoted_name(name)} is the name of a folder")
             mode = None if status is None else status.st_mode & 0o777
             text_file.replace(parent, last, data, mode)
 
-        self._at(name, replace, new=True)
+        self._with_entry(name, replace, new=True)
 
     def delete(self, name: str) -> None:
         """Delete a file. For a symbolic link, delete the link and not its target."""
@@ -152,10 +152,10 @@ class Folder:
             if stat.S_ISDIR(status.st_mode):
                 raise NotAFile(f"{quoted_name(name)} is a folder; only files are deleted")
             if not stat.S_ISLNK(status.st_mode):
-                _require(name, status, lambda _: True)
+                _require_kind(name, status, lambda _: True)
             os.unlink(last, dir_fd=parent)
 
-        self._at(name, unlink, follow=False)
+        self._with_entry(name, unlink, follow=False)
 
     # -- resolving a name --------------------------------------------------------------------------
 
@@ -164,41 +164,41 @@ class Folder:
         """Open a regular file; yield its file descriptor, and close it at the end."""
 
         def open_file(parent: int, last: str, status: os.stat_result) -> int:
-            _require(name, status, stat.S_ISREG)
-            file = _open(last, _READ, parent)
+            _require_kind(name, status, stat.S_ISREG)
+            file = _open(last, _READ_FLAGS, parent)
             if not stat.S_ISREG(os.fstat(file).st_mode):
                 os.close(file)
                 raise _FileReplaced
             return file
 
-        file = self._at(name, open_file)
+        file = self._with_entry(name, open_file)
         with _naming_file_in_errors(name):
             try:
                 yield file
             finally:
                 os.close(file)
 
-    def _at(
+    def _with_entry(
         self, name: str, do: Callable[[int, str, Any], T], *, follow: bool = True, new: bool = False
     ) -> T:
         """Call `do` with a name's folder, last part and status (None if it is `new`)."""
         parts = _checked_parts(name)
         for _ in range(_TRIES):
-            trail = [self._open_root()]
+            handles = [self._open_root()]
             try:
                 with _naming_file_in_errors(name):
-                    return do(*self._walk(name, deque(parts), trail, follow, new))
+                    return do(*self._walk(name, deque(parts), handles, follow, new))
             except _FileReplaced:
                 continue
             finally:
-                for handle in trail:
+                for handle in handles:
                     os.close(handle)
         raise FileError(
             f"{quoted_name(name)} is replaced again and again while it is being opened: try later"
         )
 
     def _walk(
-        self, name: str, todo: deque[str], trail: list[int], follow: bool, new: bool
+        self, name: str, todo: deque[str], handles: list[int], follow: bool, new: bool
     ) -> tuple[int, str, os.stat_result | None]:
         """Walk down the parts of a name. `trail` has the handles of its folders, the root first."""
         links = 0
@@ -206,23 +206,23 @@ class Folder:
             part = todo.popleft()
             if part == "..":
                 # Back to the folder that the walk came from, even if it has been moved.
-                if len(trail) == 1:
+                if len(handles) == 1:
                     raise OutsideFolder(f"{quoted_name(name)} leads out of the folder")
-                os.close(trail.pop())
+                os.close(handles.pop())
                 continue
-            part, status = _look(trail[-1], part)
+            part, status = _find_part(handles[-1], part)
             if status is None:
                 if todo or not new:
-                    raise _no_such_file(name, trail[-1], part)
-                return trail[-1], part, None
+                    raise _no_such_file(name, handles[-1], part)
+                return handles[-1], part, None
             if stat.S_ISLNK(status.st_mode) and (todo or follow):
                 links += 1
                 if links > _MAX_LINKS:
                     raise FileError(f"{quoted_name(name)} goes through too many symbolic links")
                 try:
-                    target = os.readlink(part, dir_fd=trail[-1])
+                    target = os.readlink(part, dir_fd=handles[-1])
                 except OSError as error:
-                    raise _changed_if_gone(error) from None
+                    raise _replaced_if_gone(error) from None
                 if os.path.isabs(target):
                     raise OutsideFolder(
                         f"{quoted_name(name)} leads out of the folder: a symbolic link on the way "
@@ -231,15 +231,15 @@ class Folder:
                 todo.extendleft(reversed(_path_parts(target)))
                 continue
             if not todo:
-                return trail[-1], part, status
+                return handles[-1], part, status
             if not stat.S_ISDIR(status.st_mode):
                 raise NotAFile(
                     f"{quoted_name(name)}: {quoted_name(_as_text(part))} on the way is not a folder"
                 )
-            if len(trail) > _MAX_DEPTH:
+            if len(handles) > _MAX_DEPTH:
                 raise FileError(f"{quoted_name(name)} lies more than {_MAX_DEPTH} folders deep")
-            trail.append(_open(part, _DIRECTORY, trail[-1]))
-        return trail[-1], ".", os.fstat(trail[-1])
+            handles.append(_open(part, _DIRECTORY_FLAGS, handles[-1]))
+        return handles[-1], ".", os.fstat(handles[-1])
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
@@ -272,7 +272,7 @@ def _checked_parts(name: str) -> list[str]:
     return parts
 
 
-def _look(folder: int, part: str) -> tuple[str, os.stat_result | None]:
+def _find_part(folder: int, part: str) -> tuple[str, os.stat_result | None]:
     """Return a part's name and status; the form shown for a name that is not UTF-8 works, too."""
     try:
         return part, os.stat(part, dir_fd=folder, follow_symlinks=False)
@@ -280,7 +280,7 @@ def _look(folder: int, part: str) -> tuple[str, os.stat_result | None]:
         if "\\x" in part:
             for entry in os.listdir(folder):
                 if entry != part and _as_text(entry) == part:
-                    return _look(folder, entry)
+                    return _find_part(folder, entry)
         return part, None
 
 
@@ -288,11 +288,11 @@ def _open(part: str, flags: int, folder: int) -> int:
     try:
         return os.open(part, flags, dir_fd=folder)
     except OSError as error:
-        raise _changed_if_gone(error) from None
+        raise _replaced_if_gone(error) from None
 
 
-def _changed_if_gone(error: OSError) -> Exception:
-    """Return `_Changed` if an error means that a file just checked is gone; else the error."""
+def _replaced_if_gone(error: OSError) -> Exception:
+    """Return `_FileReplaced` if an error means that a file just checked is gone; else the error."""
     # ELOOP: it is a link now; ENOTDIR: it is no folder now; EINVAL: it is no link any more;
     # ENXIO: it is a pipe or a socket now.
     if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.ENOENT, errno.EINVAL, errno.ENXIO):
@@ -300,7 +300,7 @@ def _changed_if_gone(error: OSError) -> Exception:
     return error
 
 
-def _require(name: str, status: os.stat_result, fits: Callable[[int], bool]) -> None:
+def _require_kind(name: str, status: os.stat_result, fits: Callable[[int], bool]) -> None:
     if SQLiteFile.is_in_use(status):
         raise FileError(
             f"{quoted_name(name)} belongs to a journal, memory or inbox that this program uses; it "
@@ -314,7 +314,7 @@ def _require(name: str, status: os.stat_result, fits: Callable[[int], bool]) -> 
     raise NotAFile(f"{quoted_name(name)} is a {kind}, not a file")
 
 
-def _names(folder: int) -> Iterator[str]:
+def _scan_names(folder: int) -> Iterator[str]:
     with os.scandir(folder) as entries:
         for entry in entries:
             yield _as_text(entry.name) + ("/" if entry.is_dir(follow_symlinks=False) else "")
@@ -337,17 +337,15 @@ def _naming_file_in_errors(name: str) -> Iterator[None]:
 
 def _no_such_file(name: str, folder: int, part: str) -> NoSuchFile:
     """Return the error for a part that is not in its folder, with similar names."""
-    names = {existing.rstrip("/").casefold(): existing for existing in _names(folder)}
+    names = {existing.rstrip("/").casefold(): existing for existing in _scan_names(folder)}
     folded = _as_text(part).casefold()
-    like = [
-        name_there for key, name_there in names.items() if folded in (key, os.path.splitext(key)[0])
-    ]
-    like += [names[key] for key in difflib.get_close_matches(folded, names)]
+    near = [each for key, each in names.items() if folded in (key, os.path.splitext(key)[0])]
+    near += [names[key] for key in difflib.get_close_matches(folded, names)]
     text = f"{quoted_name(name)} does not exist"
     if "/" in name.strip("/"):
         text = f"{quoted_name(name)}: {quoted_name(_as_text(part))} does not exist"
-    if like:
-        text += f"; close to it: {', '.join(quoted_name(n) for n in dict.fromkeys(like[:3]))}"
+    if near:
+        text += f"; close to it: {', '.join(quoted_name(n) for n in dict.fromkeys(near[:3]))}"
     return NoSuchFile(text)
 
 

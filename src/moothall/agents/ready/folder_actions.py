@@ -78,7 +78,7 @@ def file_actions(
         """
         return folder.search(file_name, search_term)
 
-    action_class = _of_listed(folder) if only_listed else Action
+    action_class = _listed_action_class(folder) if only_listed else Action
     options: dict[str, Any] = {
         "terminal": terminal,
         "access_policy": access_policy,
@@ -128,7 +128,7 @@ def changing_actions(
     check_limits(command_timeout, max_file_bytes)
     shell = Shell(sandbox, network)
     # An edit reads and then writes: of two concurrent ones, one would be lost.
-    one_at_a_time = guard(threading.Lock())
+    edit_lock = guard(threading.Lock())
 
     def write_file(file_name: str, content: str) -> str:
         """Write a text file, in place of one that is there.
@@ -137,7 +137,7 @@ def changing_actions(
             file_name: Name of the file to write
             content: The whole new text of the file
         """
-        with one_at_a_time:
+        with edit_lock:
             folder.write(file_name, content)
         return f"wrote {len(content.encode())} bytes"
 
@@ -149,7 +149,7 @@ def changing_actions(
             old: The text to replace, exactly as it is in the file
             new: The text to put in its place
         """
-        with one_at_a_time:
+        with edit_lock:
             text = folder.read(file_name)
             text, line = replace_once(file_name, text, old, new)
             folder.write(file_name, text)
@@ -176,7 +176,7 @@ def changing_actions(
     ]
 
 
-def _of_listed(folder: Folder) -> type[Action]:
+def _listed_action_class(folder: Folder) -> type[Action]:
     """Return an Action class whose schemas, not its checks, name the files that are there now."""
 
     def parameters(self: Action) -> dict[str, Any]:

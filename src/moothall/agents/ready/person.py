@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-_FAULTS: Final = 5
+_MAX_FAULTS: Final = 5
 """After so many answers that are wrong, a caller is asked no more."""
 _CHOICES = "\n".join(
     (
@@ -59,7 +59,7 @@ _CHOICES = "\n".join(
 )
 
 
-def _decision_of(word: str) -> DecisionAction | None:
+def _action_of_word(word: str) -> DecisionAction | None:
     """Return the decision that a person states by a word, a letter or the word of a model."""
     word = word.lower()
     for decision, words in HumanDecision.choices.items():
@@ -125,23 +125,23 @@ class Person(ConversationalAgent):
                 f"fault)`, which returns a line, a HumanDecision or None, got {desk!r:.80}"
             )
         self._terminal = Terminal(stdin, stdout)
-        self._desk = _AtTerminal(self.id, self._terminal) if desk is None else desk
-        self._has_place = any(each is not None for each in (desk, stdin, stdout))
+        self._desk = _TerminalDesk(self.id, self._terminal) if desk is None else desk
+        self._has_own_desk = any(each is not None for each in (desk, stdin, stdout))
 
     def _desk_now(self, step: StepHandle | None = None) -> Desk:
         """Return where to ask now: for a caller of a door, or by an approver, elsewhere."""
-        if self._has_place:
+        if self._has_own_desk:
             return self._desk
         ask, approver = CallerContext.nearest(CURRENT.get(), "asks"), self.find_approver()
         while isinstance(approver, RuleApprover):
             approver = approver.otherwise
         if ask is None and step is not None and not isinstance(approver, TerminalApprover):
             ask = partial(answer, approver) if getattr(approver, "answer", None) else None
-        return self._desk if ask is None else _AskedByCaller(self, ask, step)
+        return self._desk if ask is None else _CallerDesk(self, ask, step)
 
     async def remember(self, message: dict[str, Any], thread: Thread) -> None:
         """Remember a chat message in a thread."""
-        if isinstance(self._desk_now(), _AtTerminal):
+        if isinstance(self._desk_now(), _TerminalDesk):
             self._terminal.show(json_text(message.get("content")))
 
     async def respond(self, request: ReplyRequest) -> Reply:
@@ -155,7 +155,7 @@ class Person(ConversationalAgent):
                 with self.asking_person():
                     line = await desk.ask(request, messages, fault)
                 if line is None:
-                    at_terminal = isinstance(desk, _AtTerminal)
+                    at_terminal = isinstance(desk, _TerminalDesk)
                     reason = "at the terminal, which is closed" if at_terminal else "and has left"
                     raise NobodyToAsk(f"{self.id!r} was asked {reason}")
             except NobodyToAsk as error:
@@ -168,9 +168,9 @@ class Person(ConversationalAgent):
                     f"return a text, a HumanDecision or None, got {line!r:.80}"
                 )
             if decides:
-                if isinstance(line, str) and _stops(line):
+                if isinstance(line, str) and _says_stop(line):
                     return self._reply(request, "", "", "cancelled", f"stopped by {self.id}")
-                decision = line if isinstance(line, HumanDecision) else _decision(line)
+                decision = line if isinstance(line, HumanDecision) else _read_decision(line)
                 if decision is not None:
                     value: Any = decision.to_json()
                     return self._reply(request, json.dumps(value), value)
@@ -198,7 +198,7 @@ class Person(ConversationalAgent):
         return Reply(text, value, messages, [], Usage(), reason, detail, error, request.run_id)
 
 
-class _AtTerminal:
+class _TerminalDesk:
     """A person at a terminal, who answers in lines."""
 
     def __init__(self, id: str | int, terminal: Terminal) -> None:
@@ -220,7 +220,7 @@ class _AtTerminal:
         return await self._terminal.ask(f"{self._id}> ")
 
 
-class _AskedByCaller:
+class _CallerDesk:
     """A person who is asked questions by a caller's protocol, or by an approver."""
 
     def __init__(
@@ -237,16 +237,16 @@ class _AskedByCaller:
         """Return the answer; None after too many that are wrong: it may be a program's."""
         id, self._decides = self._person.id, request.schema == HumanDecision.schema
         self._faults += bool(fault)
-        if self._faults >= _FAULTS:
+        if self._faults >= _MAX_FAULTS:
             return None
         try:
             asker = self._asker()
             if asker is None:
                 raise NobodyToAsk("the question is the caller's own")
-            question = Question(asker, in_words(request, messages, fault), request.run_id)
+            question = Question(asker, text_of(request, messages, fault), request.run_id)
             if self._step is None:
                 return await self._ask(question)
-            return await self._recorded_answer(self._step, question, in_words(request, (), fault))
+            return await self._recorded_answer(self._step, question, text_of(request, (), fault))
         except Later:
             reason = "the answer would come later, which needs a group with a journal="
         except NobodyToAsk as error:
@@ -260,17 +260,17 @@ class _AskedByCaller:
         """Return the answer that the journal has, or a new one; raise Stop if it comes later."""
         while True:
             wait = step.hash_of("question", exact, self.questions.count(exact))
-            was = step.past.answers.get(wait)
+            past_answer = step.past.answers.get(wait)
             try:
                 line = await step.answer_of(self, question, self._ask, exact)
             except Later as later:
-                decides = {"action": HumanDecision.wait_action} if self._decides else {}
-                raise await step.ask(later, **decides) from None
+                details = {"action": HumanDecision.wait_action} if self._decides else {}
+                raise await step.ask(later, **details) from None
             except NobodyToAsk:
-                if was is None:
+                if past_answer is None:
                     raise
             else:
-                if was is None or not _stops(line):
+                if past_answer is None or not _says_stop(line):
                     return line
             # It was stopped, or not answered, and is resumed: the person is asked again.
 
@@ -287,11 +287,11 @@ class _AskedByCaller:
         return None if is_caller else str(handling.envelope.sender)
 
 
-def _stops(line: str) -> bool:
+def _says_stop(line: str) -> bool:
     return line.strip().lower() in ("s", "stop")
 
 
-def in_words(request: ReplyRequest, messages: Sequence[str], fault: str) -> str:
+def text_of(request: ReplyRequest, messages: Sequence[str], fault: str) -> str:
     """Return a request to a person as one text, with how to answer."""
     content, form = request.content, ""
     if request.schema == HumanDecision.schema:
@@ -303,13 +303,13 @@ def in_words(request: ReplyRequest, messages: Sequence[str], fault: str) -> str:
     return "\n\n".join(each for each in (text, *messages, fault or form) if each)
 
 
-def _decision(line: str) -> HumanDecision | None:
+def _read_decision(line: str) -> HumanDecision | None:
     """Return the decision that a line states, or a JSON object; None without one."""
     if line.lstrip().startswith("{"):
         with suppress(UnreadableText, ConfigError):
             return HumanDecision.from_json(read_json(line))
     word, _, instruction = line.strip().partition(" ")
-    action, remark = _decision_of(word), instruction.strip()
+    action, remark = _action_of_word(word), instruction.strip()
     if action is None:
         return None
     words = HumanDecision.choices[action]

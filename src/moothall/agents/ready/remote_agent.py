@@ -30,7 +30,7 @@ from moothall.build import (
     names_checked,
 )
 
-_MOST_OBSERVED: Final = 100
+_MAX_OBSERVED: Final = 100
 
 
 @names_checked
@@ -56,42 +56,42 @@ class RemoteAgent(ConversationalAgent):
         super().__init__(id)
         self.check_part("via", via, "request")
         check_seconds(f"agent {self.id!r}: timeout=", timeout, optional=True)
-        self._member = via
+        self._asker = via
         self._timeout = timeout
         self._takes_threads: bool | None = None
 
     async def remember(self, message: dict[str, Any], thread: Thread) -> None:
         """Remember a chat message in a thread."""
         if thread.agent_state is None:
-            thread.agent_state = deque(maxlen=_MOST_OBSERVED)
+            thread.agent_state = deque(maxlen=_MAX_OBSERVED)
         thread.agent_state.append(json_text(message.get("content")))
 
     async def respond(self, request: ReplyRequest) -> Reply:
         """Answer a request."""
         thread = request.state
-        observed, thread.agent_state = [*(thread.agent_state or ()), *thread.take_texts()], None
+        observations, thread.agent_state = [*(thread.agent_state or ()), *thread.take_texts()], None
         try:
             try:
-                return await self._ask(request, observed)
+                return await self._ask(request, observations)
             except InvalidArguments:
                 if not await self._is_replaced():
                     raise
-                return await self._ask(request, observed)  # for nothing has been said yet
+                return await self._ask(request, observations)  # for nothing has been said yet
         except BaseException:  # sent with the next request
             self._takes_threads = None  # there may be another agent now
-            thread.agent_state = deque([*observed, *(thread.agent_state or ())], _MOST_OBSERVED)
+            thread.agent_state = deque([*observations, *(thread.agent_state or ())], _MAX_OBSERVED)
             raise
 
-    async def _ask(self, request: ReplyRequest, observed: list[str]) -> Reply:
+    async def _ask(self, request: ReplyRequest, observations: list[str]) -> Reply:
         content = json_text(request.content)
-        args: dict[str, Any] = {"content": "\n\n".join([*observed, content])}
+        args: dict[str, Any] = {"content": "\n\n".join([*observations, content])}
         if request.thread is not None and await self._has_threads():
             args["thread"] = request.thread
         message = {"to": str(self.id), "action": {"name": "say", "args": args}}
-        hear = self._piece_listener(request)
+        emit_piece = self._piece_listener(request)
         for _ in ("first", "again"):
-            with context_value(CallerContext.listener, hear):
-                pending = self._member.request(message, self._timeout)
+            with context_value(CallerContext.listener, emit_piece):
+                pending = self._asker.request(message, self._timeout)
             value = await pending
             await asyncio.sleep(0)  # the events before it, which came by the loop, are told first
             text, fault = json_text(value), ""
@@ -115,30 +115,30 @@ class RemoteAgent(ConversationalAgent):
         if emit is None:
             return None
 
-        def hear(piece: dict[str, Any]) -> None:
+        def emit_piece(piece: dict[str, Any]) -> None:
             if (event := event_of_json(piece)) is None:
                 return
-            event = replace(event, **request.of_run)
+            event = replace(event, **request.run_fields)
             if asyncio._get_running_loop() is loop:
                 emit(event)
             else:
                 with suppress(RuntimeError):  # the reader's loop has ended
                     loop.call_soon_threadsafe(emit, event)
 
-        return hear
+        return emit_piece
 
     async def _is_replaced(self) -> bool:
         """Return whether the other agent's `say` takes other arguments by now."""
-        before, self._takes_threads = self._takes_threads, None
-        return before is not None and await self._has_threads() is not before
+        had_threads, self._takes_threads = self._takes_threads, None
+        return had_threads is not None and await self._has_threads() is not had_threads
 
     async def _has_threads(self) -> bool:
         """Return whether the other agent's `say` has the argument `thread`; ask once."""
         if self._takes_threads is None:
             args = {"action_name": "say"}
             message = {"to": str(self.id), "action": {"name": "help", "args": args}}
-            help = await self._member.request(message, self._timeout)
-            described = help.get("say") if isinstance(help, dict) else None
-            params = described.get("args") if isinstance(described, dict) else None
+            help = await self._asker.request(message, self._timeout)
+            say_help = help.get("say") if isinstance(help, dict) else None
+            params = say_help.get("args") if isinstance(say_help, dict) else None
             self._takes_threads = isinstance(params, dict) and "thread" in params
         return self._takes_threads

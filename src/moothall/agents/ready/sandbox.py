@@ -22,7 +22,7 @@ _PROBE_S: Final = 10
 # What the sandbox hides, with the folders in it that hold the sockets of a person's services.
 _HIDDEN: Final = ("/tmp", "/run")
 _NEVER_SHOWN: Final = (*_HIDDEN, "/run/user", f"/run/user/{os.getuid()}", "/run/media")
-_INSTALL = 'install bubblewrap (on Debian and Ubuntu: "apt install bubblewrap"), or'
+_INSTALL_HINT = 'install bubblewrap (on Debian and Ubuntu: "apt install bubblewrap"), or'
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def sandbox_for(choice: SandboxChoice, network: bool = False) -> Sandbox | None:
     if isinstance(sandbox, Sandbox):
         return sandbox
     if choice == "bwrap":
-        raise CommandError(f'{sandbox}: {_INSTALL} choose sandbox="none"')
+        raise CommandError(f'{sandbox}: {_INSTALL_HINT} choose sandbox="none"')
     _warn_once(sandbox)
     return None
 

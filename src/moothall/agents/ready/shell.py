@@ -20,8 +20,8 @@ MAX_OUTPUT: Final = 64 * 1024
 """How many bytes of a command's output are kept."""
 
 _ENVIRONMENT_NAMES = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ")
-_PIECE = 2**16
-_LAST_WORDS_S = 1.0
+_PIECE_BYTES = 2**16
+_DRAIN_S = 1.0
 # A shell script that waits for a line, sets the limit of file sizes, in blocks of 512 bytes, and
 # becomes the command. Without the line, as when this program has died, it ends.
 _START_SCRIPT = (
@@ -91,27 +91,27 @@ class Shell:
         sandbox = self._sandbox
         if sandbox is not None:
             sandbox = replace(sandbox, readable=tuple(readable))
-        readable_end, writable = os.pipe()
-        output = _Output(readable_end)
-        process = _ShellProcess(command, folder, writable, sandbox, max_file_bytes)
+        read_end, write_end = os.pipe()
+        output = _Output(read_end)
+        process = _ShellProcess(command, folder, write_end, sandbox, max_file_bytes)
         try:
             try:
                 exit_code = WORKERS.run(asyncio.get_running_loop(), process.run)
             except TooManyThreads:
-                os.close(writable)
+                os.close(write_end)
                 raise
-            late = False
+            is_late = False
             try:
                 async with asyncio.timeout(timeout_s):
                     await asyncio.shield(exit_code)
             except TimeoutError:
-                late = True
+                is_late = True
             finally:
                 process.kill()
                 code = await exit_code
             # A process that left the group may hold the pipe open; do not wait for it long.
             with suppress(TimeoutError):
-                async with asyncio.timeout(_LAST_WORDS_S):
+                async with asyncio.timeout(_DRAIN_S):
                     await output.at_end.wait()
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
@@ -119,16 +119,16 @@ class Shell:
         finally:
             output.close()
         text = output.text()
-        if late:
+        if is_late:
             printed = (
                 f"; it had printed: {text[-1000:]}" if text.strip() else "; it had printed nothing"
             )
             raise CommandTimeout(f"the command was killed after {timeout_s:g} s{printed}")
         if not code:
             return text
-        unseen = "" if sandbox is None else sandbox.hidden_files_hint(folder, f"{command}\n{text}")
+        hint = "" if sandbox is None else sandbox.hidden_files_hint(folder, f"{command}\n{text}")
         end = f"exit code {code}" if code > 0 else f"killed by {_signal_name(-code)}"
-        end = f"[{end}; {unseen}]" if unseen else f"[{end}]"
+        end = f"[{end}; {hint}]" if hint else f"[{end}]"
         return f"{text}\n{end}" if text and not text.endswith("\n") else f"{text}{end}"
 
 
@@ -149,14 +149,14 @@ class _ShellProcess:
         self._output = output
         self._sandbox = sandbox
         self._lock = guard()
-        self._killed = False
+        self._is_killed = False
         self._process: subprocess.Popen[bytes] | None = None
-        self._first_process = -1  # the handle of the sandbox's first process
+        self._first_pidfd = -1  # the handle of the sandbox's first process
 
     def run(self) -> int:
         """Start it, unless it was killed before, and wait for its end; return its exit code."""
         try:
-            if self._killed:
+            if self._is_killed:
                 return -signal.SIGKILL
             process, pid_file = self._start()
         finally:
@@ -164,18 +164,18 @@ class _ShellProcess:
         watch = None
         try:
             # The command begins when all that ends it is there.
-            with process.stdin as begin, pid_file:  # type: ignore[union-attr]
+            with process.stdin as stdin, pid_file:  # type: ignore[union-attr]
                 if self._sandbox is None:
                     watch = watch_group(process.pid)
                 else:
-                    self._first_process = _first_inside(pid_file.read())
+                    self._first_pidfd = _open_first_pidfd(pid_file.read())
                 with self._lock:
                     self._process = process
-                    if self._killed:
+                    if self._is_killed:
                         self._kill(process)
                     else:
                         with suppress(BrokenPipeError):  # bubblewrap has ended, and said why
-                            begin.write(b"\n")
+                            stdin.write(b"\n")
             if hasattr(os, "waitid"):
                 # Until its exit code is read, no other process gets its number.
                 os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
@@ -186,8 +186,8 @@ class _ShellProcess:
                 self._kill(process)  # what is left of the command
                 self._process = None
                 process.wait()
-                if self._first_process >= 0:
-                    os.close(self._first_process)
+                if self._first_pidfd >= 0:
+                    os.close(self._first_pidfd)
             if watch is not None:
                 watch.kill()
                 watch.communicate()
@@ -200,7 +200,7 @@ class _ShellProcess:
     def kill(self) -> None:
         """Kill the command, or prevent its beginning. Does nothing if it has ended."""
         with self._lock:
-            self._killed = True
+            self._is_killed = True
             if self._process is not None:
                 self._kill(self._process)
 
@@ -209,11 +209,11 @@ class _ShellProcess:
         environment = {k: os.environ[k] for k in _ENVIRONMENT_NAMES if k in os.environ} | {
             "TERM": "dumb"
         }
-        readable, writable = os.pipe()
-        pid_file = open(readable, "rb")  # noqa: SIM115 - the caller closes it
+        read_end, write_end = os.pipe()
+        pid_file = open(read_end, "rb")  # noqa: SIM115 - the caller closes it
         command = self._command
         if self._sandbox is not None:
-            command = self._sandbox.wrap(self._folder, command, writable)
+            command = self._sandbox.wrap(self._folder, command, write_end)
         try:
             process = subprocess.Popen(
                 command,
@@ -224,13 +224,13 @@ class _ShellProcess:
                 cwd=self._folder,
                 env=environment,
                 start_new_session=True,
-                pass_fds=() if self._sandbox is None else (writable,),
+                pass_fds=() if self._sandbox is None else (write_end,),
             )
         except BaseException:
             pid_file.close()
             raise
         finally:
-            os.close(writable)
+            os.close(write_end)
         return process, pid_file
 
     def _kill(self, process: subprocess.Popen[bytes]) -> None:
@@ -238,12 +238,12 @@ class _ShellProcess:
             os.killpg(process.pid, signal.SIGKILL)
         # With the first process inside, every other one ends. `--die-with-parent` alone works only
         # once that has set itself up.
-        if self._first_process >= 0:
+        if self._first_pidfd >= 0:
             with suppress(OSError):
-                signal.pidfd_send_signal(self._first_process, signal.SIGKILL)
+                signal.pidfd_send_signal(self._first_pidfd, signal.SIGKILL)
 
 
-def _first_inside(report: bytes) -> int:
+def _open_first_pidfd(report: bytes) -> int:
     """Return a handle of the sandbox's first process, by what bubblewrap tells; -1 if it failed."""
     try:
         return os.pidfd_open(json.loads(report)["child-pid"])
@@ -269,11 +269,11 @@ class _Output:
         self._size = 0
         self.at_end = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(pipe, self._read_all)
+        self._loop.add_reader(pipe, self._read_piece)
 
-    def _read_all(self) -> None:
+    def _read_piece(self) -> None:
         try:
-            piece = os.read(self._pipe, _PIECE)
+            piece = os.read(self._pipe, _PIECE_BYTES)
         except BlockingIOError:
             return
         if not piece:

@@ -44,7 +44,7 @@ async def show(stream: AsyncIterator[Event], file: TextIO | None = None) -> Any:
     reply: Reply | None = None
     async with aclosing(stream) as events:  # type: ignore[type-var]
         async for event in events:
-            printer.event(event)
+            printer.print_event(event)
             if isinstance(event, Done):  # in a conversation, each participant's reply comes, too
                 reply = event.reply
     assert reply is not None
@@ -64,38 +64,38 @@ class _Printer:
         self._printed = 0  # how many characters of it were printed
         self._last_text = ""  # the last answer that was printed
 
-    def event(self, event: Any) -> None:
-        if (shows := self._SHOWS.get(event.kind)) is not None:
-            shows(self, event)
+    def print_event(self, event: Any) -> None:
+        if (printer := self._PRINTERS.get(event.kind)) is not None:
+            printer(self, event)
             return
         self._end_text()
         if event.line:
-            self._line(event.line)
+            self._print_line(event.line)
 
-    def _message(self, event: Any) -> None:
+    def _print_message(self, event: Any) -> None:
         # What the model is told ends its text: such as that its answer could not be read.
         if event.agent == self._agent and event.message.get("role") != "assistant":
             self._end_text()
 
-    def _decision(self, event: Any) -> None:
-        if self._holds:
+    def _print_decision(self, event: Any) -> None:
+        if self._may_be_json:
             self._drop()  # the model's JSON, printed in words
         self._end_text()
-        self._line(event.line)
+        self._print_line(event.line)
 
-    def _conclusion(self, event: Any) -> None:
-        if self._holds:
+    def _print_conclusion(self, event: Any) -> None:
+        if self._may_be_json:
             self._drop()
-            self._say(event.conclusion.summary)
+            self._print_text(event.conclusion.summary)
         self._end_text()
 
-    def _turn(self, event: Any) -> None:
+    def _print_turn(self, event: Any) -> None:
         self._end_text()
-        self._line(event.line)
+        self._print_line(event.line)
         self._agent = event.speaker
 
     @property
-    def _holds(self) -> bool:
+    def _may_be_json(self) -> bool:
         """Whether the text may be a JSON object, which is printed only as a whole."""
         return self._text.lstrip()[:1] in ("{", "`")
 
@@ -105,7 +105,7 @@ class _Printer:
             self._heading = "" if self._agent is None else f"{event.agent}:\n"
             self._agent = event.agent
         self._text += event.text
-        if not self._holds:
+        if not self._may_be_json:
             self._write_rest()
 
     def _write_rest(self) -> None:
@@ -124,22 +124,22 @@ class _Printer:
     def _drop(self) -> None:
         self._text, self._printed = "", 0
 
-    def _say(self, text: str) -> None:
+    def _print_text(self, text: str) -> None:
         self._end_text()
         self._write(text + "\n")
         self._last_text = text
 
-    def _end(self, event: Any) -> None:
+    def _print_end(self, event: Any) -> None:
         self._end_text()
         reply = event.reply
         if reply.text and reply.text.strip() != self._last_text.strip():
-            self._say(reply.text)
+            self._print_text(reply.text)
         if reply.stop_reason not in REASONS.answered:
-            self._line(f"({REASONS.in_words(reply.stop_reason, reply.detail)})")
+            self._print_line(f"({REASONS.in_words(reply.stop_reason, reply.detail)})")
 
     def _ignore(self, event: Any) -> None: ...
 
-    def _line(self, text: str) -> None:
+    def _print_line(self, text: str) -> None:
         self._write(one_line(text, _WIDTH) + "\n")
 
     def _write(self, text: str) -> None:
@@ -150,13 +150,13 @@ class _Printer:
         file.flush()
         self._in_line = not text.endswith("\n")
 
-    _SHOWS: ClassVar[dict[str, Callable[[_Printer, Any], None]]] = {
+    _PRINTERS: ClassVar[dict[str, Callable[[_Printer, Any], None]]] = {
         "text": _print_piece,
         "reasoning": _ignore,
-        "message": _message,
-        "decision": _decision,
-        "conclusion": _conclusion,
-        "turn_started": _turn,
-        "done": _end,
+        "message": _print_message,
+        "decision": _print_decision,
+        "conclusion": _print_conclusion,
+        "turn_started": _print_turn,
+        "done": _print_end,
     }
     """What is shown in another way than by its line."""

@@ -44,17 +44,17 @@ class Terminal:
         """Return the line that the person writes; None if the terminal is closed."""
         print(prompt, end="", file=self._stdout or sys.stdout, flush=True)
         with self._guard:
-            reading = self._pending_line
-            if reading is None:
-                reading = self._pending_line = concurrent.futures.Future()
+            pending_line = self._pending_line
+            if pending_line is None:
+                pending_line = self._pending_line = concurrent.futures.Future()
                 # A daemon: an unanswered question must not delay the interpreter's exit.
                 threading.Thread(
-                    target=lambda: reading.set_result(TerminalApprover.read_line(self._stdin)),
+                    target=lambda: pending_line.set_result(TerminalApprover.read_line(self._stdin)),
                     name="moothall-terminal",
                     daemon=True,
                 ).start()
-        line = await asyncio.shield(asyncio.wrap_future(reading))
+        line = await asyncio.shield(asyncio.wrap_future(pending_line))
         with self._guard:
-            if self._pending_line is reading:
+            if self._pending_line is pending_line:
                 self._pending_line = None
         return line.rstrip("\r\n") if line else None

@@ -18,9 +18,9 @@ MAX_MATCHES: Final = 100
 MAX_LINE: Final = 300
 """The most characters of a line that are shown."""
 
-_PIECE = 2**16
+_PIECE_BYTES = 2**16
 _MORE_TEXT = "include more of the surrounding text"
-_CREATE = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_CREAT | os.O_EXCL
+_CREATE_FLAGS = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_CREAT | os.O_EXCL
 
 
 def read(file: int, name: str, max_bytes: int) -> str:
@@ -30,7 +30,7 @@ def read(file: int, name: str, max_bytes: int) -> str:
     if size <= max_bytes:
         # One byte more than allowed: the file may grow, or not state its size.
         remaining = max_bytes + 1
-        while remaining and (piece := os.read(file, min(remaining, _PIECE))):
+        while remaining and (piece := os.read(file, min(remaining, _PIECE_BYTES))):
             pieces.append(piece)
             remaining -= len(piece)
     data = b"".join(pieces)
@@ -63,47 +63,47 @@ def search(file: int, name: str, term: str) -> list[tuple[int, str]]:
     """Return the lines that have a term, each with its number; see `Folder.search`."""
     matches: list[tuple[int, str]] = []
     size = os.fstat(file).st_size
-    number, tail, had, from_start, searched = 1, "", False, True, 0
+    number, tail, has_matched, from_start, searched = 1, "", False, True, 0
     decoder = codecs.getincrementaldecoder("utf-8")()
     with os.fdopen(file, "rb", closefd=False) as lines:
         # A line is read in pieces, since a file may have no line ends. The end of each piece is
         # put before the next, so that a term on the border is found.
-        while piece := lines.readline(_PIECE):
+        while piece := lines.readline(_PIECE_BYTES):
             searched += len(piece)
             line_ends = piece.endswith(b"\n")
-            follows = not line_ends and len(piece) == _PIECE
+            goes_on = not line_ends and len(piece) == _PIECE_BYTES
             text = tail + _decode_text(
-                name, size, piece, partial(decoder.decode, final=not follows)
+                name, size, piece, partial(decoder.decode, final=not goes_on)
             )
-            if not had and (at := text.find(term)) >= 0:
+            if not has_matched and (index := text.find(term)) >= 0:
                 if len(matches) == MAX_MATCHES:
                     return [
                         *matches,
                         (number, f"… only {MAX_MATCHES} lines are given; more follow"),
                     ]
-                matches.append((number, _excerpt(text, at, len(term), not from_start, follows)))
-                had = True
+                matches.append((number, _excerpt(text, index, len(term), not from_start, goes_on)))
+                has_matched = True
             if line_ends:
-                number, tail, had, from_start = number + 1, "", False, True
+                number, tail, has_matched, from_start = number + 1, "", False, True
             else:
                 tail, from_start = text[-MAX_LINE:], False
             if searched >= MAX_SEARCHED:
-                only = f"… only the first {in_bytes(searched)} were searched"
-                return [*matches, (number, only)]
+                limit_note = f"… only the first {in_bytes(searched)} were searched"
+                return [*matches, (number, limit_note)]
     return matches
 
 
-def _excerpt(line: str, at: int, length: int, cut_before: bool, cut_after: bool) -> str:
+def _excerpt(line: str, index: int, length: int, cut_before: bool, cut_after: bool) -> str:
     """Return a line as it is shown: without surrounding space, and cut around the term."""
     text = line.strip()
-    at = max(at - (len(line) - len(line.lstrip())), 0)
+    index = max(index - (len(line) - len(line.lstrip())), 0)
     start, end = 0, len(text)
     if end > MAX_LINE:
-        start = min(max(at - (MAX_LINE - length) // 2, 0), end - MAX_LINE)
+        start = min(max(index - (MAX_LINE - length) // 2, 0), end - MAX_LINE)
         end = start + MAX_LINE
-    before = "…" if start or cut_before else ""
-    after = "…" if end < len(text) or cut_after else ""
-    return f"{before}{text[start:end]}{after}"
+    prefix = "…" if start or cut_before else ""
+    suffix = "…" if end < len(text) or cut_after else ""
+    return f"{prefix}{text[start:end]}{suffix}"
 
 
 def _decode_text(
@@ -124,14 +124,14 @@ def replace_once(name: str, text: str, old: str, new: str) -> tuple[str, int]:
         raise FileError(
             f"{quoted_name(name)}: the text to replace is empty; write_file writes a whole file"
         )
-    times, first = 0, text.find(old)
-    at = first
-    while at >= 0:
-        times, at = times + 1, text.find(old, at + 1)
-    if times != 1:
-        advice = "read the file first" if not times else _MORE_TEXT
+    count, first = 0, text.find(old)
+    index = first
+    while index >= 0:
+        count, index = count + 1, text.find(old, index + 1)
+    if count != 1:
+        advice = "read the file first" if not count else _MORE_TEXT
         raise FileError(
-            f'{quoted_name(name)} has "{escaped(shorten(old))}" {times} times, so nothing was '
+            f'{quoted_name(name)} has "{escaped(shorten(old))}" {count} times, so nothing was '
             f"changed; {advice}"
         )
     return text[:first] + new + text[first + len(old) :], text.count("\n", 0, first) + 1
@@ -140,7 +140,7 @@ def replace_once(name: str, text: str, old: str, new: str) -> tuple[str, int]:
 def replace(folder: int, name: str, data: bytes, mode: int | None) -> None:
     """Replace a file's data atomically."""
     temporary = f".moothall-{secrets.token_hex(8)}"
-    file = os.open(temporary, _CREATE, 0o666 if mode is None else 0o600, dir_fd=folder)
+    file = os.open(temporary, _CREATE_FLAGS, 0o666 if mode is None else 0o600, dir_fd=folder)
     try:
         try:
             remaining = memoryview(data)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall.actions.message import ENCLOSING_REPLIES
 from moothall.agents.caller_context import CallerContext
 from moothall.agents.replies.checked_parts import check_part, members_of
-from moothall.agents.replies.step import KEPT_MARK
+from moothall.agents.replies.step import KEPT_SUFFIX
 from moothall.budget.amounts import checked_amounts
 from moothall.budget.bill import Bill, ModelCall, charged_json
 from moothall.budget.limits import RESERVABLE
@@ -34,7 +34,7 @@ class Spending:
     # By the names of the limits; of US dollars, as far as the cost was known then.
     amounts: dict[str, Any] = field(default_factory=lambda: {each.name: 0 for each in RESERVABLE})
     unpriced: Usage = field(default_factory=Usage)  # tokens whose price was not known
-    untold: int = 0  # tokens without a price that may be input or output
+    unsplit: int = 0  # tokens without a price that may be input or output
 
     def add(self, charged: Mapping[str, Any] | None, usage: Usage | None = None) -> None:
         """Add the cost of one model call."""
@@ -47,10 +47,10 @@ class Spending:
         if Decimal(charged["usd"]):
             return
         if tokens < total:
-            self.untold += tokens
+            self.unsplit += tokens
         else:
             self.unpriced = self.unpriced + usage
-            self.untold += tokens - total
+            self.unsplit += tokens - total
 
     def count(self, charged: Mapping[str, Any]) -> None:
         """Add what was charged; what an older moothall recorded lacks later limits."""
@@ -63,7 +63,7 @@ def spending_of(entries: Iterable[Entry]) -> Spending:
     """Return what one agent's part in a run has spent, without calls that a budget refused."""
     spent = Spending()
     reserved: dict[str, Mapping[str, Any]] = {}  # for the steps without an end
-    goes_on: set[str] = set()  # steps whose calls a resumed run goes on with
+    resumable: set[str] = set()  # steps whose calls a resumed run goes on with
     interrupted = False  # the last answer was cut off, and nothing says yet that the run was too
     for entry in entries:
         data = entry.data
@@ -78,11 +78,11 @@ def spending_of(entries: Iterable[Entry]) -> Spending:
                 reserved[data["key"]] = data
             elif "action" in details and "again" not in data:
                 spent.count({"actions": 1})
-        elif entry.kind == "ended" and data["key"].endswith(KEPT_MARK):
-            goes_on.add(data["key"].removesuffix(KEPT_MARK))
+        elif entry.kind == "ended" and data["key"].endswith(KEPT_SUFFIX):
+            resumable.add(data["key"].removesuffix(KEPT_SUFFIX))
         elif entry.kind in ("ended", "failed") and data["key"] in reserved:
             del reserved[data["key"]]
-            if data.get("cancelled") and data["key"] in goes_on:
+            if data.get("cancelled") and data["key"] in resumable:
                 continue
             usage = (data.get("result") or {}).get("usage")
             cost = data.get("charged")
@@ -94,7 +94,7 @@ def spending_of(entries: Iterable[Entry]) -> Spending:
         elif entry.kind == "waits" or (entry.kind in ("ended", "failed") and "action" in details):
             spent.count(data.get("charged") or {})
     for key, start in reserved.items():
-        if key not in goes_on:
+        if key not in resumable:
             spent.add(start.get("reserved"))
     return spent
 
@@ -103,7 +103,7 @@ MAX_NESTED_MODEL_CALLS: Final = 500
 """How many model calls the agents beneath one reply may make together without any budget."""
 
 
-def called_each_other(replies: Iterable[Any]) -> str:
+def call_chain_text(replies: Iterable[Any]) -> str:
     """Return which agent called which, in words."""
     return " called ".join(f"{each.agent.id!r}" for each in replies)
 
@@ -114,22 +114,23 @@ def is_nested() -> bool:
     return bool(replies) and replies[-1].depth > 1
 
 
-def count_unbounded() -> None:
+def count_unbounded_call() -> None:
     """Count a model call that no budget bounds, if its agent was called by an action of another."""
     if not is_nested():
         return
     replies = ENCLOSING_REPLIES.get()
     outer_replies = [*replies[-1].outer_replies, replies[-1]]
     root = outer_replies[0]
-    most: int = getattr(root.agent, "max_nested_model_calls", MAX_NESTED_MODEL_CALLS)
-    if root.calls >= most:
+    max_calls: int = getattr(root.agent, "max_nested_model_calls", MAX_NESTED_MODEL_CALLS)
+    if root.model_calls >= max_calls:
         raise BudgetExceeded(
-            f"the agents beneath one reply of agent {root.agent.id!r} have made {root.calls} model "
-            f"calls, and without a budget no more are allowed: {called_each_other(outer_replies)}; "
-            f"give agent {root.agent.id!r} a budget=, or raise its max_nested_model_calls=",
+            f"the agents beneath one reply of agent {root.agent.id!r} have made {root.model_calls} "
+            "model calls, and without a budget no more are allowed: "
+            f"{call_chain_text(outer_replies)}; give agent {root.agent.id!r} a budget=, or raise "
+            "its max_nested_model_calls=",
             "model_calls",
         )
-    root.calls += 1
+    root.model_calls += 1
 
 
 async def begin_call(
@@ -178,7 +179,7 @@ async def completed(
     the messages and the schema.
     """
     if budget is None:
-        count_unbounded()
+        count_unbounded_call()
     model = with_budget(model, budget)
     if args is None:
         args = {"messages": prompt} if schema is None else {"messages": prompt, "schema": schema}
@@ -198,27 +199,27 @@ def charge_spent(budget: Budget, model: Any, entries: Iterable[Entry]) -> None:
         entries = [each for each in entries if each.at >= since]
     spent = spending_of(entries)
     amounts = dict(spent.amounts)
-    if spent.untold or spent.unpriced != Usage():
-        amounts["usd"] += _price(budget, model, spent.unpriced, spent.untold)
+    if spent.unsplit or spent.unpriced != Usage():
+        amounts["usd"] += _price(budget, model, spent.unpriced, spent.unsplit)
     # No further call starts; the reply of a run that has ended is returned all the same.
     with suppress(BudgetExceeded):
         budget.charge(**amounts)
 
 
-def _price(budget: Budget, model: Any, usage: Usage, untold: int) -> Decimal:
+def _price(budget: Budget, model: Any, usage: Usage, unsplit: int) -> Decimal:
     """Return the cost, at current prices, of tokens that were recorded without a price."""
     # The record does not say which of several models it was, nor the direction: take the dearest.
     models = getattr(model, "models", [model])
     input, output = usage.input_tokens, usage.output_tokens
-    dearest: Decimal = max(
+    highest_cost: Decimal = max(
         (
             with_budget(each, budget).cost(*counts)
             for each in models
-            for counts in ((input + untold, output), (input, output + untold))
+            for counts in ((input + unsplit, output), (input, output + unsplit))
         ),
         default=Decimal(0),
     )
-    return dearest
+    return highest_cost
 
 
 # -- the budget of a reply, and of a group's members -----------------------------------------------
@@ -231,8 +232,8 @@ def share_budget(owner: Any, agents: Iterable[Any], budget: Budget | None) -> No
     check_part(budget, ("reserve", "deadline", "is_part_of"), "budget", owner.id)
     agents = list(agents)
     for agent in agents:
-        had = getattr(agent, "budget", None)
-        if had is not None and not had.is_part_of(budget):
+        own_budget = getattr(agent, "budget", None)
+        if own_budget is not None and not own_budget.is_part_of(budget):
             raise ConfigError(
                 f"{owner.id!r} and {agent.id!r} have budgets of their own: give the agent a "
                 "child() of the other, or none"
@@ -245,8 +246,8 @@ def share_budget(owner: Any, agents: Iterable[Any], budget: Budget | None) -> No
 def check_reply_budget(owner: Any, budget: Budget) -> None:
     """Refuse a reply's budget that is not part of the agent's own or not shared by its members."""
     check_part(budget, ("reserve", "deadline", "is_part_of"), "budget", owner.id)
-    had = getattr(owner, "budget", None)
-    if had is not None and not budget.is_part_of(had):
+    own_budget = getattr(owner, "budget", None)
+    if own_budget is not None and not budget.is_part_of(own_budget):
         raise ConfigError(
             f"agent {owner.id!r} has a budget: give the reply a child() of it as budget="
         )
@@ -262,8 +263,8 @@ def budget_of_caller(agent: Any, handling: Any, is_nested: bool) -> Budget | Non
         ConfigError: the caller called this agent, which has an unrelated budget
     """
     budget: Budget | None = CallerContext.nearest(handling, "pays")
-    had: Budget | None = getattr(agent, "budget", None)
-    if budget is None or (had is not None and had.is_part_of(budget)):
+    own_budget: Budget | None = getattr(agent, "budget", None)
+    if budget is None or (own_budget is not None and own_budget.is_part_of(budget)):
         return None
     try:
         check_reply_budget(agent, budget)
@@ -278,8 +279,10 @@ def budget_of_caller(agent: Any, handling: Any, is_nested: bool) -> Budget | Non
 
 def _check_members(owner: Any, agent: Any, budget: Budget) -> None:
     for member in members_of(agent):
-        had = getattr(member, "budget", None)
-        if had is not None and not (had.is_part_of(budget) or budget.is_part_of(had)):
+        own_budget = getattr(member, "budget", None)
+        if own_budget is not None and not (
+            own_budget.is_part_of(budget) or budget.is_part_of(own_budget)
+        ):
             raise ConfigError(
                 f"{owner.id!r} is given a budget for a reply, and its member {member.id!r} has one "
                 "that is not a part of it: give the member none, or a child() of it"
@@ -289,8 +292,10 @@ def _check_members(owner: Any, agent: Any, budget: Budget) -> None:
 
 def budget_of(member: Any, budget: Budget | None) -> Budget | None:
     """Return the budget that a member uses in a reply with this budget, or None."""
-    had: Budget | None = getattr(member, "budget", None)
-    return had if budget is None or (had is not None and had.is_part_of(budget)) else budget
+    own_budget: Budget | None = getattr(member, "budget", None)
+    if budget is None or (own_budget is not None and own_budget.is_part_of(budget)):
+        return own_budget
+    return budget
 
 
 def budget_in_call(agent: Any, budget: Budget | None) -> Budget | None:
@@ -305,7 +310,7 @@ def is_spent_for_all(budget: Budget | None, agent: Any, *, late: bool) -> bool:
     """Return whether the limit that stopped an agent holds for all that share the budget."""
     if budget is None:
         return False
-    if _has_no_own(agent, budget):
+    if _uses_only(agent, budget):
         return True
     if late:
         return budget.remaining_seconds() == 0
@@ -316,8 +321,8 @@ def is_spent_for_all(budget: Budget | None, agent: Any, *, late: bool) -> bool:
     return bool(budget.left.used_up())
 
 
-def _has_no_own(agent: Any, budget: Budget) -> bool:
+def _uses_only(agent: Any, budget: Budget) -> bool:
     """Return whether an agent and its members use only this budget."""
     return getattr(agent, "budget", None) is budget and all(
-        _has_no_own(member, budget) for member in members_of(agent)
+        _uses_only(member, budget) for member in members_of(agent)
     )

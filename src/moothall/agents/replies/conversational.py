@@ -38,25 +38,25 @@ from moothall.agents.replies.reply_context import (
     ASK_CONTEXT,
     MAX_DEPTH,
     Replying,
+    answer_cancellably,
     approver_of_group,
-    given_with,
+    caller_context_of,
     is_open,
     note_content,
     sources_of_asker,
     tell_caller,
     text_with_sources,
-    under_way,
 )
 from moothall.agents.replies.reply_request import (
     ReplyOptions,
     ReplyRequest,
-    as_memory,
-    marked_with,
+    as_chat_message,
     thread_id,
     with_options,
+    with_speaker,
 )
 from moothall.agents.replies.stream import ReplyStream
-from moothall.agents.replies.sub_agents.ask_agent import ask_action, call_of_own_say, said_in_call
+from moothall.agents.replies.sub_agents.ask_agent import ask_action, call_of_own_say, reply_to_call
 from moothall.agents.replies.thread import Interruption, Thread, steer
 from moothall.agents.replies.threaded import Threaded
 from moothall.agents.workflow import AgentOptions
@@ -164,10 +164,10 @@ class ConversationalAgent(Threaded):
         """Remember a chat message in a thread."""
         raise NotImplementedError(f"{type(self).__name__} does not say how it remembers")
 
-    def _as_once(self) -> tuple[str, int] | None:
+    def _observation_key(self) -> tuple[str, int] | None:
         """Return the run and number of the message that it observes; None outside of a run."""
-        once = ASK_CONTEXT.get().once
-        return None if once is None else (f"{once[0]}/{self.id}", once[1])
+        observation = ASK_CONTEXT.get().observation
+        return None if observation is None else (f"{observation[0]}/{self.id}", observation[1])
 
     def resumes(self, action: str) -> bool:
         """Return whether an action that was cut off resumes."""
@@ -175,9 +175,9 @@ class ConversationalAgent(Threaded):
         is_own_say = type(self).say is ConversationalAgent.say
         return action == "say" and is_own_say and getattr(self, "journal", None) is not None
 
-    def _run_of_message(self) -> str | None:
+    def _message_run_id(self) -> str | None:
         """Return the run id of a `say`: what a door names; the same for one redelivered."""
-        if (context := given_with(self)) is not None and context.run_id is not None:
+        if (context := caller_context_of(self)) is not None and context.run_id is not None:
             return context.run_id
         key = self._idempotency_key("say") if self.resumes("say") else None
         if key is None:
@@ -341,13 +341,13 @@ class ConversationalAgent(Threaded):
         Returns:
             what the agent replies
         """
-        in_thread = self.thread_of_message(thread)
-        context = given_with(self)
-        task: Any = content if context is None else context.content or content
-        if (asker := call_of_own_say(self)) is not None:
-            return await said_in_call(self, task, *asker, thread=in_thread)
+        sender_thread = self.thread_of_message(thread)
+        context = caller_context_of(self)
+        prompt: Any = content if context is None else context.content or content
+        if (caller_and_call := call_of_own_say(self)) is not None:
+            return await reply_to_call(self, prompt, *caller_and_call, thread=sender_thread)
         return self.reply_text(
-            await self.reply(task, thread=in_thread, run_id=self._run_of_message())
+            await self.reply(prompt, thread=sender_thread, run_id=self._message_run_id())
         )
 
     def as_action(
@@ -400,16 +400,16 @@ class ConversationalAgent(Threaded):
             DefinitionError: the memory has no threads
             HookError: a hook failed
         """
-        item = as_memory(message)
-        if not has_marks(item):
-            item = with_sources(item, sources_of_asker(self)[0])
+        chat_message = as_chat_message(message)
+        if not has_marks(chat_message):
+            chat_message = with_sources(chat_message, sources_of_asker(self)[0])
         id = thread_id(thread)
         if self.shared and id is not None:
-            item["content"], id = marked_with(id, item.get("content")), None
+            chat_message["content"], id = with_speaker(id, chat_message.get("content")), None
         if self.space_mailbox is None:
-            await self._observe(item, id)
+            await self._observe(chat_message, id)
             return
-        await self.space_mailbox.carry(lambda: self._observe(item, id))
+        await self.space_mailbox.carry(lambda: self._observe(chat_message, id))
 
     def interrupt(self, text: str, thread: str | int | None = None) -> Interruption:
         """Interrupt a reply under way: it stops its current work and continues with this text.
@@ -435,7 +435,7 @@ class ConversationalAgent(Threaded):
         if not isinstance(text, str):
             raise ConfigError(f"interrupt takes a text, got {type(text).__name__}")
         state = self._thread_to_steer(thread)
-        return steer(state, text_with_sources(self, readable(text), state), self._keep)
+        return steer(state, text_with_sources(self, readable(text), state), self._keep_text)
 
     # -- hooks -------------------------------------------------------------------------------------
 
@@ -498,12 +498,12 @@ class ConversationalAgent(Threaded):
         if setup is not None and setup[0] is self:
             # They apply to this reply alone, not to nested ones.
             request.record, request.offered, request.step = setup.part, setup.offered, setup.step
-            request.before, request.results = setup.before, setup.results
+            request.first_messages, request.results = setup.first_messages, setup.results
             ASK_CONTEXT.set(context._replace(setup=None))
         if request.budget is not None:
             self.check_budget(request.budget)
         if self.shared and request.thread is not None:
-            request.content = request.original_content = marked_with(
+            request.content = request.original_content = with_speaker(
                 request.thread, request.content
             )
             request.thread = None
@@ -515,37 +515,37 @@ class ConversationalAgent(Threaded):
         """Reply in the thread's turn."""
         outer = ENCLOSING_REPLIES.get()
         handling: Any = CURRENT.get()
-        own_reply = Replying(self, request.thread, request=request)
+        replying = Replying(self, request.thread, request=request)
         is_asked = handling is not None or bool(outer)  # by another agent, or its own action
         if handling is not None and request.budget is None:
             request.budget = budget_of_caller(self, handling, bool(outer))
-        if is_asked and (outer_replies := outer or getattr(handling, "replies", ())):
-            own_reply.nest(outer_replies)
-            request.nested = own_reply.depth > 1
+        if is_asked and (parents := outer or getattr(handling, "replies", ())):
+            replying.nest(parents)
+            request.nested = replying.depth > 1
         if handling is not None and not handling.envelope.name:  # it carries this reply to its loop
-            handling.replies = (*(each for each in handling.replies if each.open), own_reply)
+            handling.replies = (*(each for each in handling.replies if each.open), replying)
         thread = request.state = self._take_thread(request.thread)
         is_contextless = is_without_context()
         if is_asked or is_contextless or thread.texts is not None:
             note_content(request, self)
         if is_asked and not outer and request.emit is None:
             request.emit = self._listener()
-        turns = own_reply.turns = thread.turns
+        turns = replying.turns = thread.turns
         # The thread's own reply waits for this one: to wait for its turn would be a deadlock.
-        nested = (outer and is_open(turns, outer)) or (
+        is_nested = (outer and is_open(turns, outer)) or (
             turns.handling is not None and leads_to(turns.handling, handling)
         )
-        token = ENCLOSING_REPLIES.set((*outer, own_reply))
+        token = ENCLOSING_REPLIES.set((*outer, replying))
         answer = partial(reply_with_hooks, self) if self.hooks else self.respond
         if not self.is_recorded:
             answer = partial(self._traced_reply, answer)
         if self._watchers:
             answer = partial(self._watchers.reply, self.id, answer)
         if self._journal is not None:
-            answer = partial(under_way, answer, self._journal)
+            answer = partial(answer_cancellably, answer, self._journal)
         contextless_reply = ContextlessReply() if is_contextless else None
         try:
-            if nested:
+            if is_nested:
                 return await answer(request)
             if not turns.take_now():
                 await turns.take()
@@ -554,14 +554,14 @@ class ConversationalAgent(Threaded):
                 return await answer(request)
             finally:
                 # First: once the turn has ended, the next reply, perhaps of another loop, sets it.
-                thread.underway = None
+                thread.reply = None
                 turns.end()
         except Later as later:
             if outer:  # an action waits
                 raise
             raise later.misplaced_error from later
         finally:
-            own_reply.open = False
+            replying.open = False
             if thread.texts is not None or CALL_SCOPE.get().reading is not None:
                 tell_caller(self, thread)
             if contextless_reply is not None:
@@ -593,4 +593,4 @@ class ConversationalAgent(Threaded):
 
     def as_observed(self, message: Any) -> dict[str, Any]:
         """Return a message that a hook changed, as it is remembered; raise if it is invalid."""
-        return as_memory(message)
+        return as_chat_message(message)

@@ -24,7 +24,7 @@ from moothall.agents.replies.record import Record
 from moothall.agents.replies.recorded_agent import RecordedAgent
 from moothall.agents.replies.reply import Reply, Stop
 from moothall.agents.replies.reply import Step as Called
-from moothall.agents.replies.reply_context import ReplySetup, as_asked, note_member
+from moothall.agents.replies.reply_context import ReplySetup, ask_context, note_member
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.state import REPLY, dump_state, load_state
 from moothall.agents.replies.step import StepHandle
@@ -149,8 +149,8 @@ class Group(RecordedAgent):
         self._check_between_turns(loads=True)
         state = self.read_state(saved, self.run_kind)
         label = f"{self.kind_label} {self.id!r} cannot resume from this state"
-        threads, theirs = state.get("threads"), state.get("members")
-        if not isinstance(threads, dict) or not isinstance(theirs, dict):
+        threads, states = state.get("threads"), state.get("members")
+        if not isinstance(threads, dict) or not isinstance(states, dict):
             raise StateError(f"{label}: threads and members must be objects")
         restored = Threads(self.answers_in_turn)
         for id, own_state in [(None, state.get("own")), *threads.items()]:
@@ -158,12 +158,12 @@ class Group(RecordedAgent):
                 None if own_state is None else self._load_state(own_state, label)
             )
         members = self._saved_members
-        if theirs.keys() - members.keys():
-            raise StateError(f"{label}: it is of {[*theirs]!r:.200}, not of {[*members]!r:.200}")
-        for name in theirs:
+        if states.keys() - members.keys():
+            raise StateError(f"{label}: it is of {[*states]!r:.200}, not of {[*members]!r:.200}")
+        for name in states:
             if not hasattr(members[name], "load_state_dict"):
                 raise StateError(f"{label}: member {name!r} has no load_state_dict")
-        for name, member_state in theirs.items():
+        for name, member_state in states.items():
             members[name].load_state_dict(member_state)
         self.own_threads: Threads | None = restored
         self._note_threads(*restored)
@@ -184,7 +184,7 @@ def options_for(member: Any, request: ReplyRequest) -> dict[str, Any]:
     }
 
 
-def in_thread(function: Any, thread: str | None) -> dict[str, Any]:
+def thread_option(function: Any, thread: str | None) -> dict[str, Any]:
     """Return the argument `thread` for a member's `observe` or `interrupt`, if it takes one."""
     # An empty text means the member's own thread, so that no other reply is interrupted.
     if getattr(function, "__name__", "") == "interrupt" and isinstance(
@@ -197,13 +197,13 @@ def in_thread(function: Any, thread: str | None) -> dict[str, Any]:
 def takes(function: Any, parameter: str) -> bool:
     """Return whether a function has a parameter of that name."""
     try:
-        return parameter in _parameters(getattr(function, "__func__", function))
+        return parameter in _parameter_names(getattr(function, "__func__", function))
     except (TypeError, ValueError):
         return False
 
 
 @lru_cache(maxsize=1000)
-def _parameters(function: Any) -> frozenset[str]:
+def _parameter_names(function: Any) -> frozenset[str]:
     return frozenset(inspect.signature(function).parameters)
 
 
@@ -247,23 +247,23 @@ async def ask_member(
 
     async def ask_once(step: StepHandle) -> Reply:
         await step.begins({"text": content} if is_remote else None)
-        read = MemberReading()
+        reading = MemberReading()
         setup = ReplySetup(agent, step=step if request.recorded is not None and is_person else None)
-        until = record.waiting_for("person", text=str(agent.id)) if is_person else nullcontext()
-        with context_value(CALL_SCOPE, scope_with(read)), as_asked(setup=setup), until:
+        waiting = record.waiting_for("person", text=str(agent.id)) if is_person else nullcontext()
+        with context_value(CALL_SCOPE, scope_with(reading)), ask_context(setup=setup), waiting:
             if is_person:
                 await record.commit()
-            reply = await _request(agent, content, options, request, emit)
-        if sources := union(read.read_sources):  # kept with the reply, which is recorded
+            reply = await _ask(agent, content, options, request, emit)
+        if sources := union(reading.read_sources):  # kept with the reply, which is recorded
             reply = replace(reply, outside=(*reply.outside, *sources))
         if reply.stop_reason not in ANSWERED_REASONS and is_person:
-            raise _Unanswered(reply)  # a resumed run asks a person again
+            raise _UnansweredTurn(reply)  # a resumed run asks a person again
         return reply
 
     if is_recording(agent):
         setup = ReplySetup(agent, record.member(part, str(agent.id), **labels), offered)
-        with as_asked(setup=setup):
-            reply = await _request(agent, content, options, request, emit)
+        with ask_context(setup=setup):
+            reply = await _ask(agent, content, options, request, emit)
         note_member(request, agent, reply)
         return reply
     try:
@@ -271,7 +271,7 @@ async def ask_member(
         if is_remote:
             step_options |= {"outcome": "ask", "decided": _reply_of_decision}
         reply = await record.step(part, ask_once, **step_options, **labels)
-    except _Unanswered as unanswered:
+    except _UnansweredTurn as unanswered:
         return unanswered.reply
     except InDoubt as doubt:
         return Reply("", None, [], [], Usage(), "in_doubt", str(doubt), None, request.run_id)
@@ -296,7 +296,7 @@ def _run_id(agent: Any, part: str, request: ReplyRequest) -> str | None:
     return run_id if len(run_id) <= 255 and run_id.isprintable() else None
 
 
-async def _request(
+async def _ask(
     agent: Any,
     content: Any,
     options: dict[str, Any],
@@ -304,11 +304,11 @@ async def _request(
     emit: Callable[[Event], Any] | None,
 ) -> Reply:
     reply: Any = None
-    with own_cancellation():
+    with cancellation_as_error():
         if emit is None or not hasattr(agent, "stream"):
             reply = await awaited(agent.reply(content, **options))
             if emit is not None and isinstance(reply, Reply):
-                emit(Done(str(agent.id), reply, **request.of_run))
+                emit(Done(str(agent.id), reply, **request.run_fields))
         else:
             async with AsyncExitStack() as stack:
                 events = agent.stream(content, **options)
@@ -336,7 +336,7 @@ async def _request(
 
 
 @contextmanager
-def own_cancellation() -> Iterator[None]:
+def cancellation_as_error() -> Iterator[None]:
     """Turn a Later of a user's awaitable, and its cancellation unless it is ours, into errors."""
     try:
         yield
@@ -348,20 +348,20 @@ def own_cancellation() -> Iterator[None]:
         raise ModelError("it was cancelled from elsewhere") from error
 
 
-async def in_time(request: Any, budget: Budget | None, next_step: str) -> Any:
+async def await_in_time(awaitable: Any, budget: Budget | None, next_step: str) -> Any:
     """Await a user's awaitable; DeadlineExceeded if the budget's time ended before `next_step`."""
     limit = asyncio.timeout(None if budget is None else budget.remaining_seconds())
     try:
         async with limit:
-            with own_cancellation():
-                return await awaited(request)
+            with cancellation_as_error():
+                return await awaited(awaitable)
     except TimeoutError as error:
         if not limit.expired():  # a timeout of the awaitable itself
             raise
         raise DeadlineExceeded(f"the seconds of {budget} were over before {next_step}") from error
 
 
-class _Unanswered(Stop):
+class _UnansweredTurn(Stop):
     """A person gave no answer, or not yet."""
 
     def __init__(self, reply: Reply) -> None:

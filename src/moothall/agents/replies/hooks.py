@@ -12,7 +12,7 @@ from moothall.actions.approval import Later
 from moothall.actions.provenance.marks import marks_of, stored_message, without_marks
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply, Stop
-from moothall.agents.replies.reply_context import as_asked, deps_of
+from moothall.agents.replies.reply_context import ask_context, deps_of
 from moothall.agents.replies.reply_request import ReplyRequest, check_changed, checked_content
 from moothall.foundation.arguments import check_function
 from moothall.foundation.errors import ConfigError, DeadlineExceeded, DefinitionError, HookError
@@ -39,7 +39,7 @@ HookType: TypeAlias = Literal[
 HOOK_TYPES: Final = get_args(HookType)
 """The types of hooks."""
 
-_OVER_S: Final = 0.05
+_MIN_REMAINING_S: Final = 0.05
 """With less than this left, the time is over: work that the deadline ends may end a bit early."""
 
 Hook: TypeAlias = Callable[
@@ -69,12 +69,12 @@ async def run_hooks(
         limit: asyncio.Timeout | None = None
         try:
             # Copies: only the returned dict counts, so that a failed hook has changed nothing.
-            copied = kwargs.copy()
+            kwargs_copy = kwargs.copy()
             for key, value in kwargs.items():
                 if isinstance(value, (dict, list)):
-                    copied[key] = value.copy()
-            copied["deps"] = deps  # the program's own object
-            result: Any = fn(agent, copied)
+                    kwargs_copy[key] = value.copy()
+            kwargs_copy["deps"] = deps  # the program's own object
+            result: Any = fn(agent, kwargs_copy)
             if result is None:
                 continue
             if inspect.isawaitable(result):
@@ -104,7 +104,7 @@ async def run_hooks(
     return kwargs
 
 
-async def as_hooked(
+async def hooked_value(
     record: Record[Any] | None,
     key: str,
     agent: Any,
@@ -116,12 +116,12 @@ async def as_hooked(
     **options: Any,
 ) -> Any:
     """Return `kwargs[name]` as hooks changed it: the recorded value, or by calling them now."""
-    hooks = (agent, type, kwargs, lambda new: check(new[name]), budget)
+    hook_args = (agent, type, kwargs, lambda new: check(new[name]), budget)
     if record is None:
-        return (await run_hooks(*hooks))[name]
+        return (await run_hooks(*hook_args))[name]
 
     async def call(step: StepHandle | None) -> Any:
-        return (await run_hooks(*hooks))[name]
+        return (await run_hooks(*hook_args))[name]
 
     return await record.step(f"{type}.{key}", call, **options)
 
@@ -131,7 +131,7 @@ def _seconds(type: str, budget: Budget | None) -> float | None:
     remaining = None if budget is None else budget.remaining_seconds()
     return (
         None
-        if remaining is not None and remaining < _OVER_S and type.startswith("post_")
+        if remaining is not None and remaining < _MIN_REMAINING_S and type.startswith("post_")
         else remaining
     )
 
@@ -193,12 +193,12 @@ async def reply_with_hooks(agent: Any, request: ReplyRequest) -> Reply:
             raise Stop.at_limit(error) from error
 
     reply: Any = None
-    kwargs = {"text": request.content, "schema": request.schema, **request.of_run}
+    kwargs = {"text": request.content, "schema": request.schema, **request.run_fields}
     try:
         kwargs = await call("pre_reply", kwargs, lambda new: check_changed(new, request))
         request.content = checked_content(kwargs["text"], "reply")
         if kwargs["schema"] is not request.schema:
-            request.want(kwargs["schema"])
+            request.set_schema(kwargs["schema"])
         reply = await agent.respond(request)
         kwargs = {**kwargs, "reply": reply}
         changed = await call("post_reply", kwargs, lambda new: expect(new["reply"], Reply))
@@ -218,10 +218,10 @@ async def observe_with_hooks(agent: Any, item: dict[str, Any], thread: Thread) -
 
     marks, message = marks_of(item), without_marks(item)
     kwargs = {"run_id": None, "thread": thread.id, "message": message}
-    with as_asked(once=None):  # an observation that a hook causes is not this message of the run
+    with ask_context(observation=None):  # what a hook observes is not this message of the run
         item = check(await run_hooks(agent, "pre_observe", kwargs, check))
     await agent.remember(stored_message(item, marks), thread)
-    with as_asked(once=None):
+    with ask_context(observation=None):
         await run_hooks(agent, "post_observe", {**kwargs, "message": item}, check)
 
 

@@ -25,11 +25,11 @@ from moothall.journal.wait_kinds import DECISIONS, DoubtDecision
 if TYPE_CHECKING:
     from moothall.journal import Entry
 
-_SORTED: Final = json.JSONEncoder(sort_keys=True)
+_SORTED_JSON: Final = json.JSONEncoder(sort_keys=True)
 _MAX_PART_CHARS = 80
 """A part that is no longer than this, as JSON, stands in the fingerprint as it is."""
 _MEMBERS = "members"
-_STEPS: Final = (
+_STEP_KINDS: Final = (
     "started",
     "ended",
     "failed",
@@ -63,8 +63,8 @@ class PastStep:
     permission: Decision = True  # how: `Always()` permitted it for the whole thread
     allowed: list[str] = field(default_factory=list)  # the values from outside that this permitted
     proposed: str | None = None  # that of the request as it was made, if a person changed it
-    changed: dict[str, Any] | None = None  # the arguments with which it was permitted then
-    was: dict[str, Any] | None = None  # the arguments that these replace
+    changed_args: dict[str, Any] | None = None  # the arguments with which it was permitted then
+    original_args: dict[str, Any] | None = None  # the arguments that these replace
     decision: DoubtDecision | None = None  # what a person decided
     value: Any = None  # what that decision states, such as the result
     result_hash: str | None = None  # the hash of the result, if that is bytes
@@ -77,14 +77,14 @@ class PastStep:
         return self.state == "started" and self.asks_person and self.decision is None
 
     @property
-    def waits(self) -> str | None:
+    def wait_key(self) -> str | None:
         """Return the key of what it has asked for last, if it has not gone on since."""
         return next(reversed(self.requests), None) if self.state == WAIT_ENTRY else None
 
     @property
-    def later(self) -> str | None:
+    def later_key(self) -> str | None:
         """Return the key of the result or moment that it waits for; None if it waits for none."""
-        last = self.waits
+        last = self.wait_key
         return last if last and self.requests[last]["kind"] in ("result", "moment") else None
 
     def is_charged(self, resumes: bool) -> bool:
@@ -105,7 +105,7 @@ class PastStep:
     @property
     def is_over(self) -> bool:
         """Return whether its call is not made again: it has ended, or its result comes later."""
-        return self.state == "ended" or self.is_decided or self.later is not None
+        return self.state == "ended" or self.is_decided or self.later_key is not None
 
 
 class ReplayOffsets:
@@ -121,30 +121,30 @@ class ReplayOffsets:
 
     def get(self, owner: Any, run: str) -> int:
         """Return an object's offset in a run; 0 if unknown."""
-        marks = self._offsets.get(id(owner))
-        return 0 if marks is None else marks.get(run, 0)
+        offsets = self._offsets.get(id(owner))
+        return 0 if offsets is None else offsets.get(run, 0)
 
-    def set(self, owner: Any, run: str, place: int) -> None:
+    def set(self, owner: Any, run: str, offset: int) -> None:
         """Set an object's offset in a run."""
-        marks = self._offsets.get(id(owner))
-        if marks is None:
+        offsets = self._offsets.get(id(owner))
+        if offsets is None:
             try:
                 finalize(owner, self._offsets.pop, id(owner), None)
             except TypeError:
                 return
-            marks = self._offsets.setdefault(id(owner), OrderedDict())
+            offsets = self._offsets.setdefault(id(owner), OrderedDict())
         with self._guard:
-            marks[run] = place
-            marks.move_to_end(run)
-            if len(marks) > _MAX_OFFSETS:
-                marks.popitem(last=False)
+            offsets[run] = offset
+            offsets.move_to_end(run)
+            if len(offsets) > _MAX_OFFSETS:
+                offsets.popitem(last=False)
 
 
 OFFSETS: Final = ReplayOffsets()
 """What models, budgets and memories know of runs."""
 
 
-class StopsFor(Protocol):
+class RunResult(Protocol):
     """The result of a run, which says why it stopped: `"done"`, or another stop reason."""
 
     @property
@@ -177,7 +177,7 @@ class ReadRecord(Generic[S]):
         for entry in entries:
             if entry.kind != "begun":  # a fork begins anew, also what has ended
                 self._end = None
-            state = self._take(entry, state)
+            state = self._take_entry(entry, state)
         self.state: S | None = None  # the last that was saved
         if state is not None:
             self.state = load_state(kind, state, f"run {run_id!r}")
@@ -205,9 +205,9 @@ class ReadRecord(Generic[S]):
         texts = {}
         for name, value in parts.items():
             try:
-                text = _SORTED.encode(value)  # as nearly all parts are JSON data
+                text = _SORTED_JSON.encode(value)  # as nearly all parts are JSON data
             except (TypeError, ValueError, RecursionError):
-                text = _SORTED.encode(as_json(value))
+                text = _SORTED_JSON.encode(as_json(value))
             if len(text) > _MAX_PART_CHARS:
                 text = f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:32]}"
             texts[name.replace("_", " ")] = text
@@ -242,13 +242,13 @@ class ReadRecord(Generic[S]):
 
     def check(self, kind: str, agent: str, program: Mapping[str, Any]) -> None:
         """Raise RunMismatch if the program is not the one that began the run."""
-        start, changed = self.start, dict[str, None]()
+        start, parts = self.start, dict[str, None]()
         if start is None or (start["kind"] == kind and start["fingerprint"] is None):
             return
         detail = f"it was a {start['kind']}, and is a {kind}"
         if start["kind"] == kind:
             changes = _changes(agent, start["fingerprint"], program)
-            changed = dict.fromkeys(name for names in changes.values() for name in names)
+            parts = dict.fromkeys(name for names in changes.values() for name in names)
             detail = "; ".join(
                 f"agent {id!r}: " + "; ".join(f"{name}: {text}" for name, text in names.items())
                 for id, names in changes.items()
@@ -256,7 +256,7 @@ class ReadRecord(Generic[S]):
         if detail:
             fork = f"use another run_id, or go on with a fork: journal.fork({self.run_id!r})"
             hint = "" if start["kind"] in OUR_KINDS else fork  # no agent resumes it
-            raise RunMismatch(self.run_id, (*changed,) or ("agent",), shorten(detail, 500), hint)
+            raise RunMismatch(self.run_id, (*parts,) or ("agent",), shorten(detail, 500), hint)
 
     @property
     def copied(self) -> list[dict[str, Any]]:
@@ -264,11 +264,11 @@ class ReadRecord(Generic[S]):
         copied: list[dict[str, Any]] = (self.start or {}).get("copied", [])
         return copied
 
-    def _earlier(self, name: str) -> list[Any]:
+    def _earlier_items(self, name: str) -> list[Any]:
         """Return what a list had before the run; nothing in a record that is only read."""
         return []
 
-    def _take(self, entry: Entry, state: dict[str, Any] | None) -> dict[str, Any] | None:
+    def _take_entry(self, entry: Entry, state: dict[str, Any] | None) -> dict[str, Any] | None:
         kind, data = entry.kind, entry.data
         if kind == "state":
             merged: dict[str, Any] = {**(state or {}), **data["state"]}
@@ -276,7 +276,7 @@ class ReadRecord(Generic[S]):
                 recorded = (state or {}).get(name)
                 merged[name] = items if recorded is None else [*recorded, *items]
             for name, recorded in data.get("earlier", {}).items():
-                merged[name] = [*self._earlier(recorded), *merged.get(name, ())]
+                merged[name] = [*self._earlier_items(recorded), *merged.get(name, ())]
             self.received = []
             return merged
         if kind == "begun":
@@ -287,7 +287,7 @@ class ReadRecord(Generic[S]):
             self._end = data
         elif "part" in data:
             self.members[data["part"]] = data
-        elif kind in _STEPS:
+        elif kind in _STEP_KINDS:
             self.take_step(kind, data, entry.at)
         else:
             raise StateError(
@@ -301,7 +301,7 @@ class ReadRecord(Generic[S]):
         past_step = self.past_steps.setdefault(data["key"], PastStep(data["key"]))
         if kind in DECISION_ENTRIES:
             past_step.decided_on, past_step.proposed = data["fingerprint"], data.get("proposed")
-            past_step.changed, past_step.was = data.get("args"), data.get("was")
+            past_step.changed_args, past_step.original_args = data.get("args"), data.get("was")
             past_step.permission = DECISION_KINDS.read_entry(data)
             past_step.state = past_step.state or kind
             return
@@ -345,19 +345,19 @@ def group_program(members: Iterable[Any], **parts: Any) -> dict[str, Any]:
 
 
 def _changes(
-    agent: str, recorded: Mapping[str, Any], now: Mapping[str, Any]
+    agent: str, recorded: Mapping[str, Any], current: Mapping[str, Any]
 ) -> dict[str, dict[str, str]]:
     """Return the changed parts of an agent and its members, by id, of the parts that both have."""
     agent_changes = {
         name: f"was {recorded[name]}, is {text}"
-        for name, text in now.items()
+        for name, text in current.items()
         if name != _MEMBERS and name in recorded and recorded[name] != text
     }
     changes = {agent: agent_changes} if agent_changes else {}
     # The group's own parts say which members it has, and in which role.
-    pairs = zip(recorded.get(_MEMBERS, ()), now.get(_MEMBERS, ()), strict=False)
-    for (was, was_program), (id, program) in pairs:
-        if was == id:
-            for member_id, names in _changes(id, was_program, program).items():
+    pairs = zip(recorded.get(_MEMBERS, ()), current.get(_MEMBERS, ()), strict=False)
+    for (old_id, old_program), (id, program) in pairs:
+        if old_id == id:
+            for member_id, names in _changes(id, old_program, program).items():
                 changes[member_id] = changes.get(member_id, {}) | names
     return changes

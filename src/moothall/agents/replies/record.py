@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from moothall.actions.approval import Later
 from moothall.agents.replies.charging import charge_spent, spending_of
-from moothall.agents.replies.read_record import OFFSETS, PastStep, ReadRecord, StopsFor
+from moothall.agents.replies.read_record import OFFSETS, PastStep, ReadRecord, RunResult
 from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.state import Codec, codec_of
 from moothall.agents.replies.step import StepHandle
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
-R = TypeVar("R", bound=StopsFor)
+R = TypeVar("R", bound=RunResult)
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -51,8 +51,8 @@ T = TypeVar("T")
 class Record(ReadRecord[S]):
     """One agent's part of a recorded run; one task writes it, with the tasks that it starts."""
 
-    open: int = 0  # how many steps are under way
-    _at_rest: asyncio.Event | None = None  # set once none is; made by whoever waits for it
+    open_count: int = 0  # how many steps are under way
+    _idle_event: asyncio.Event | None = None  # set once none is; made by whoever waits for it
 
     def __init__(self, part: RunPart, kind: type[S]) -> None:
         self.run_part = part
@@ -159,20 +159,20 @@ class Record(ReadRecord[S]):
                     decided_result = self._result_of_decision(past_step, decided, of)
                 except Exception:
                     if past_step.decision is not None:
-                        step.doubts_again()
+                        step.renew_doubt()
                     raise
                 if past_step.is_skipped and decided is None:
                     step.end("ended", {"result": None})
                 else:
                     step.end("ended", {"result": codec.dump(decided_result)})
                 return decided_result
-        if past_step.requests and past_step.waits is not None and not anew:
-            answer = await step.came(past_step.waits)  # raises until there is an answer
-            if past_step.later is not None and answer is not None and not goes_on:
+        if past_step.requests and past_step.wait_key is not None and not anew:
+            answer = await step.find_outcome(past_step.wait_key)  # raises until there is an answer
+            if past_step.later_key is not None and answer is not None and not goes_on:
                 result: T = codec.load(step.value_of(answer))
                 step.end("ended", {"result": codec.dump(result)})
                 return result
-        self.open += 1
+        self.open_count += 1
         try:
             try:
                 if tracing.active is None:
@@ -186,13 +186,13 @@ class Record(ReadRecord[S]):
                 result = cast(T, later)
             if type(result) is Later:
                 details = {"action": about["action"]} if "action" in about else {}
-                came = await step.result_of(cast(Later, result), **details)
-                result = codec.load(came)
+                value = await step.result_of(cast(Later, result), **details)
+                result = codec.load(value)
         except JournalError:  # the end of the step could not be written either
             raise
         except Exception as error:
             if isinstance(error, Stop) and error.reason == "waiting":
-                step.rests()
+                step.keep_for_retry()
             else:
                 step.end("failed", {"error": f"{type(error).__name__}: {error}"})
             raise
@@ -200,12 +200,12 @@ class Record(ReadRecord[S]):
             if step.has_begun and outcome == "repeat":  # its cost is known
                 step.end("failed", {"error": "cancelled", "cancelled": True})
             elif step.has_begun:  # its outcome is unknown, also to who calls it again here
-                step.rests()
+                step.keep_for_retry()
             raise
         finally:
-            self.open -= 1
-            if self._at_rest is not None and not self.open:
-                self._at_rest.set()
+            self.open_count -= 1
+            if self._idle_event is not None and not self.open_count:
+                self._idle_event.set()
         if past_step.requests:
             step.withdraw()
         if isinstance(result, bytes) and not isinstance(of, Codec):  # which has a form of its own
@@ -213,7 +213,7 @@ class Record(ReadRecord[S]):
         else:
             step.end("ended", {"result": codec.dump(result)})
         self._ended_here[key] = None
-        if self.open:
+        if self.open_count:
             await self.commit()  # before the steps beside it have ended
         return result
 
@@ -228,14 +228,14 @@ class Record(ReadRecord[S]):
             return [e for e in entries if e.path == self.path and e.data.get("key") == key]
 
         for entry in await WORKERS.run(asyncio.get_running_loop(), read):
-            self._take(entry, None)
+            self._take_entry(entry, None)
         del self._ended_here[key]
 
     async def rest(self) -> None:
         """Wait until no step is under way, so that those beside one that raised have their ends."""
-        while self.open:
-            self._at_rest = asyncio.Event()
-            await self._at_rest.wait()
+        while self.open_count:
+            self._idle_event = asyncio.Event()
+            await self._idle_event.wait()
 
     def mark(self, key: str, result: Any = None, /, **about: Any) -> None:
         """Note a step without a call: an event, or a step that was cut off."""
@@ -269,17 +269,17 @@ class Record(ReadRecord[S]):
     def save(self, state: S, **earlier: tuple[int, str]) -> None:
         """Note the state between two turns. Append-only lists are recorded item by item."""
         # `earlier`: so many items at the beginning of a list are already kept by this name.
-        more = {"earlier": {name: key for name, (_, key) in earlier.items()}} if earlier else {}
+        extra = {"earlier": {name: key for name, (_, key) in earlier.items()}} if earlier else {}
         for name in earlier:
             self._counts[name] = earlier[name][0]
-        grown: dict[str, Any] = {}
+        new_items: dict[str, Any] = {}
         for name in self._counts:
             items, count_before = getattr(state, name), self._counts[name]
             if (count := len(items)) > count_before:
-                grown[name] = items[count_before:]
+                new_items[name] = items[count_before:]
                 self._counts[name] = count
         scalars = dict(zip(self._scalars, map(getattr, repeat(state), self._scalars), strict=True))
-        self.note("state", {"state": scalars, "appended": grown, **more})
+        self.note("state", {"state": scalars, "appended": new_items, **extra})
 
     def drop(self, state: S, name: str) -> None:
         """Drop all items of a list but the last, to save memory: they are recorded."""
@@ -306,7 +306,7 @@ class Record(ReadRecord[S]):
             self.note("started", data)
         return self.run_part.part(name)
 
-    def _earlier(self, name: str) -> list[Any]:
+    def _earlier_items(self, name: str) -> list[Any]:
         return kept_list(name, self.stored_value)
 
     def keep(self, data: bytes) -> str:
@@ -358,9 +358,9 @@ class Record(ReadRecord[S]):
 
     def _has_committed(self) -> None:
         """Run the callbacks whose entries are now in the file."""
-        then = self._callbacks
-        while then and then[0][0] <= self.run_part.run.written_count:
-            then.pop(0)[1]()  # removed first: a callback that commits comes here again
+        callbacks = self._callbacks
+        while callbacks and callbacks[0][0] <= self.run_part.run.written_count:
+            callbacks.pop(0)[1]()  # removed first: a callback that commits comes here again
 
     async def run_to_end(
         self,
@@ -391,7 +391,7 @@ class Record(ReadRecord[S]):
             except Later as later:
                 log_failure(logger, f"run {self.run_id!r} stops", later)
                 reply = stopped(Stop("error", str(later.misplaced_error), later.misplaced_error))
-            if not (reply.stop_reason == "waiting" and self._rests()):
+            if not (reply.stop_reason == "waiting" and self._still_waits()):
                 await self.end(reply.stop_reason, **at_end(reply))
         except JournalError as error:
             log_failure(logger, f"run {self.run_id!r} stops", error)
@@ -399,26 +399,26 @@ class Record(ReadRecord[S]):
         except BaseException as error:
             resumes = isinstance(error, asyncio.CancelledError) and self.run.resumes_later
             if self.over is end_before and not resumes:  # else its end is noted, and not written
-                ends = Stop("cancelled", self._cut_off_reason(error))
-                self.note_end("cancelled", **at_end(stopped(ends)))
+                cancelled_stop = Stop("cancelled", self._cut_off_reason(error))
+                self.note_end("cancelled", **at_end(stopped(cancelled_stop)))
             try:
                 # After KeyboardInterrupt or GeneratorExit no loop would go on with an await.
-                awaits = isinstance(error, Exception | asyncio.CancelledError)
-                if awaits and not is_closing(error):
+                may_await = isinstance(error, Exception | asyncio.CancelledError)
+                if may_await and not is_closing(error):
                     await self.commit()
                 else:
                     self.commit_now(error)
-            except MoothallError as lost:  # also an error of the memory: raise what stopped the run
-                logger.error("run %r: its end is not kept: %s", self.run_id, lost)
+            except MoothallError as end_error:  # of the memory, too: raise what stopped the run
+                logger.error("run %r: its end is not kept: %s", self.run_id, end_error)
             raise
         return reply
 
     def note_wait(self, stop: Stop) -> None:
         """Note that the run waits, if that is why it stopped, and it did not wait before."""
-        if stop.reason == "waiting" and not self._rests():
+        if stop.reason == "waiting" and not self._still_waits():
             self.note_end("waiting", detail=stop.detail)
 
-    def _rests(self) -> bool:
+    def _still_waits(self) -> bool:
         """Return whether a run waits as before: nothing has happened since it was opened."""
         return self.over is not None and self.over["reason"] == "waiting" and not self.entry_count
 
@@ -473,17 +473,17 @@ class Record(ReadRecord[S]):
         """
         entries = self.entries()
         skip: Callable[[int], None] | None = getattr(model, "skip", None)
-        new = entries[self.known_count(owner, "entries") :]
-        answers = spending_of(new if chosen is None else filter(chosen, new)).answers
+        unknown = entries[self.known_count(owner, "entries") :]
+        answers = spending_of(unknown if chosen is None else filter(chosen, unknown)).answers
         self._set_known(owner, len(entries))
         if answers and callable(skip):
             skip(answers)
         # A budget made for this reply is new; the one that it is part of may be charged already.
-        for account, alone in () if budget is None else budget.single_account_budgets():
+        for account, single_budget in () if budget is None else budget.single_account_budgets():
             before = self.known_count(account, "entries")
             if before < len(entries):
                 self._set_known(account, len(entries))  # counted, even if the charge is refused
-                charge_spent(alone, model, entries[before:])
+                charge_spent(single_budget, model, entries[before:])
 
     def mark_known(self, model: Any, budget: Budget | None) -> None:
         """Mark what this process has recorded as known to a model and a budget."""

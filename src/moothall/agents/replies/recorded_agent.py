@@ -14,15 +14,15 @@ from moothall.agents.agent import CURRENT
 from moothall.agents.replies.conversational import ConversationalAgent
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply
-from moothall.agents.replies.reply_context import ASK_CONTEXT, under_way
+from moothall.agents.replies.reply_context import ASK_CONTEXT, answer_cancellably
 from moothall.agents.replies.resume import (
     NULL_RECORD,
     answer_asker,
-    answers_in,
     fork_id_of,
+    shares_journal,
 )
 from moothall.agents.replies.state import VERSION, dump_state, load_state
-from moothall.agents.replies.sub_agents.going_on import (
+from moothall.agents.replies.sub_agents.resuming import (
     ResumedRun,
     ResumingRuns,
     agents_that_resume,
@@ -157,11 +157,11 @@ class RecordedAgent(ConversationalAgent):
         if not isinstance(sender, str) or mailbox is None:
             return
         message = {"to": sender, "action": {"name": "say", "args": {"content": text}}}
-        answer = Envelope.from_message(message, mailbox.id)._replace(
+        envelope = Envelope.from_message(message, mailbox.id)._replace(
             thread=str(start.get("asked_within", "")),
             within=run.thread,  # whose sources are those of the text
         )
-        mailbox.send(answer, answers=True)
+        mailbox.send(envelope, answers=True)
 
     async def respond(self, request: ReplyRequest) -> Reply:
         """Answer a request."""
@@ -176,7 +176,7 @@ class RecordedAgent(ConversationalAgent):
                 if reply.stop_reason == "waiting":
                     self._release_reserved(request)
                 return reply
-            part = await self._begin(self._journal, request)
+            part = await self._open_run(self._journal, request)
         record: Record[Any] = NULL_RECORD
         try:
             try:
@@ -186,17 +186,17 @@ class RecordedAgent(ConversationalAgent):
                 if journal is None or not self._may_fork(request, error):
                     raise
                 part.close()
-                request.run_id = await asyncio.to_thread(_fork_of, journal, request.run_id)
+                request.run_id = await asyncio.to_thread(_ensure_fork, journal, request.run_id)
                 logger.warning("%s; resuming its fork, run %r", error, request.run_id)
-                return await under_way(self.respond, journal, request)
+                return await answer_cancellably(self.respond, journal, request)
             request.recorded = record
             _note_run(part, request.state)
             if record.is_over:  # it has its span
                 return await self.recorded_reply(request, record)
             reply = await self._traced_work(request, record)
             if part.past_entries:
-                asking = [e.request.run_id for e in ENCLOSING_REPLIES.get() if e.request and e.open]
-                await answer_asker(self._journal, record, reply, asking, request.state.texts)
+                ids = [e.request.run_id for e in ENCLOSING_REPLIES.get() if e.request and e.open]
+                await answer_asker(self._journal, record, reply, ids, request.state.texts)
             if reply.stop_reason == "waiting" and request.record is None:
                 self._release_reserved(request)
                 if reply.error is not None:  # an asked agent's program has changed
@@ -227,20 +227,20 @@ class RecordedAgent(ConversationalAgent):
         """Forget a conversation in this process if a run of it was deleted from its journal."""
         assert thread.id is not None
         assert thread.runs is not None
-        look = partial(thread.runs.is_any_deleted, [*thread.parked])
-        if await WORKERS.run(asyncio.get_running_loop(), look):
+        check_deleted = partial(thread.runs.is_any_deleted, [*thread.parked])
+        if await WORKERS.run(asyncio.get_running_loop(), check_deleted):
             thread.forget()
             self.forget_memory(thread.id)
             self.drop_in_members(thread.id)
 
-    async def _begin(self, journal: Journal, request: ReplyRequest) -> RunPart:
+    async def _open_run(self, journal: Journal, request: ReplyRequest) -> RunPart:
         """Open the run of a request, new or resumed."""
         if self.on_mismatch not in get_args(OnMismatch):
             raise ConfigError(
                 f"agent {self.id!r}: on_mismatch must be 'stop' or 'fork', "
                 f"got {self.on_mismatch!r:.80}"
             )
-        if ASK_CONTEXT.get().goes_on == request.run_id:
+        if ASK_CONTEXT.get().resumed_run == request.run_id:
             return await journal.begin(request.run_id, "", "", "")
         task = json_text(request.content)
         run_fields = (self.run_kind, str(self.id), task, request.thread)
@@ -262,8 +262,8 @@ class RecordedAgent(ConversationalAgent):
             schema = record.start["schema"]  # `resume` need not pass it again
         if request.options is None and record.start is not None:
             request.options = record.start.get("options")
-        asked_for = {"task": request.original_content, "thread": request.thread}
-        program = record.fingerprint(**asked_for, schema=schema)
+        request_fields = {"task": request.original_content, "thread": request.thread}
+        program = record.fingerprint(**request_fields, schema=schema)
         if record.start is not None and (request.record is not None or request.resumed):
             program.pop("task")  # the group has recorded it, or `resume` does not repeat it
         before_hooks = request.original_content
@@ -280,24 +280,24 @@ class RecordedAgent(ConversationalAgent):
             # Where a process that resumes the run continues it.
             beginning |= tracing.Tracing.trace_headers()
         if record.start is None:
-            beginning |= self._keeps(record, request) | request.door_data
+            beginning |= self._begin_data(record, request) | request.door_data
         if request.record is None:
-            beginning |= self._asker()
+            beginning |= self._asker_data()
         record.begin(self.run_kind, str(self.id), program | self.describe_program(), **beginning)
         assert record.start is not None
         request.content = record.start["task"]
         return record
 
-    def _keeps(self, record: Record[Any], request: ReplyRequest) -> dict[str, Any]:
+    def _begin_data(self, record: Record[Any], request: ReplyRequest) -> dict[str, Any]:
         """Return what else is recorded of how a run begins."""
         return {}
 
-    def _asker(self) -> dict[str, str]:
+    def _asker_data(self) -> dict[str, str]:
         """Return who gets a reply that comes late: a run that asks, or who sent the `say`."""
-        asking = [e for e in ENCLOSING_REPLIES.get()[-2:] if e.agent is not self and e.open]
-        if asking:
-            asker, request = str(asking[0].agent.id), asking[0].request
-            in_journal = answers_in(self, request)
+        asking_replies = [e for e in ENCLOSING_REPLIES.get()[-2:] if e.agent is not self and e.open]
+        if asking_replies:
+            asker, request = str(asking_replies[0].agent.id), asking_replies[0].request
+            in_journal = shares_journal(self, request)
             return {"asker": asker} | ({"asked_for": request.recorded.run_id} if in_journal else {})
         handling = CURRENT.get()
         message = handling.message() if handling is not None and handling.agent is self else None
@@ -317,8 +317,8 @@ class RecordedAgent(ConversationalAgent):
         for agent in agents:  # a group may be its own member, which its reply refuses
             members = agent.member_agents if isinstance(agent, RecordedAgent) else ()
             agents += [each for each in members if all(each is not other for other in agents)]
-        alone = [e for e in agents[1:] if isinstance(e, RecordedAgent) and not e.member_agents]
-        return [source for agent in alone for source in agent.action_sources()]
+        leaves = [e for e in agents[1:] if isinstance(e, RecordedAgent) and not e.member_agents]
+        return [source for agent in leaves for source in agent.action_sources()]
 
     def end_run(self, key: str, thread: str | None) -> None:
         """Note in the memories of the members that a run is over."""
@@ -388,7 +388,7 @@ def _note_run(part: RunPart, thread: Thread) -> None:
         thread.runs = (thread.runs or KnownRuns(file)).note(file, part.run_id)
 
 
-def _fork_of(journal: Journal, run_id: str) -> str:
+def _ensure_fork(journal: Journal, run_id: str) -> str:
     """Return the fork in which a changed program goes on with a run, not one of a person."""
     fork = fork_id_of(run_id)
     try:

@@ -77,7 +77,7 @@ class Step:
 _UNSET: Any = ...
 
 
-class _InCell:
+class _CellMark:
     """In which cell of a notebook a reply was printed: there it is not displayed once more."""
 
     __slots__ = ("_cell",)
@@ -103,7 +103,7 @@ T_co = TypeVar("T_co", covariant=True, default=Any)
     tool_calls="steps",
 )
 @dataclass(frozen=True, slots=True)
-class Reply(_InCell, Generic[T_co]):
+class Reply(_CellMark, Generic[T_co]):
     """An agent's answer. `Reply[Order]` is one whose value was requested as an `Order`.
 
     Attributes:
@@ -261,7 +261,7 @@ class Reply(_InCell, Generic[T_co]):
         raise ModelError(text)
 
 
-class OpenReply(_InCell):
+class OpenReply(_CellMark):
     """A `Reply` made in a third of the time: as that is frozen, it sets each field by a call."""
 
     __slots__ = Reply.__slots__
@@ -329,7 +329,7 @@ Content: TypeAlias = str | list[dict[str, Any]]
 MAX_ERROR: Final = 500
 """How many characters of an error others read."""
 
-_PLAIN = re.compile(r"[\w .@/+-]+")
+_PLAIN_ID = re.compile(r"[\w .@/+-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,6 +392,6 @@ class Utterance:
 
 def speaker_label(id: str) -> str:
     """Return an id as it precedes an utterance; in quotes if it is ambiguous."""
-    if _PLAIN.fullmatch(id) and id == id.strip() and id.isprintable():
+    if _PLAIN_ID.fullmatch(id) and id == id.strip() and id.isprintable():
         return id
     return escaped_json(id)

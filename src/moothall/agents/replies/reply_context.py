@@ -25,7 +25,7 @@ from moothall.actions.provenance.reading import (
 )
 from moothall.agents.agent import CURRENT, Agent
 from moothall.agents.caller_context import CallerContext
-from moothall.agents.replies.charging import called_each_other
+from moothall.agents.replies.charging import call_chain_text
 from moothall.agents.replies.checked_parts import is_untracked, members_of
 from moothall.agents.replies.thread import Thread
 from moothall.foundation.errors import HopLimitExceeded, RequestCancelled
@@ -58,11 +58,11 @@ class Replying:
     open: bool = True  # False after its end
     outer_replies: tuple[Replying, ...] = ()  # the open replies that led to it, the outermost first
     depth: int = 1  # how many agents deep it is, each called by an action of the one before
-    calls: int = 0  # how many model calls the agents beneath it have made without a budget
+    model_calls: int = 0  # how many model calls the agents beneath it have made without a budget
 
-    def nest(self, outer: tuple[Replying, ...]) -> None:
+    def nest(self, replies: tuple[Replying, ...]) -> None:
         """Set what it is within; HopLimitExceeded if that is too deep."""
-        caller = next((each for each in reversed(outer) if each.open), None)
+        caller = next((each for each in reversed(replies) if each.open), None)
         if caller is None:
             return
         self.outer_replies = (*(each for each in caller.outer_replies if each.open), caller)
@@ -75,7 +75,7 @@ class Replying:
         if self.depth > limit:
             raise HopLimitExceeded(
                 f"agent {self.agent.id!r} would reply {self.depth} agents deep, and {limit} are "
-                f"the most: {called_each_other([*self.outer_replies, self])}; raise max_depth= of "
+                f"the most: {call_chain_text([*self.outer_replies, self])}; raise max_depth= of "
                 f"agent {outermost.id!r} if that is meant"
             )
 
@@ -105,7 +105,7 @@ class ReplySetup(NamedTuple):
     agent: Agent  # the one that is asked
     part: RunPart | None = None  # the part of the asking run that records the reply
     offered: tuple[Action, ...] = ()  # actions that the asked agent gets besides its own
-    before: Sequence[dict[str, Any]] = ()  # the messages that its thread begins with
+    first_messages: Sequence[dict[str, Any]] = ()  # the messages that its thread begins with
     results: ThreadResults | None = None  # the long results in these messages
     step: StepHandle | None = None  # the step of a group in which a person replies
 
@@ -116,54 +116,54 @@ class AskContext(NamedTuple):
     setup: ReplySetup | None = None  # set by a group, or by an action that asks an agent
     # Set where a thread lasts for one reply and is kept in no file: the thread of the caller.
     fresh: tuple[str | None] | None = None
-    once: tuple[str, int] | None = None  # of a recorded message that is observed: run and number
-    goes_on: str | None = None  # the run that is resumed, and not begun anew if it was deleted
+    observation: tuple[str, int] | None = None  # run and number of a message observed
+    resumed_run: str | None = None  # the run that is resumed, and not begun anew if it was deleted
 
 
-_AS_EVER: Final = AskContext()
-ASK_CONTEXT: ContextVar[AskContext] = ContextVar("moothall_asked", default=_AS_EVER)
+_DEFAULT_CONTEXT: Final = AskContext()
+ASK_CONTEXT: ContextVar[AskContext] = ContextVar("moothall_asked", default=_DEFAULT_CONTEXT)
 
 
-def as_asked(**fields: Any) -> AbstractContextManager[None]:
+def ask_context(**fields: Any) -> AbstractContextManager[None]:
     """Have the agents of a `with` block be asked as these fields of `AskContext` say."""
     return context_value(ASK_CONTEXT, ASK_CONTEXT.get()._replace(**fields))
 
 
-class UnderWay:
+class CancellableReply:
     """The task that gives a reply, which a dropped reply does not keep."""
 
     def __init__(self, task: asyncio.Task[Any]) -> None:
         self.task: weakref.ref[asyncio.Task[Any]] = weakref.ref(task)
-        self.stopped = False  # whether `cancel_run` has cancelled it
+        self.is_stopped = False  # whether `cancel_run` has cancelled it
 
 
-async def under_way(
+async def answer_cancellably(
     answer: Callable[[ReplyRequest], Awaitable[Reply]], journal: Journal, request: ReplyRequest
 ) -> Reply:
     """Answer a request, whose run `cancel_run` can cancel."""
     key = request.run_id, journal.file.identity
-    if (task := asyncio.current_task()) is None or key in _UNDER_WAY:
+    if (task := asyncio.current_task()) is None or key in _CANCELLABLE:
         return await answer(request)  # a group's members reply in its run
-    _UNDER_WAY[key] = own_work = UnderWay(task)
+    _CANCELLABLE[key] = cancellable = CancellableReply(task)
     del task
     try:
         return await answer(request)
     except asyncio.CancelledError:
         task = asyncio.current_task()
-        if own_work.stopped and task is not None and not task.uncancel():  # nobody else has
+        if cancellable.is_stopped and task is not None and not task.uncancel():  # nobody else has
             raise RequestCancelled(f"it was stopped; run {key[0]!r} can be resumed") from None
         raise
     finally:
-        del _UNDER_WAY[key]
+        del _CANCELLABLE[key]
 
 
-_UNDER_WAY: Final[dict[tuple[str, object], UnderWay]] = {}
+_CANCELLABLE: Final[dict[tuple[str, object], CancellableReply]] = {}
 """The replies under way in this process, by the ids of their runs and their journals."""
 
 
 def is_under_way(run_id: str, journal: Journal) -> bool:
     """Return whether a reply of a run is under way in this process, so that it can be cancelled."""
-    return (run_id, journal.file.identity) in _UNDER_WAY
+    return (run_id, journal.file.identity) in _CANCELLABLE
 
 
 def cancel_run(run_id: str, journal: Journal) -> bool:
@@ -172,13 +172,13 @@ def cancel_run(run_id: str, journal: Journal) -> bool:
     Return False if none is under way in this process.
     """
     key = run_id, journal.file.identity
-    reply = _UNDER_WAY.get(key)
+    reply = _CANCELLABLE.get(key)
     if reply is None or (task := reply.task()) is None:
         return False
 
     def cancel() -> None:
-        if _UNDER_WAY.get(key) is reply and not reply.stopped:  # else its task does other work
-            reply.stopped = True
+        if _CANCELLABLE.get(key) is reply and not reply.is_stopped:  # else its task does other work
+            reply.is_stopped = True
             task.cancel()
 
     with suppress(RuntimeError):  # its loop has ended
@@ -186,7 +186,7 @@ def cancel_run(run_id: str, journal: Journal) -> bool:
     return True
 
 
-def own_reply(agent: Any) -> ReplyRequest | None:
+def current_request(agent: Any) -> ReplyRequest | None:
     """Return the request that an agent replies to in this context, or None."""
     each: Replying
     for each in reversed(ENCLOSING_REPLIES.get()):
@@ -197,7 +197,7 @@ def own_reply(agent: Any) -> ReplyRequest | None:
 
 def deps_of(agent: Any) -> Any:
     """Return the `deps` of the reply that an agent gives in this context, or else its own."""
-    request = own_reply(agent)
+    request = current_request(agent)
     own_deps = getattr(agent, "deps", None)
     return own_deps if request is None or request.deps is None else request.deps
 
@@ -212,11 +212,11 @@ def thread_of_caller(agent: Any, thread: str | None) -> str | None:
 
 def approver_of_group(agent: Agent) -> Approver | None:
     """Return the approver of the group that asked an agent; None without one."""
-    replying = [each.agent for each in ENCLOSING_REPLIES.get()]
-    while replying and replying[-1] is not agent:
-        replying.pop()
+    agents = [each.agent for each in ENCLOSING_REPLIES.get()]
+    while agents and agents[-1] is not agent:
+        agents.pop()
     member = agent
-    for group in reversed(replying):
+    for group in reversed(agents):
         # An agent that asked it by a tool call is not its group: its approver is not asked.
         if any(each is member for each in members_of(group)):
             approver = Agent.find_approver(group)
@@ -251,8 +251,8 @@ def sources_of_asker(agent: Any) -> AskerSources:
     """
     replies = [each for each in ENCLOSING_REPLIES.get() if each.open]
     if replies:
-        request, read = replies[-1].request, current_reading()
-        sources = [] if read is None else [*read.read_sources]
+        request, reading = replies[-1].request, current_reading()
+        sources = [] if reading is None else [*reading.read_sources]
         if request is None:
             return sources, None
         if (texts := request.state.texts) is None:
@@ -265,7 +265,7 @@ def sources_of_asker(agent: Any) -> AskerSources:
     sender: str = message["from"]
     if sender in agent.trusted:
         return [], None
-    local, is_local = agent_here(agent, sender)
+    local, is_local = find_local_agent(agent, sender)
     if not is_local and handling.caller_context is None:  # a door's caller is of this process
         return [f"agent {sender}"], None
     name = message["action"]["name"]
@@ -277,12 +277,12 @@ def sources_of_asker(agent: Any) -> AskerSources:
 
 def sources_here(agent: Any) -> list[str]:
     """Return the outside sources that an agent has read where it calls an action now."""
-    request, read = own_reply(agent), current_reading()
+    request, reading = current_request(agent), current_reading()
     sources = sources_of_asker(agent)[0] if request is None else sources_of_thread(request)
-    return union((*sources, *(() if read is None else read.read_sources)))
+    return union((*sources, *(() if reading is None else reading.read_sources)))
 
 
-def agent_here(agent: Any, id: str) -> tuple[Any, bool]:
+def find_local_agent(agent: Any, id: str) -> tuple[Any, bool]:
     """Return the agent with an id, and whether it is in this process; None if it is unknown."""
     space = agent.space
     find = getattr(space, "agent", None)
@@ -312,13 +312,13 @@ def sources_told_to(agent: Any, sender: str) -> list[str]:
     own_sources = [f"agent {agent.id}"] if is_untracked(agent) else []
     all_threads = getattr(agent, "own_threads", None)
     threads = [] if all_threads is None else [all_threads.default, *all_threads.of_sender(sender)]
-    read = (each.texts.sources for each in threads if each.texts is not None)
-    return union(chain(own_sources, *read))
+    sources_by_thread = (each.texts.sources for each in threads if each.texts is not None)
+    return union(chain(own_sources, *sources_by_thread))
 
 
 def note_content(request: ReplyRequest, agent: Any) -> None:
     """Note in a request, and in its thread, which outside sources its content comes from."""
-    if ASK_CONTEXT.get().goes_on == request.run_id:
+    if ASK_CONTEXT.get().resumed_run == request.run_id:
         return  # its record says so: whoever resumes it is not who asked
     request.outside, request.on_behalf = sources_of_asker(agent)
     request.outside = request.outside or sources_of_contextless_text(request.content)
@@ -333,8 +333,8 @@ def note_content(request: ReplyRequest, agent: Any) -> None:
 
 def tell_caller(agent: Any, thread: Thread) -> None:
     """Pass the outside sources of a thread on to the caller, of a tool call or a message."""
-    read = current_reading()
-    if read is not None:
+    reading = current_reading()
+    if reading is not None:
         if is_untracked(agent):
             add_sources([f"agent {agent.id}"])
         if thread.texts is not None:
@@ -363,7 +363,7 @@ def sources_of_thread(request: ReplyRequest) -> list[str]:
     return [] if texts is None else [*texts.sources]
 
 
-def given_with(agent: Any) -> CallerContext | None:
+def caller_context_of(agent: Any) -> CallerContext | None:
     """Return what the sender of the message that an agent handles gave beside it."""
     handling = CURRENT.get()
     if handling is None or handling.agent is not agent:

@@ -99,10 +99,10 @@ class ReplyRequest:
         self.schema: Any = None
         self.answer: AnswerSchema | None = None
         if schema is not None:
-            self.want(schema)
+            self.set_schema(schema)
         # None for the agent's own.
         self.thread: str | None = None if thread is None else thread_id(thread)
-        self.run_id: str = os.urandom(8).hex() if run_id is None else _text(run_id, "run_id")
+        self.run_id: str = os.urandom(8).hex() if run_id is None else _valid_id(run_id, "run_id")
         self.deps = deps  # for the `Context` of its actions; None for the agent's own
         self.budget = budget  # what it may spend; None for the agent's own budget
         self.options: Mapping[str, Any] | None = None  # of the requests to its model
@@ -114,7 +114,7 @@ class ReplyRequest:
         self.state: Thread  # the thread, set before its turn
         self.record: RunPart | None = None  # the part of another's run that records it
         self.recorded: Record[Any] | None = None  # the record of this reply
-        self.before: Sequence[dict[str, Any]] = ()  # the messages that its thread begins with
+        self.first_messages: Sequence[dict[str, Any]] = ()  # with which its thread begins
         self.results: ThreadResults | None = None  # the long results in these messages
         self.step: StepHandle | None = None  # the step of a group's run in which a person replies
         self.offered: tuple[Action, ...] = ()  # extra actions for its model in this reply
@@ -142,7 +142,7 @@ class ReplyRequest:
         return f"Your answer must be a call of {names}."
 
     @property
-    def of_run(self) -> dict[str, Any]:
+    def run_fields(self) -> dict[str, Any]:
         """Return `run_id` and `thread`, as events and hooks have them."""
         return {"run_id": self.run_id, "thread": self.thread}
 
@@ -162,7 +162,7 @@ class ReplyRequest:
         if self.emit is not None:
             self.emit(event(*parts, past=past, run_id=self.run_id, thread=self.thread))
 
-    def draft(self, agent: str) -> Callable[[Any], None] | None:
+    def draft_emitter(self, agent: str) -> Callable[[Any], None] | None:
         """Return what emits the pieces of a draft, as reasoning: it is no answer."""
         emit = self.emit
         if emit is None:
@@ -170,11 +170,11 @@ class ReplyRequest:
 
         def tell(part: Any) -> None:
             if part.kind == "text":
-                emit(ReasoningPiece(part.text, agent, **self.of_run))
+                emit(ReasoningPiece(part.text, agent, **self.run_fields))
 
         return tell
 
-    def want(self, schema: Any) -> None:
+    def set_schema(self, schema: Any) -> None:
         """Set the form of the answer: a JSON schema or a type; None for any text."""
         self.schema = schema
         self.answer = None if schema is None else AnswerSchema(schema)
@@ -220,10 +220,10 @@ def thread_id(thread: str | int | None) -> str | None:
     """Return the id of a thread as a text; None for the agent's own."""
     if type(thread) is int:
         thread = str(thread)
-    return None if thread is None else _text(thread, "thread")
+    return None if thread is None else _valid_id(thread, "thread")
 
 
-def _text(value: Any, name: str) -> str:
+def _valid_id(value: Any, name: str) -> str:
     try:
         if isinstance(value, str) and 0 < len(value) <= 255 and value.encode():
             return value
@@ -240,12 +240,12 @@ def check_changed(changed: dict[str, Any], request: ReplyRequest) -> None:
         AnswerSchema(schema)
 
 
-def marked_with(speaker: str, content: Any) -> Any:
+def with_speaker(speaker: str, content: Any) -> Any:
     """Return a text or blocks with the speaker at the beginning of each line of text."""
     mark = f"{escaped(speaker)}: "
     if isinstance(content, list):
         blocks = [
-            {**block, "text": marked_with(speaker, block["text"])}
+            {**block, "text": with_speaker(speaker, block["text"])}
             if isinstance(block, dict) and isinstance(block.get("text"), str)
             else block
             for block in content
@@ -254,7 +254,7 @@ def marked_with(speaker: str, content: Any) -> Any:
     return "\n".join(mark + line for line in str(content).splitlines()) or mark.rstrip()
 
 
-def as_memory(message: str | Mapping[str, Any]) -> dict[str, Any]:
+def as_chat_message(message: str | Mapping[str, Any]) -> dict[str, Any]:
     """Return the chat message by which an observation is remembered."""
     if isinstance(message, str):
         return {"role": "user", "content": readable(message)}
@@ -278,7 +278,7 @@ def as_memory(message: str | Mapping[str, Any]) -> dict[str, Any]:
 
 MAX_ANSWER_CHARS: Final = 10_000_000
 """How long the text of an answer by a schema may be."""
-_MAX_TOLD = 4000
+_MAX_SCHEMA_CHARS = 4000
 """How many characters of the schema a model is shown after it did not follow it."""
 
 
@@ -291,16 +291,16 @@ class AnswerSchema:
         self.json: dict[str, Any]
         self._convert: Callable[[Any], Any]
         if isinstance(requested, dict):
-            self.json, self._convert = _of_schema(requested)
+            self.json, self._convert = _compile_schema(requested)
         else:
-            self.json, self._convert = _of_type(requested)
+            self.json, self._convert = _compile_type(requested)
 
     def read(self, text: str) -> Any:
         """Return a text's value by this schema; UnreadableText tells a model what to answer."""
         try:
             return self.parse(text)
         except UnreadableText as error:
-            schema = cut(json.dumps(self.json, ensure_ascii=False), _MAX_TOLD)
+            schema = cut(json.dumps(self.json, ensure_ascii=False), _MAX_SCHEMA_CHARS)
             raise UnreadableText(
                 f"Your answer {error}. Answer with JSON alone that follows this schema: "
                 f"{readable(schema)}"
@@ -336,24 +336,24 @@ class AnswerSchema:
         return value if not only_texts or isinstance(value, str | dict | list) else text.strip()
 
 
-def _of_schema(requested: dict[str, Any]) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+def _compile_schema(requested: dict[str, Any]) -> tuple[dict[str, Any], Callable[[Any], Any]]:
     try:
         schema: dict[str, Any] = copy_json(requested)
-        checks = SchemaValidator.of_json(json.dumps(schema))
+        validator = SchemaValidator.of_json(json.dumps(schema))
     except (NotJSON, WrongSchema) as error:
         raise DefinitionError(f"schema= is not a JSON schema: {shorten(str(error), 300)}") from None
 
     def convert(value: Any) -> Any:
-        wrong = checks.wrong(value)
-        if wrong is not None:
-            where = render_path(wrong[0], "answer")
-            raise Mismatch((where, f"is wrong: {shorten(wrong[1], 300)}"))
+        mismatch = validator.wrong(value)
+        if mismatch is not None:
+            where = render_path(mismatch[0], "answer")
+            raise Mismatch((where, f"is wrong: {shorten(mismatch[1], 300)}"))
         return value
 
     return schema, convert
 
 
-def _of_type(requested: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+def _compile_type(requested: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
     try:
         if inspect.isroutine(requested):  # pydantic would call it
             raise TypeError("a function is not a type")

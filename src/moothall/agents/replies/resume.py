@@ -85,13 +85,13 @@ class _Fork:
         self.views: dict[int, tuple[Any, Any]] = {}  # by memory, which stays so
         self.copied_until = 0.0  # when the last of what it copies was written
         self.asked_runs = set[str]()  # the runs of the agents that it has asked
-        for part in run.past_entries.values():
-            for entry in part:
-                before = 0
+        for entries in run.past_entries.values():
+            for entry in entries:
+                count_before = 0
                 for each in entry.data.get("copied", ()) if entry.kind == "begun" else ():
-                    self.copied[each["key"]] = each["messages"] - before
-                    before = each["messages"]
-                    self.copied_until = max(self.copied_until, part[each["entries"] - 1].at)
+                    self.copied[each["key"]] = each["messages"] - count_before
+                    count_before = each["messages"]
+                    self.copied_until = max(self.copied_until, entries[each["entries"] - 1].at)
                 data = entry.data.get("about", {})
                 self.asked_runs.add(data.get("asks", ""))
                 if (once := data.get("once")) is not None:
@@ -107,7 +107,7 @@ def memory_of_fork(memory: Any, run: OpenRun) -> Any:
     view = getattr(memory, "view_of_fork", None)
     if view is None or run.id.endswith(CHANGED_SUFFIX):
         return memory
-    fork = _fork(run)
+    fork = _get_fork(run)
     if not fork.runs:
         return memory
     if id(memory) not in fork.views:
@@ -126,11 +126,11 @@ def memory_of_asked(memory: Any, agent: Any, request: ReplyRequest) -> Any:
     run, agent_id, thread = request.recorded.run, str(agent.id), request.thread
     fork: _Fork | None = None
     for each in reversed(ENCLOSING_REPLIES.get()[-1].outer_replies):
-        asking = None if each.request is None else each.request.recorded
-        if asking is not None and asking.run is run:  # its group
+        asking_record = None if each.request is None else each.request.recorded
+        if asking_record is not None and asking_record.run is run:  # its group
             agent_id, thread = str(each.agent.id), each.request.thread
-        elif asking is not None and asking.run.file.identity == run.file.identity:
-            fork = _fork(asking.run)
+        elif asking_record is not None and asking_record.run.file.identity == run.file.identity:
+            fork = _get_fork(asking_record.run)
             fork.asked_runs.add(run.id)
             if fork.runs:
                 break
@@ -153,11 +153,11 @@ def memory_of_asked(memory: Any, agent: Any, request: ReplyRequest) -> Any:
     return memory
 
 
-def _fork(run: OpenRun) -> _Fork:
+def _get_fork(run: OpenRun) -> _Fork:
     return _FORKS.get(run) or _FORKS.setdefault(run, _Fork(run))
 
 
-def answers_in(agent: Any, caller: ReplyRequest | None) -> bool:
+def shares_journal(agent: Any, caller: ReplyRequest | None) -> bool:
     """Return whether an agent's runs are in the journal of a reply that asks it."""
     journal: Any = getattr(agent, "journal", None)
     recorded = None if caller is None else caller.recorded
@@ -170,7 +170,7 @@ async def answer_asker(
     journal: Journal | None,
     record: Record[Any],
     reply: Reply,
-    under_way: Iterable[str],
+    running_ids: Iterable[str],
     texts: Texts | None,
 ) -> None:
     """Answer the runs whose actions wait for a resumed run, once that has ended.
@@ -185,8 +185,8 @@ async def answer_asker(
     if reply.stop_reason not in ANSWERED_REASONS:
         text = f"it has no answer: {reply.detail or reply.stop_reason}"
     sources = union((*reply.outside, *(() if texts is None else texts.sources)))
-    give = journal.waits.answer_askers
-    await asyncio.to_thread(give, [record.run_id], text, (*sources,), [*under_way])
+    answer_askers = journal.waits.answer_askers
+    await asyncio.to_thread(answer_askers, [record.run_id], text, (*sources,), [*running_ids])
 
 
 def fork_id_of(run_id: str) -> str:

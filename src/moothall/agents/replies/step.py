@@ -23,11 +23,11 @@ from moothall.journal.wait_kinds import Wait, wait_of
 if TYPE_CHECKING:
     from moothall.journal.commits import OpenRun
 
-KEPT_MARK: Final = "#kept"
+KEPT_SUFFIX: Final = "#kept"
 """What ends the key under which a step keeps data while it is under way."""
 
 
-class Asks(Protocol):
+class AskingCall(Protocol):
     """A call, with what it has asked a person so far."""
 
     questions: tuple[str, ...]
@@ -42,9 +42,9 @@ class StepHandle:
         self.record = record
         self._key = key
         self._note = note
-        self._charged: Callable[[], Mapping[str, Any]] | None = None
+        self._get_charge: Callable[[], Mapping[str, Any]] | None = None
         self._side_by_side = side_by_side
-        self._took = False
+        self._has_taken = False
         self._own_entries: list[tuple[str, dict[str, Any]]] = []  # what it recorded of itself
         self.has_begun: bool = False  # whether its effect has begun
         self.past = past
@@ -66,14 +66,14 @@ class StepHandle:
         `change` gives it the arguments of `ChangedArgs`, and returns its new fingerprint and those
         that they replace. A `request` that is decided later waits with what it is `about`.
         """
-        earlier = self.past
-        if earlier.decided_on == fingerprint:
-            return earlier.permission
-        if earlier.proposed == fingerprint and earlier.changed is not None and change is not None:
-            change(earlier.changed)
+        past = self.past
+        if past.decided_on == fingerprint:
+            return past.permission
+        if past.proposed == fingerprint and past.changed_args is not None and change is not None:
+            change(past.changed_args)
             return True
         record, wait = self.record, self.hash_of(fingerprint)
-        outcome, decision = await self.came(wait), None
+        outcome, decision = await self.find_outcome(wait), None
         if outcome is None:
             action, args, text = map((about or {}).get, ("action", "args", "text"))
             with record.waiting_for("approval", action or "", args, text or ""):
@@ -87,19 +87,19 @@ class StepHandle:
         if outcome is not None:
             decision = DECISION_KINDS.read(outcome.value)
             if request is not None:  # as the person saw it: its facts may be others by now
-                request = replace(request, facts=earlier.requests.get(wait, {}).get("facts", {}))
+                request = replace(request, facts=past.requests.get(wait, {}).get("facts", {}))
                 decision = DECISION_KINDS.decision_for(request, decision)
             decision, by = Refused(outcome.late_text) if outcome.expired else decision, outcome.by
         note |= {} if by is None else {"by": by}
         if isinstance(decision, ChangedArgs) and change is not None:
-            exact, was = change(decision.args)
-            note |= {"fingerprint": exact, "proposed": fingerprint}
-            note |= {"args": decision.args, "was": was}
+            new_fingerprint, old_args = change(decision.args)
+            note |= {"fingerprint": new_fingerprint, "proposed": fingerprint}
+            note |= {"args": decision.args, "was": old_args}
             decision = True
         if (entry := DECISION_KINDS.entry_of(decision, request)) is not None:
-            kind, holds = entry
-            record.run.standing_decisions.update(DECISION_KINDS.keys_in_entry(holds))
-            self._add_entry(kind, note | holds)
+            kind, entry_data = entry
+            record.run.standing_decisions.update(DECISION_KINDS.keys_in_entry(entry_data))
+            self._add_entry(kind, note | entry_data)
             await record.commit()
         return decision
 
@@ -112,30 +112,30 @@ class StepHandle:
 
     def hash_of(self, *parts: Any) -> str:
         """Return the hash of what this call of this run asks: two equal calls ask twice."""
-        exact = json.dumps([self.record.run_id, self.record.path, self._key, *parts])
-        return hashlib.sha256(exact.encode()).hexdigest()
+        identity = json.dumps([self.record.run_id, self.record.path, self._key, *parts])
+        return hashlib.sha256(identity.encode()).hexdigest()
 
     def key_of(self, name: str) -> str:
         """Return the key of what this call waits for under a name; another call has another."""
         if name in self.past.requests:  # as versions before had it
             return name
-        exact = json.dumps([self.record.path, self._key, name])
-        return f"wait-{hashlib.sha256(exact.encode()).hexdigest()[:16]}"
+        identity = json.dumps([self.record.path, self._key, name])
+        return f"wait-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
 
-    async def came(self, wait: str) -> WaitOutcome | None:
+    async def find_outcome(self, wait: str) -> WaitOutcome | None:
         """Return what came of a wait; None if nothing was asked; raise Stop if it goes on."""
         if wait in self.past.answers:
             return self.past.answers[wait]
         request = self.past.requests.get(wait)
-        return None if request is None else await self._look(request)
+        return None if request is None else await self._read_outcome(request)
 
     async def wait(self, wait: str, kind: str, later: Later, **about: Any) -> WaitOutcome:
         """Ask, and return what has come already; raise Stop for the run to wait in the journal."""
-        return await self._look(await self._ask(wait, kind, later, about))
+        return await self._read_outcome(await self._ask(wait, kind, later, about))
 
     async def answer_of(
         self,
-        call: Asks,
+        call: AskingCall,
         question: Question,
         ask: Callable[[Question], Awaitable[str]],
         exact: str | None = None,
@@ -149,7 +149,7 @@ class StepHandle:
         place = (exact, call.questions.count(exact))
         call.questions += (exact,)
         try:
-            answer = await self.came(self.hash_of("question", *place))
+            answer = await self.find_outcome(self.hash_of("question", *place))
             if answer is None:
                 with self.record.waiting_for("question", text=question.text):
                     await self.record.commit()
@@ -171,26 +171,26 @@ class StepHandle:
         """Return what came of a `Later` that the call returned; raise Stop for the run to wait."""
         if later.key is not None:
             key = self.key_of(later.key)
-            came = await self.wait(key, "result", later, **details, name=later.key)
+            outcome = await self.wait(key, "result", later, **details, name=later.key)
         elif later.until is not None:
             key = f"moment-{self.hash_of('moment')[:16]}"
-            came = await self.wait(key, "moment", later, **details)
+            outcome = await self.wait(key, "moment", later, **details)
         else:
             raise ConfigError(f"step {self._key!r} returned Later() without a key or until=")
-        return self.value_of(came)
+        return self.value_of(outcome)
 
-    def value_of(self, came: WaitOutcome) -> Any:
+    def value_of(self, outcome: WaitOutcome) -> Any:
         """Return the value that came of a wait; NobodyToAsk if its time is over."""
-        if came.expired:
-            raise NobodyToAsk(f"step {self._key!r} of run {self.run_id!r}: {came.late_text}")
-        return came.value
+        if outcome.expired:
+            raise NobodyToAsk(f"step {self._key!r} of run {self.run_id!r}: {outcome.late_text}")
+        return outcome.value
 
     async def ask(self, later: Later, **details: Any) -> Stop:
         """Ask a question, once; return the Stop after which the call is made again and hears it."""
         assert later.question is not None
         wait = self.hash_of("question", *later.question)
         request = self.past.requests.get(wait) or await self._ask(wait, "question", later, details)
-        return Stop("waiting", f"waiting for {self._wait_for(request)}")
+        return Stop("waiting", f"waiting for {self._wait_of(request)}")
 
     async def _ask(
         self, wait: str, kind: str, later: Later, about: Mapping[str, Any]
@@ -206,13 +206,13 @@ class StepHandle:
         if later.asks_caller:
             request["of_caller"] = True
         self.past.requests[wait] = request
-        self._add_entry(WAIT_ENTRY, request | self._spent())
+        self._add_entry(WAIT_ENTRY, request | self._charge_data())
         await self.record.commit()
         return request
 
-    async def _look(self, request: dict[str, Any]) -> WaitOutcome:
+    async def _read_outcome(self, request: dict[str, Any]) -> WaitOutcome:
         record, wait = self.record, request["wait"]
-        outcome = await self._row(wait)
+        outcome = await self._read_answer(wait)
         if outcome is False:  # a copy of the run that asked, or one that was cancelled, asks again
             if request["kind"] == "result" and "name" not in request:
                 self.past.requests.pop(wait)  # another call has its key now
@@ -221,9 +221,9 @@ class StepHandle:
                 self.past.requests[wait] = request
             self._add_entry(WAIT_ENTRY, request)
             await record.commit()
-            outcome = await self._row(wait)
+            outcome = await self._read_answer(wait)
         if not isinstance(outcome, WaitOutcome):
-            raise Stop("waiting", f"waiting for {self._wait_for(request)}")
+            raise Stop("waiting", f"waiting for {self._wait_of(request)}")
         if outcome.expired and ("default" in request or request["kind"] == "moment"):
             outcome = WaitOutcome(request.get("default"), at=outcome.at)
         details: dict[str, Any] = {"expired": True} if outcome.expired else {"value": outcome.value}
@@ -241,40 +241,40 @@ class StepHandle:
         for wait in self.past.requests.keys() - self.past.answers.keys():
             self._add_entry(ANSWER_ENTRY, {"key": self._key, "wait": wait, "withdrawn": True})
 
-    def rests(self) -> None:
+    def keep_for_retry(self) -> None:
         """Keep what it has recorded: it may be called again while this process has the run."""
         self.record.past_steps.setdefault(self._key, self.past)
         for each in self._own_entries:
             self.record.take_step(*each, time.time())
 
-    def doubts_again(self) -> None:
+    def renew_doubt(self) -> None:
         """Note that it is in doubt as before: its program did not take what a person decided."""
         self._add_entry("started", {**self._note, "args": self.past.args, "again": True})
 
     async def is_answered(self) -> bool:
         """Return whether what it waits for has come, or its time is over; or can go on."""
-        last = next(reversed(self.past.requests), None)
-        if last is None or isinstance(await self._row(last), WaitOutcome):
-            return last is not None
+        wait = next(reversed(self.past.requests), None)
+        if wait is None or isinstance(await self._read_answer(wait), WaitOutcome):
+            return wait is not None
         if "asks" not in self._note.get("about", ()):
             return False
-        return await WORKERS.run(asyncio.get_running_loop(), is_due, self.record.run.file, last)
+        return await WORKERS.run(asyncio.get_running_loop(), is_due, self.record.run.file, wait)
 
     def _add_entry(self, kind: str, data: dict[str, Any]) -> None:
         self.record.note(kind, data)
         self._own_entries.append((kind, data))
 
-    async def _row(self, wait: str) -> WaitOutcome | bool:
+    async def _read_answer(self, wait: str) -> WaitOutcome | bool:
         run: OpenRun = self.record.run
         place = (wait, self.record.path, self._key)
         if not run.file.commits_wait:  # else the loop would wait for a disk or a network
             return run.find_outcome(*place)
         return await WORKERS.run(asyncio.get_running_loop(), run.find_outcome, *place)
 
-    def _wait_for(self, request: dict[str, Any]) -> Wait:
+    def _wait_of(self, request: dict[str, Any]) -> Wait:
         since = request.get("since") or time.time()
-        nowhere: dict[str, Any] = {"agent": "", "thread": None, "path": "", "step": ""}
-        return wait_of(request, run=self.record.run_id, since=since, **nowhere)
+        no_place: dict[str, Any] = {"agent": "", "thread": None, "path": "", "step": ""}
+        return wait_of(request, run=self.record.run_id, since=since, **no_place)
 
     async def begins(
         self,
@@ -297,12 +297,12 @@ class StepHandle:
             data["again"] = True
         self.has_begun = True
         record = self.record
-        if self.past.state == "started" and record.find(f"{self._key}{KEPT_MARK}") is not None:
+        if self.past.state == "started" and record.find(f"{self._key}{KEPT_SUFFIX}") is not None:
             return  # the call that began then goes on
         self._add_entry("started", data)
         entry_count = record.entry_count  # not what the steps beside it note while it sleeps
         try:
-            if self._side_by_side or record.open > 1:
+            if self._side_by_side or record.open_count > 1:
                 await asyncio.sleep(0)  # let concurrent steps begin in the same commit
             await record.commit(entry_count)
         except asyncio.CancelledError:
@@ -313,7 +313,7 @@ class StepHandle:
 
     def charge(self, charged: Callable[[], Mapping[str, Any]]) -> None:
         """Set the function that returns, at the end of the step, what it has spent."""
-        self._charged = charged
+        self._get_charge = charged
 
     @property
     def goes_on(self) -> bool:
@@ -322,13 +322,13 @@ class StepHandle:
 
     def take_kept(self) -> dict[str, Any] | None:
         """Return what this step kept before the run was cut off; only the first time."""
-        past = None if self._took else self.record.find(f"{self._key}{KEPT_MARK}")
-        self._took = True
+        past = None if self._has_taken else self.record.find(f"{self._key}{KEPT_SUFFIX}")
+        self._has_taken = True
         return None if past is None else past.result
 
     async def keep(self, data: dict[str, Any]) -> None:
         """Keep data for the case that the run is cut off; return when it is in the file."""
-        self.record.mark(f"{self._key}{KEPT_MARK}", data)
+        self.record.mark(f"{self._key}{KEPT_SUFFIX}", data)
         await self.record.commit()
 
     def tell(self, **fields: Any) -> None:
@@ -337,11 +337,11 @@ class StepHandle:
 
     def end(self, kind: str, data: dict[str, Any]) -> None:
         """Note how it ended."""
-        self.record.note(kind, self._note | self._spent() | data)
+        self.record.note(kind, self._note | self._charge_data() | data)
 
-    def _spent(self) -> dict[str, Any]:
+    def _charge_data(self) -> dict[str, Any]:
         """Return what it has spent and not yet recorded."""
-        charged = None if self._charged is None else dict(self._charged())
+        charged = None if self._get_charge is None else dict(self._get_charge())
         return {"charged": charged} if charged else {}
 
 
@@ -351,9 +351,9 @@ class _NullStep(StepHandle):
     async def permitted(
         self, fingerprint: str, ask: Any, change: Any = None, *about: Any, **more: Any
     ) -> Any:
-        return await decided_now(ask, change)
+        return await ask_unrecorded(ask, change)
 
-    async def came(self, wait: str) -> WaitOutcome | None:
+    async def find_outcome(self, wait: str) -> WaitOutcome | None:
         return None
 
     async def begins(self, *about: Any, **more: Any) -> None:
@@ -376,7 +376,7 @@ class _NullStep(StepHandle):
 NULL_STEP: Final = _NullStep(None, "", {}, PastStep(""), False)
 
 
-async def decided_now(
+async def ask_unrecorded(
     ask: Callable[[], Awaitable[Any]],
     change: Callable[[dict[str, Any]], tuple[str, dict[str, Any]]] | None,
 ) -> Any:

@@ -39,18 +39,18 @@ def event_json(event: Event) -> dict[str, Any]:
 
 def event_of_json(data: Mapping[str, Any]) -> Event | None:
     """Return the event in JSON data; None if this program does not know it."""
-    kind = EVENT_KINDS.get(str(data.get("kind")))
-    if kind is None:
+    event_class = EVENT_KINDS.get(str(data.get("kind")))
+    if event_class is None:
         return None
     try:
-        if kind is Done:
+        if event_class is Done:
             return Done(str(data["agent"]), reply_of_json(data["reply"]))
         parts = {
             name: codec_of(dict if hint is ChatMessage else hint).load(data[name])
-            for name, hint in _fields_of(kind).items()
+            for name, hint in _fields_of(event_class).items()
             if name in data
         }
-        event: Event = kind(**parts)
+        event: Event = event_class(**parts)
         return event
     except (ValueError, TypeError, LookupError) as error:
         logger.debug("an event of another agent cannot be read: %s", error)
@@ -140,7 +140,7 @@ class ReplyStream(Generic[R_co]):
     def _last(self, task: asyncio.Task[R_co]) -> Event:
         self._is_over = True
         self.reply = task.result()
-        return Done(self._agent, self.reply, **self._request.of_run)
+        return Done(self._agent, self.reply, **self._request.run_fields)
 
     async def aclose(self) -> None:
         """Cancel the reply, if it has not ended, and wait until its work has ended."""
@@ -223,8 +223,8 @@ class Watchers:
         except (Exception, asyncio.CancelledError) as error:
             reason: StopReason = "error" if isinstance(error, Exception) else "cancelled"
             detail = error_message(error) or type(error).__name__
-            failed = Reply("", None, [], [], Usage(), reason, detail, error, request.run_id)
-            self.show(Done(str(agent), failed, **request.of_run))
+            failed_reply = Reply("", None, [], [], Usage(), reason, detail, error, request.run_id)
+            self.show(Done(str(agent), failed_reply, **request.run_fields))
             raise
-        self.show(Done(str(agent), reply, **request.of_run))
+        self.show(Done(str(agent), reply, **request.run_fields))
         return reply

@@ -35,7 +35,7 @@ _QUOTED_SESSION: Final = re.compile(r"^(mcp(?:-[A-Za-z0-9_.-]+)?)%2F[0-9a-f]{16}
 _GUARD = guard()
 
 
-class Underway(Protocol):
+class RunningReply(Protocol):
     """A reply under way that can be interrupted. Use it on its own loop only."""
 
     @property
@@ -51,7 +51,7 @@ class Underway(Protocol):
 class TurnLock:
     """A lock for coroutines of any loops and OS threads: first come, first served."""
 
-    __slots__ = ("_granted_waiter", "_is_taken", "_waiting", "handling")
+    __slots__ = ("_granted_waiter", "_is_taken", "_waiters", "handling")
 
     def __init__(self) -> None:
         self.renew()
@@ -61,7 +61,7 @@ class TurnLock:
         self._is_taken = False
         self.handling: Handling | None = None  # the message that led to the turn under way
         # Made when a task has to wait: most agents have one request at a time.
-        self._waiting: deque[asyncio.Future[None]] | None = None
+        self._waiters: deque[asyncio.Future[None]] | None = None
         self._granted_waiter: asyncio.Future[None] | None = None  # who got the turn under way
 
     def take_now(self) -> bool:
@@ -77,20 +77,20 @@ class TurnLock:
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         with _GUARD:
-            if self._waiting is None:
-                self._waiting = deque()
-            waiting = self._waiting
-            waiting.append(turn)
+            if self._waiters is None:
+                self._waiters = deque()
+            waiters = self._waiters
+            waiters.append(turn)
             if not self._is_taken:  # it has ended meanwhile
                 self._is_taken = True
-                waiting.remove(turn)
+                waiters.remove(turn)
                 return
         try:
             await turn
         except BaseException:
             with _GUARD:
-                if turn in waiting:
-                    waiting.remove(turn)
+                if turn in waiters:
+                    waiters.remove(turn)
                 elif turn is self._granted_waiter:
                     # Cancelled once it had been given the turn: without this nobody gets it again.
                     self.end()
@@ -100,8 +100,8 @@ class TurnLock:
         """End the turn; the next one begins."""
         with _GUARD:
             self.handling = None
-            while self._waiting:
-                self._granted_waiter = self._waiting.popleft()
+            while self._waiters:
+                self._granted_waiter = self._waiters.popleft()
                 # If its loop has ended, nobody would end the turn.
                 if settle(self._granted_waiter):
                     return
@@ -115,7 +115,7 @@ class Thread:
     id: str | None  # None for the agent's own
     turns: TurnLock = field(default_factory=TurnLock)  # may be shared by all threads of the agent
     memory: Memory | None = None  # None until it is first used
-    underway: Underway | None = None  # the reply under way, if it can be interrupted
+    reply: RunningReply | None = None  # the reply under way, if it can be interrupted
     pending_texts: list[Any] = field(default_factory=list)  # interruptions for the next reply
     discovered: dict[str, Any] | None = None  # other agents' actions that were found last, by name
     defers: bool | None = False  # whether actions of servers are deferred; None: not decided yet
@@ -123,9 +123,9 @@ class Thread:
     found_actions: tuple[str, ...] = ()  # the deferred actions that the model has found, in order
     offered: Any = None  # the actions as last shown to the model, and their source
     agent_state: Any = None  # an orchestrator's data for the thread
-    remembered: Any = None  # what it remembers from earlier runs, as a journal keeps it
+    stored_list: Any = None  # what it remembers from earlier runs, as a journal keeps it
     texts: Texts | None = None  # its texts by origin; None until something outside was read
-    marked: bool = False  # whether a message has a mark although nothing outside was read
+    is_marked: bool = False  # whether a message has a mark although nothing outside was read
     has_blocks: bool = False  # whether a result of an action has images or files
     last_checked: Any = None  # the last message that was looked at for that; None before the first
     # The other runs of the thread that wait: up to which entry its memory shows them.
@@ -141,7 +141,7 @@ class Thread:
         self.texts = texts = Texts(on_behalf)
         return texts
 
-    def keep(self, text: Any, limit: int) -> bool:
+    def keep_text(self, text: Any, limit: int) -> bool:
         """Keep a text for the next reply; return False if `limit` texts wait already."""
         with _GUARD:
             if len(self.pending_texts) >= limit:
@@ -159,13 +159,13 @@ class Thread:
     def forget(self) -> None:
         """Know nothing of earlier runs; what may be in the context stays marked as from outside."""
         self.memory = self.results = self.agent_state = None
-        self.remembered = self.last_checked = self.runs = None
+        self.stored_list = self.last_checked = self.runs = None
         self.parked.clear()
 
     def renew(self) -> None:
         """Have no reply under way: those of the parent are not in a forked child."""
         self.turns.renew()
-        self.underway, self.uses = None, 0
+        self.reply, self.uses = None, 0
 
     @staticmethod
     def of_sender(sender: str, thread: str | None = None) -> str:
@@ -280,10 +280,10 @@ class Threads:
         key = Thread.of_sender(sender)
         return [each for each in self if each.id == key or Thread.sender_of(str(each.id)) == sender]
 
-    def under_way(self) -> list[Thread]:
+    def busy_threads(self) -> list[Thread]:
         """Return the threads that have a reply under way."""
         with _GUARD:
-            return [each for each in (self.default, *self._by_id.values()) if each.underway]
+            return [each for each in (self.default, *self._by_id.values()) if each.reply]
 
     def _renew(self) -> None:
         for thread in (self.default, *self._by_id.values()):
@@ -310,8 +310,8 @@ def shortened_id(id: str) -> str:
     """Return the id of a thread; of one that is too long, a hash below whom it belongs to."""
     if len(id) <= _MAX_ID_CHARS and not id.startswith(_HASH_PREFIX):
         return id
-    hashed, (first, more, _) = _hashed_id(id), id.partition("/")
-    if not more or first.startswith(_HASH_PREFIX):
+    hashed, (first, rest, _) = _hashed_id(id), id.partition("/")
+    if not rest or first.startswith(_HASH_PREFIX):
         return hashed
     parent = id[: _MAX_ID_CHARS - len(hashed)].rpartition("/")[0] or _hashed_id(first)
     return f"{parent}/{hashed}"
@@ -350,16 +350,16 @@ class Interruption:
 
 def steer(thread: Thread, text: Any, keep: Callable[[Any, Thread], None]) -> Interruption:
     """Interrupt the reply under way in a thread; without one, `keep` the text for the next."""
-    underway = thread.underway
-    if underway is None:
+    reply = thread.reply
+    if reply is None:
         keep(text, thread)
         return Interruption(None)
     receipt: concurrent.futures.Future[None] = concurrent.futures.Future()
 
     def tell() -> None:
         try:
-            if thread.underway is underway:
-                underway.interrupt(text)
+            if thread.reply is reply:
+                reply.interrupt(text)
             else:  # the reply has ended meanwhile
                 keep(text, thread)
         except Exception as error:  # such as MailboxFull
@@ -367,13 +367,13 @@ def steer(thread: Thread, text: Any, keep: Callable[[Any, Thread], None]) -> Int
         else:
             receipt.set_result(None)
 
-    if asyncio._get_running_loop() is underway.loop:
+    if asyncio._get_running_loop() is reply.loop:
         tell()
         receipt.result()
-        underway.loop.call_soon_threadsafe(lambda: None)  # a signal alone does not wake its loop
+        reply.loop.call_soon_threadsafe(lambda: None)  # a signal alone does not wake its loop
         return Interruption(receipt)
     try:
-        underway.loop.call_soon_threadsafe(tell)
+        reply.loop.call_soon_threadsafe(tell)
     except RuntimeError:  # its loop has ended
         keep(text, thread)
         return Interruption(None)

@@ -22,7 +22,7 @@ from moothall.agents.replies.checked_parts import (
     memory_of_thread,
     memory_part,
 )
-from moothall.agents.replies.reply_context import Replying, own_reply, thread_of_caller
+from moothall.agents.replies.reply_context import Replying, current_request, thread_of_caller
 from moothall.agents.replies.reply_request import AnswerSchema, thread_id
 from moothall.agents.replies.stream import Watchers, event_json
 from moothall.agents.replies.thread import Thread, Threads
@@ -48,7 +48,7 @@ _USED_BY_REPLIES: Final = (
 EARLIER_ANSWER: Final = ("an earlier answer",)
 """Where from outside an agent's own words may come that a client sends back."""
 _GUARD: Final = guard()
-_MAX_UNHEARD = 100
+_MAX_INTERRUPTIONS = 100
 """How many interruptions wait for the next reply of a thread."""
 
 
@@ -76,11 +76,11 @@ class Threaded(Replier, Agent):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         for name, value in vars(cls).items():
-            hook = getattr(super(cls, cls), name, None)
+            inherited = getattr(super(cls, cls), name, None)
             if (
                 hasattr(value, "__moothall_action__")
-                and getattr(hook, "__module__", "").partition(".")[0] == "moothall"
-                and not hasattr(hook, "__moothall_action__")
+                and getattr(inherited, "__module__", "").partition(".")[0] == "moothall"
+                and not hasattr(inherited, "__moothall_action__")
             ):
                 raise DefinitionError(
                     f"{cls.__name__}.{name}: an action may not replace what a replying agent "
@@ -246,12 +246,12 @@ class Threaded(Replier, Agent):
     def in_turn(self, id: str | None) -> Iterator[Thread]:
         """Take a thread for an answer that is no run; what is called meanwhile knows who asks."""
         thread = self._take_thread(id)
-        own_reply = Replying(self, thread.id, thread.turns)
+        replying = Replying(self, thread.id, thread.turns)
         try:
-            with context_value(ENCLOSING_REPLIES, (*ENCLOSING_REPLIES.get(), own_reply)):
+            with context_value(ENCLOSING_REPLIES, (*ENCLOSING_REPLIES.get(), replying)):
                 yield thread
         finally:
-            own_reply.open = False
+            replying.open = False
             self._release(thread)
 
     def asking_agent(self) -> Agent | None:
@@ -295,14 +295,14 @@ class Threaded(Replier, Agent):
         if thread is not None:
             self._note_threads(chosen := threads.get(thread_id(thread)))
             return chosen
-        under_way = threads.under_way()
-        if len(under_way) > 1:
-            ids = ", ".join(repr(each.id or "") for each in under_way)
+        busy_threads = threads.busy_threads()
+        if len(busy_threads) > 1:
+            ids = ", ".join(repr(each.id or "") for each in busy_threads)
             raise ConfigError(
                 f"agent {self.id!r} has replies under way in the threads {ids}: say which one is "
                 "meant, interrupt(text, thread=…)"
             )
-        return under_way[0] if under_way else threads.default
+        return busy_threads[0] if busy_threads else threads.default
 
     def thread_of_message(self, thread: str | None = None) -> str | None:
         """Return the thread of the message being handled, or of the calling reply."""
@@ -322,8 +322,8 @@ class Threaded(Replier, Agent):
 
     def find_lane(self, message: dict[str, Any], handling: Handling) -> str | None:
         """Return the lane of a message: its thread's, or None for a message that needs no order."""
-        sent = message["action"]
-        name = sent["name"]
+        sent_action = message["action"]
+        name = sent_action["name"]
         # A `help` with `in_order` tells a sender that its earlier messages were handled.
         if name == "help" and (message.get("meta") or {}).get("in_order") is True:
             name = "say"
@@ -333,7 +333,7 @@ class Threaded(Replier, Agent):
             return ""  # one lane for all senders
         if handling.answered_thread is not None:
             return handling.answered_thread
-        own_thread = sent["args"].get("thread") if sent["name"] == "say" else None
+        own_thread = sent_action["args"].get("thread") if sent_action["name"] == "say" else None
         return Thread.of_sender(
             message["from"], own_thread if isinstance(own_thread, str) else handling.within
         )
@@ -343,13 +343,13 @@ class Threaded(Replier, Agent):
         envelope = super()._outgoing(message, id)
         if self.shared:
             return envelope
-        request = own_reply(self)
+        request = current_request(self)
         thread = self.thread_of_message() if request is None else request.thread
         return envelope._replace(thread=thread or "")
 
-    def _asked_by(self, message: dict[str, Any]) -> tuple[str | None, str | None]:
-        request = own_reply(self)
-        return super()._asked_by(message) if request is None else (request.run_id, request.thread)
+    def _run_of(self, message: dict[str, Any]) -> tuple[str | None, str | None]:
+        request = current_request(self)
+        return super()._run_of(message) if request is None else (request.run_id, request.thread)
 
     def sender_left(self, sender: str, within: str | None = None) -> list[str]:
         """Drop the threads of a sender that has left, or one of a colleague's; return their ids."""
@@ -389,9 +389,9 @@ class Threaded(Replier, Agent):
                 f"conversation of its own: {fault}. Pass shared=True for one conversation with all"
             )
 
-    def _keep(self, text: Any, thread: Thread) -> None:
-        if not thread.keep(text, _MAX_UNHEARD):
+    def _keep_text(self, text: Any, thread: Thread) -> None:
+        if not thread.keep_text(text, _MAX_INTERRUPTIONS):
             raise MailboxFull(
-                f"agent {self.id!r} has {_MAX_UNHEARD} interruptions that wait for its next "
+                f"agent {self.id!r} has {_MAX_INTERRUPTIONS} interruptions that wait for its next "
                 "reply, and takes no more until then"
             )

@@ -25,11 +25,11 @@ FILES: Final = ("SKILL.md", "skill.md")
 _FIELDS: Final = frozenset(
     ("name", "description", "license", "allowed-tools", "metadata", "compatibility")
 )
-_TRUE: Final = ("true", "yes", "on")
-_MARK = "---"
+_TRUE_WORDS: Final = ("true", "yes", "on")
+_HEAD_MARK = "---"
 _HEAD: Final = re.compile(r"---[ \t]*\n(.*?\n)??---[ \t]*(?:\n(.*))?", re.DOTALL)
 _FIELD: Final = re.compile(r"^([A-Za-z][\w-]*):[ \t]+(\S.*(?:\n[ \t]+.*)*)$", re.MULTILINE)
-_DEPTH: Final = 4
+_MAX_DEPTH: Final = 4
 """How many folders deep a skill may lie below a folder of skills."""
 
 
@@ -117,20 +117,20 @@ def _text_faults(value: Any, field: str, max_chars: int) -> list[str]:
     return []
 
 
-def skill_folders(root: Path, deep: int = _DEPTH) -> Iterator[Path]:
+def skill_folders(root: Path, depth: int = _MAX_DEPTH) -> Iterator[Path]:
     """Yield the folders that have a skill; within one, no other is looked for."""
     if any((root / name).is_file() for name in FILES):
         yield root
-    elif deep:
+    elif depth:
         try:
-            below = sorted(each for each in root.iterdir() if each.is_dir())
+            subfolders = sorted(each for each in root.iterdir() if each.is_dir())
         except OSError as error:
             logger.warning("the folder %s cannot be read: %s", root, error)
             return
-        for each in below:
-            above = root.resolve().is_relative_to(each.resolve())  # a link that leads back
-            if not (above or each.name.startswith(".") or each.name == "node_modules"):
-                yield from skill_folders(each, deep - 1)
+        for each in subfolders:
+            leads_back = root.resolve().is_relative_to(each.resolve())  # a link that leads back
+            if not (leads_back or each.name.startswith(".") or each.name == "node_modules"):
+                yield from skill_folders(each, depth - 1)
 
 
 def loaded_skill(path: Path) -> Skill | None:
@@ -156,7 +156,7 @@ def loaded_skill(path: Path) -> Skill | None:
         str(head.get("license") or ""),
         str(head.get("compatibility") or ""),
         {str(key): str(value) for key, value in extra.items()} if isinstance(extra, dict) else None,
-        str(head.get("disable-model-invocation", "")).strip().lower() not in _TRUE,
+        str(head.get("disable-model-invocation", "")).strip().lower() not in _TRUE_WORDS,
     )
 
 
@@ -167,7 +167,7 @@ def _fields_and_body(path: Path, *, lenient: bool = False) -> tuple[dict[str, An
     text = text.lstrip() if lenient else text
     parts = _HEAD.fullmatch(text.replace("\r\n", "\n"))
     if parts is None:
-        raise ConfigError(f"{name} must begin with YAML between two lines of {_MARK}")
+        raise ConfigError(f"{name} must begin with YAML between two lines of {_HEAD_MARK}")
     head, body = parts[1] or "", (parts[2] or "").strip()
     try:
         head_data = _read_yaml(head, name)

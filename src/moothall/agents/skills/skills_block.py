@@ -110,8 +110,8 @@ class Skills(Block):
         self._policy: AccessPolicy = access_policy
         self._owners = dict.fromkeys(self.skills, self)
         self.offers: dict[str, Action] = self._skill_actions()
-        described = ((name, each.description) for name, each in self.offers.items())
-        self.actions: dict[str, str] = dict(described)
+        descriptions = ((name, each.description) for name, each in self.offers.items())
+        self.actions: dict[str, str] = dict(descriptions)
 
     def _skill_actions(self) -> dict[str, Action]:
         scripts: Any = {"access_policy": self._policy, "timeout": None}
@@ -199,9 +199,9 @@ class Skills(Block):
             script: Name of the script, such as scripts/extract.py
             args: Arguments of the script
         """
-        chosen = self._skill(skill)
+        chosen_skill = self._skill(skill)
         owner = self._owners[skill]
-        path = _script(chosen, script)
+        path = _script(chosen_skill, script)
         interpreter = _INTERPRETERS.get(path.suffix)
         if interpreter is None and not os.access(path, os.X_OK):
             raise NotAFile(
@@ -209,10 +209,10 @@ class Skills(Block):
                 f"{', '.join(_INTERPRETERS)}"
             )
         words = [*([interpreter] if interpreter else []), str(path), *(args or ())]
-        own_work = owner._work
+        work_folder = owner._work
         with (
-            nullcontext(own_work.root)
-            if own_work
+            nullcontext(work_folder.root)
+            if work_folder
             else tempfile.TemporaryDirectory(dir=_TEMPORARY) as work
         ):
             return await owner._shell.run(
@@ -220,7 +220,7 @@ class Skills(Block):
                 str(work),
                 owner._timeout_s,
                 max_file_bytes=2**30,
-                readable=[chosen.folder.root],
+                readable=[chosen_skill.folder.root],
             )
 
 
@@ -229,20 +229,20 @@ def _files(skill: Skill) -> list[str]:
     files: list[str] = []
     folders: Iterable[str] = ["."]
     while folders:
-        below: list[str] = []
+        subfolders: list[str] = []
         for folder in folders:
             for name in skill.folder.names(folder):
                 path = name if folder == "." else f"{folder.rstrip('/')}/{name}"
-                (below if name.endswith("/") else files).append(path)
-        folders = below if len(files) <= MAX_FILES * 2 else ()
+                (subfolders if name.endswith("/") else files).append(path)
+        folders = subfolders if len(files) <= MAX_FILES * 2 else ()
     return sorted(files)
 
 
 def _script(skill: Skill, name: str) -> Path:
     """Return the path of a script, which is below the skill's `scripts/`."""
-    below = Path(skill.folder.root, "scripts").resolve()
+    scripts_folder = Path(skill.folder.root, "scripts").resolve()
     path = Path(skill.folder.root, name).resolve()
-    if not path.is_relative_to(below) or path == below:
+    if not path.is_relative_to(scripts_folder) or path == scripts_folder:
         raise OutsideFolder(f"{shorten(name, 200)!r} is not below scripts/ of {skill.name!r}")
     if not path.is_file():
         raise NoSuchFile(f"the skill {skill.name!r} has no script {shorten(name, 200)!r}")

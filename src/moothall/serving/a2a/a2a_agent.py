@@ -337,7 +337,7 @@ class A2AAgent(ConversationalAgent):
         except ModelError as error:
             raise ModelError(f"agent {self.id!r}: {error}") from None
         if added_text and request.emit is not None:
-            request.emit(TextPiece(added_text, str(self.id), **request.of_run))
+            request.emit(TextPiece(added_text, str(self.id), **request.run_fields))
 
     async def _answer_part(self, request: ReplyRequest, task: RemoteTask) -> dict[str, Any] | None:
         """Ask for what a task requires, and return the part that answers; None with nobody."""

@@ -22,11 +22,11 @@ from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.reply_context import (
     ASK_CONTEXT,
     ReplySetup,
-    as_asked,
-    own_reply,
+    ask_context,
+    current_request,
     thread_of_caller,
 )
-from moothall.agents.replies.resume import answers_in
+from moothall.agents.replies.resume import shares_journal
 from moothall.agents.replies.thread import Thread, shortened_id
 from moothall.foundation.arguments import check_boolean
 from moothall.foundation.errors import ConfigError, NoSuchRun, RunHeld, RunMismatch
@@ -58,14 +58,14 @@ def ask_action(
     is_fresh = fresh or fork
 
     async def ask(text: str, context: Context) -> str:
-        caller = own_reply(context.agent)
+        caller = current_request(context.agent)
         deps = None if caller is None else caller.deps
         budget = budget_in_call(agent, context.budget)
-        read: Any = current_reading()
-        call = read if getattr(read, "action", None) is action else None
+        reading: Any = current_reading()
+        call = reading if getattr(reading, "action", None) is action else None
         if not is_fresh:
             ask_options = {"thread": thread_of_caller(agent, None), "deps": deps, "budget": budget}
-            return await said_in_call(agent, text, caller, call, **ask_options)
+            return await reply_to_call(agent, text, caller, call, **ask_options)
         thread = _thread_of_call(caller, call)
         before: Sequence[dict[str, Any]] = ()
         results = None
@@ -79,13 +79,13 @@ def ask_action(
             run_id = caller.run_id
         caller_thread = None if caller is None else caller.thread
         setup = ReplySetup(agent, part, (), before, results)
-        with _with_passing_thread(agent, thread, caller_thread), as_asked(setup=setup):
+        with _with_passing_thread(agent, thread, caller_thread), ask_context(setup=setup):
             options = _without_none(thread=thread, run_id=run_id, deps=deps, budget=budget)
             reply = await agent.reply(text, **options)
         if part is not None and reply.stop_reason == "waiting":
             assert call is not None
             # and the caller's run waits with it
-            call.waits = Stop("waiting", reply.detail, reply.error)
+            call.wait = Stop("waiting", reply.detail, reply.error)
             raise Later
         return str(agent.reply_text(reply))
 
@@ -107,11 +107,11 @@ def call_of_own_say(agent: Any) -> tuple[ReplyRequest | None, Any] | None:
     return (replies[-1].request, call) if replies else None
 
 
-async def said_in_call(
+async def reply_to_call(
     agent: Any, text: Any, caller: ReplyRequest | None, call: Any, **options: Any
 ) -> str:
     """Return what an agent says to a call; raise Later as long as its run waits."""
-    run_id = None if call is None else run_of_call(agent, caller, call.key)
+    run_id = None if call is None else run_id_of_call(agent, caller, call.key)
     if run_id is not None and _was_deleted(agent, caller, call.key, run_id):
         return NO_ANSWER_TEXT
     try:
@@ -152,19 +152,19 @@ def _was_deleted(agent: Any, caller: Any, key: str, run_id: str) -> bool:
     raise Later(run_id)
 
 
-def run_of_call(agent: Any, caller: ReplyRequest | None, key: str) -> str | None:
+def run_id_of_call(agent: Any, caller: ReplyRequest | None, key: str) -> str | None:
     """Return the run in which an agent is asked by a call of a recorded reply, or of its copy.
 
     It is the same each time the call is made. None: the agent's runs are in no journal, or in
     another one.
     """
-    if caller is None or not key or not answers_in(agent, caller):
+    if caller is None or not key or not shares_journal(agent, caller):
         return None
     record: Any = caller.recorded
     if (past := record.find(key)) is not None:
         waits = [each["wait"] for each in past.requests.values() if each["kind"] == "result"]
-        if run := waits[-1] if waits else past.about.get("asks"):
-            return str(run)
+        if run_id := waits[-1] if waits else past.about.get("asks"):
+            return str(run_id)
     return sha256("\n".join((record.key, key, str(agent.id))).encode()).hexdigest()[:32]
 
 
@@ -218,7 +218,7 @@ def _with_passing_thread(
     """
     with ExitStack() as stack:
         stack.callback(agent.end_thread, thread)
-        stack.enter_context(as_asked(fresh=ASK_CONTEXT.get().fresh or (caller_thread,)))
+        stack.enter_context(ask_context(fresh=ASK_CONTEXT.get().fresh or (caller_thread,)))
         yield
 
 
@@ -244,22 +244,22 @@ async def restore_asked(
         with _with_passing_thread(agent, start["thread"]):
             await agent.restore_part(part, budget_in_call(agent, budget))
     for past_step in () if budget is None else record.past():
-        run, action = past_step.about.get("asks"), find(str(past_step.about.get("action")))
+        run_id, action = past_step.about.get("asks"), find(str(past_step.about.get("action")))
         agent = None if action is None else action.origin.agent
         if action is None or agent is None or budget is None:
             continue
-        if run is not None:
-            await _restore_run(agent, run, budget_in_call(agent, budget))
+        if run_id is not None:
+            await _restore_run(agent, run_id, budget_in_call(agent, budget))
         elif not action.origin.is_part:
             key = past_step.key
             entries = [
                 e for e in record.entries() if e.data.get("key") == key and e.kind != "started"
             ]
-            for alone in new_to_call(agent, budget, record, key):
-                charge_spent(alone, None, entries)
+            for single_budget in budgets_new_to_call(agent, budget, record, key):
+                charge_spent(single_budget, None, entries)
 
 
-def new_to_call(agent: Any, budget: Budget, record: Record[Any], key: str) -> list[Budget]:
+def budgets_new_to_call(agent: Any, budget: Budget, record: Record[Any], key: str) -> list[Budget]:
     """Return the budgets below a caller's that an agent without a record spends from in a call.
 
     Each is of one account, and is returned once: from then on the account has what the call takes.
@@ -267,23 +267,23 @@ def new_to_call(agent: Any, budget: Budget, record: Record[Any], key: str) -> li
     agent_budget: Budget | None = getattr(agent, "budget", None)
     if agent_budget is None or agent_budget is budget or not agent_budget.is_part_of(budget):
         return []
-    calls = [f"{each}\n{key}" for each in (record.key, *(each["key"] for each in record.copied))]
+    keys = [f"{each}\n{key}" for each in (record.key, *(each["key"] for each in record.copied))]
     new_budgets = list[Any]()
-    for account, alone in agent_budget.single_account_budgets():
+    for account, single_budget in agent_budget.single_account_budgets():
         if not any(map(account.is_same, budget.accounts)):
-            if not any(_RESTORED.get(account, each) for each in calls):
-                new_budgets.append(alone)
-            _RESTORED.set(account, calls[0], 1)
+            if not any(_RESTORED.get(account, each) for each in keys):
+                new_budgets.append(single_budget)
+            _RESTORED.set(account, keys[0], 1)
     return new_budgets
 
 
-async def _restore_run(agent: Any, run: str, budget: Budget | None) -> None:
+async def _restore_run(agent: Any, run_id: str, budget: Budget | None) -> None:
     """Charge a budget for a run of its own that an agent was asked in."""
-    if budget is None or all(_RESTORED.get(each, run) for each in budget.accounts):
+    if budget is None or all(_RESTORED.get(each, run_id) for each in budget.accounts):
         return
     try:
-        has_ended = agent.journal.run(run).state in FINAL_REASONS
-        part = await agent.journal.begin(run, "", "", "")
+        has_ended = agent.journal.run(run_id).state in FINAL_REASONS
+        part = await agent.journal.begin(run_id, "", "", "")
     except (NoSuchRun, RunHeld):  # another process works on it
         return
     try:
@@ -291,7 +291,7 @@ async def _restore_run(agent: Any, run: str, budget: Budget | None) -> None:
     finally:
         part.close()
     for account in budget.accounts if has_ended else ():
-        _RESTORED.set(account, run, 1)
+        _RESTORED.set(account, run_id, 1)
 
 
 def doubts_of_asked(record: Record[Any], iteration: int) -> list[str]:
@@ -300,6 +300,8 @@ def doubts_of_asked(record: Record[Any], iteration: int) -> list[str]:
     if not paths:
         return []
     past = record.run_part.run.past_entries
-    members = [of for of in past if any(of == path or of.startswith(f"{path}/") for path in paths)]
-    entries = sorted((each for of in members for each in past[of]), key=lambda each: each.sequence)
+    members = [key for key in past if any(f"{key}/".startswith(f"{path}/") for path in paths)]
+    entries = sorted(
+        (each for key in members for each in past[key]), key=lambda each: each.sequence
+    )
     return [str(each) for each in Doubt.among(entries)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from moothall.actions import Action
 from moothall.agents.replies.checked_parts import is_recording, members_of
-from moothall.agents.replies.reply_context import as_asked
+from moothall.agents.replies.reply_context import ask_context
 from moothall.agents.replies.resume import fork_id_of
 from moothall.foundation.errors import NoSuchRun, RequestCancelled, RunHeld, RunMismatch
 from moothall.foundation.text import log_failure
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from moothall.journal import Outline
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
-_AGAIN_S: Final = 60.0
+_RETRY_S: Final = 60.0
 """Seconds after which a run that could not be resumed is tried again."""
 
 
@@ -70,8 +70,8 @@ def _with_asked_agents(agent: Any) -> list[Any]:
     """Return an agent and those that its members and its actions ask."""
     agents = [agent]
     for each in agents:
-        find = getattr(getattr(each, "actions", None), "get_actions", None)
-        offered = find() if callable(find) else ()
+        get_actions = getattr(getattr(each, "actions", None), "get_actions", None)
+        offered = get_actions() if callable(get_actions) else ()
         next_agents = [each.origin.agent for each in offered if isinstance(each, Action)]
         next_agents += members_of(each)
         agents += [
@@ -90,7 +90,7 @@ def who_resumes(agent: Any) -> list[Any]:
     return [agent] if agents and is_recording(agent) else agents
 
 
-def to_go_on(agent: Any, *, cut_off: bool) -> ResumableRuns:
+def runs_that_go_on(agent: Any, *, cut_off: bool) -> ResumableRuns:
     """Return an agent's runs that can go on, and those of other agents that it has asked for.
 
     A run that waits for another one goes on in its place: it asks again. `cut_off`: also those that
@@ -110,13 +110,13 @@ def to_go_on(agent: Any, *, cut_off: bool) -> ResumableRuns:
                 runs[run.id] = run
                 continue
             with suppress(NoSuchRun):  # one that was deleted since
-                last = journal.waits.asking_first(run.id)
-                if last != run.id and not cut_off:
+                top_id = journal.waits.asking_first(run.id)
+                if top_id != run.id and not cut_off:
                     continue  # it is due itself
-                if last != run.id:
-                    top = journal.run(last)
-                    _, top_runs = by_agent.get(f"{top.kind} {top.agent}", (None, {}))
-                    top_runs.setdefault(last, top)
+                if top_id != run.id:
+                    top_run = journal.run(top_id)
+                    _, top_runs = by_agent.get(f"{top_run.kind} {top_run.agent}", (None, {}))
+                    top_runs.setdefault(top_id, top_run)
                 elif (begin_data_of(journal.entries(run.id, most=FIRST_ENTRIES)) or {}).get(
                     "asker"
                 ) in ids:
@@ -146,7 +146,7 @@ async def keep_resuming(
                 try:
                     new_tasks = await agent.resuming.begin_decided(is_wanted=is_wanted, at_end=_log)
                 except Exception as error:  # the others have other journals, and code of their own
-                    _not_looked_up(agent, error)
+                    _log_lookup_failure(agent, error)
                     continue
                 for task in new_tasks:  # it may take hours: others go on meanwhile
                     tasks.add(task)
@@ -162,11 +162,11 @@ def _who_resumes_now(agent: Any) -> list[Any]:
     try:
         return who_resumes(agent)
     except Exception as error:
-        _not_looked_up(agent, error)
+        _log_lookup_failure(agent, error)
         return []
 
 
-def _not_looked_up(agent: Any, error: Exception) -> None:
+def _log_lookup_failure(agent: Any, error: Exception) -> None:
     log_failure(logger, f"what agent {agent.id!r} had begun cannot be looked up", error)
 
 
@@ -217,7 +217,7 @@ class ResumingRuns:
 
     def __init__(self, agent: Any) -> None:
         self._agent = agent
-        self._last: dict[str | None, asyncio.Task[Any]] = {}  # by thread
+        self._last_tasks: dict[str | None, asyncio.Task[Any]] = {}  # by thread
         self.tasks: dict[str, asyncio.Task[ResumedRun | None]] = {}
         self.retry_times: dict[str, float] = {}  # when runs may be tried again
 
@@ -233,7 +233,7 @@ class ResumingRuns:
         """
         results = []
         for are_own in (True, False):  # its own runs go on with those that they have asked for
-            resumable = await asyncio.to_thread(to_go_on, self._agent, cut_off=True)
+            resumable = await asyncio.to_thread(runs_that_go_on, self._agent, cut_off=True)
             chosen = [each for each in resumable if (each[0] is self._agent) is are_own]
             results += await results_of(_begin(chosen, cut_off=True, **choices))
         return results
@@ -241,7 +241,7 @@ class ResumingRuns:
     async def begin_decided(self, **choices: Any) -> list[asyncio.Task[ResumedRun | None]]:
         """Begin to resume the runs that can go on since; return the task of each."""
         now = time.monotonic()
-        resumable = await asyncio.to_thread(to_go_on, self._agent, cut_off=False)
+        resumable = await asyncio.to_thread(runs_that_go_on, self._agent, cut_off=False)
         for agent, runs in resumable:
             retry_times = agent.resuming.retry_times
             for run_id in [id for id, at in retry_times.items() if at <= now]:
@@ -269,31 +269,31 @@ class ResumingRuns:
         `is_late`: its reply goes to the sender of the message that asked for it.
         """
         if not self.tasks:  # the calls that resume runs meanwhile share the room
-            self._room = asyncio.Semaphore(concurrency)
-        before = self._last.get(run.thread)
-        task = asyncio.create_task(self._resume(run, before, deps, budget, is_late, at_end))
-        self.tasks[run.id] = self._last[run.thread] = task
+            self._slots = asyncio.Semaphore(concurrency)
+        previous_task = self._last_tasks.get(run.thread)
+        task = asyncio.create_task(self._resume(run, previous_task, deps, budget, is_late, at_end))
+        self.tasks[run.id] = self._last_tasks[run.thread] = task
         task.add_done_callback(partial(self._end, run))
         return task
 
     def _end(self, run: Outline, task: asyncio.Task[Any]) -> None:
         del self.tasks[run.id]
-        if self._last.get(run.thread) is task:  # a later one that is cancelled ends first
-            del self._last[run.thread]
+        if self._last_tasks.get(run.thread) is task:  # a later one that is cancelled ends first
+            del self._last_tasks[run.thread]
 
     async def _resume(
         self,
         run: Outline,
-        before: Any,
+        previous_task: Any,
         deps: Any,
         budget: Any,
         is_late: bool,
         at_end: AtEnd | None,
     ) -> ResumedRun | None:
         journal = self._agent.journal
-        if before is not None:
-            await asyncio.wait((before,))
-        async with self._room:
+        if previous_task is not None:
+            await asyncio.wait((previous_task,))
+        async with self._slots:
             if self._agent.is_ending:
                 return None
             task = asyncio.create_task(_resume_run(self._agent, run, deps, budget))
@@ -312,17 +312,17 @@ class ResumingRuns:
                 result = ResumedRun(run, "failed", error=fault)
             if result is not None:
                 if is_late:
-                    self._note(result)
+                    self._note_result(result)
                 if at_end is not None:
                     await at_end(result)
             return result
 
-    def _note(self, result: ResumedRun) -> None:
+    def _note_result(self, result: ResumedRun) -> None:
         """Send the late reply of a run that has waited, or note when it is tried again."""
         run, reply = result.run, result.reply
         if result.outcome != "resumed":
             damaged = isinstance(result.error, RunDamaged)
-            self.retry_times[run.id] = math.inf if damaged else time.monotonic() + _AGAIN_S
+            self.retry_times[run.id] = math.inf if damaged else time.monotonic() + _RETRY_S
         elif reply is not None and reply.stop_reason in ANSWERED_REASONS:
             try:
                 self._agent.tell_sender(run, reply.text)
@@ -352,7 +352,7 @@ async def _resume_run(
             return ResumedRun(run, "empty")
         if journal.in_doubt(run.id):
             return ResumedRun(run, "in_doubt")
-        with as_asked(goes_on=run.id):
+        with ask_context(resumed_run=run.id):
             reply = await agent.reply(
                 **arguments,
                 run_id=run.id,
@@ -364,9 +364,9 @@ async def _resume_run(
     except RunHeld as error:
         return ResumedRun(run, "held", error=error)
     except Exception as error:
-        differs = isinstance(error, RunMismatch)
-        if differs and forks:
+        is_mismatch = isinstance(error, RunMismatch)
+        if is_mismatch and forks:
             return ResumedRun(run, "forked")
         log_failure(logger, f"agent {agent.id!r}: run {run.id!r} was not resumed", error)
-        return ResumedRun(run, "mismatch" if differs else "failed", error=error)
+        return ResumedRun(run, "mismatch" if is_mismatch else "failed", error=error)
     return ResumedRun(run, "in_doubt" if reply.stop_reason == "in_doubt" else "resumed", reply)

@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
 
-_SYSTEM = "system_prompt"
-_NONE_OFFERED = OfferedActions([])
+_SYSTEM_KEY = "system_prompt"
+_NO_ACTIONS = OfferedActions([])
 
 
-class Showing:
+class ModelView:
     """What the model of a run is shown."""
 
-    _without_marks: UnmarkedMessages | None = None
+    _unmarked: UnmarkedMessages | None = None
     _last_prompt: list[dict[str, Any]] | None = None  # the prompt as it was made last
-    _chosen: OfferedActions | None = None  # by a block, the last time that one chose
+    _chosen_actions: OfferedActions | None = None  # by a block, the last time that one chose
     _last_descriptions: Sequence[tuple[str, str]] | None = None  # those looked at last
 
     def __init__(self, agent: Looping, request: ReplyRequest, memory: Memory) -> None:
@@ -52,18 +52,18 @@ class Showing:
         # Lines from outside, with their sources.
         self._outside_lines: tuple[tuple[str, str], ...] = ()
         # In this turn. As the class's default, Python 3.11 would read it several times slower.
-        self.offered: OfferedActions = _NONE_OFFERED
+        self.offered: OfferedActions = _NO_ACTIONS
 
-    def asks(self) -> Iterator[tuple[str, str, Callable[..., Awaitable[str]]]]:
+    def prompt_functions(self) -> Iterator[tuple[str, str, Callable[..., Awaitable[str]]]]:
         """Yield the functions of the prompt to call for this run: what each is, its key."""
         agent, texts = self._agent, self.texts
-        if callable(system_prompt := agent.system_prompt) and _SYSTEM not in texts:
-            yield "system_prompt", _SYSTEM, partial(_text_of, system_prompt)
+        if callable(system_prompt := agent.system_prompt) and _SYSTEM_KEY not in texts:
+            yield "system_prompt", _SYSTEM_KEY, partial(_run_function, system_prompt)
         for place, block in enumerate(agent.blocks):
             if callable(guidance := getattr(block, "guidance", None)):
                 name = block_name(block)
                 if (key := f"guidance.{place}.{name}") not in texts:
-                    yield f"guidance of the block {name!r}", key, partial(_text_of, guidance)
+                    yield f"guidance of the block {name!r}", key, partial(_run_function, guidance)
 
     def set_guidance(self, key: str, guidance: Any) -> None:
         """Take what a function of the prompt has said, now or in the record."""
@@ -73,7 +73,7 @@ class Showing:
 
     # -- actions -----------------------------------------------------------------------------------
 
-    def begin(self) -> None:
+    def refresh_actions(self) -> None:
         """Show the actions that the agent has now."""
         agent = self._agent
         try:
@@ -86,14 +86,14 @@ class Showing:
         """Show these of the agent's actions in this turn, in this order."""
         if actions == self.offered.agent_actions:
             return
-        if self._chosen is None or self._chosen.agent_actions != actions:
+        if self._chosen_actions is None or self._chosen_actions.agent_actions != actions:
             for each in actions:
                 if not isinstance(each, Action):
                     raise ConfigError(f"step.actions must be Actions, got {each!r:.80}")
                 if self.action(each.name) is None:
                     raise ConfigError(f"agent {self._agent.id!r} has no action {each.name!r}")
-            self._chosen = self.offered.only([*actions])
-        self.offered = self._chosen
+            self._chosen_actions = self.offered.choose([*actions])
+        self.offered = self._chosen_actions
         if (
             self._last_descriptions is not None
             and self.offered.descriptions != self._last_descriptions
@@ -102,7 +102,7 @@ class Showing:
 
     def find(self, name: str) -> tuple[str, Action | None]:
         """Return the public name and the action for a name that the model used."""
-        public = self.offered.public.get(name, name)
+        public = self.offered.public_names.get(name, name)
         return public, self.action(public)
 
     def action_named(self, name: str) -> Action | None:
@@ -133,17 +133,17 @@ class Showing:
         agent, thread, texts = self._agent, self.thread, self.texts
         self._last_prompt = None  # the memory uses its list again once nobody has it
         messages, new = messages_of(self._memory, agent.id, thread.last_checked)
-        ours = prompt = messages
+        trusted = prompt = messages
         own_prompt = agent.system_prompt
         if own_prompt is not None and callable(own_prompt):
-            own_prompt = texts.get(_SYSTEM)
+            own_prompt = texts.get(_SYSTEM_KEY)
         guidance = getattr(agent.actions, "guidance", ())
         descriptions = self._last_descriptions = self.offered.descriptions
         if own_prompt or agent.stated_goals or guidance or texts:
-            more = [text for key, text in texts.items() if key != _SYSTEM]
-            parts = (own_prompt, *guidance, *more, format_goals(agent.stated_goals or ()))
+            guidance_texts = [text for key, text in texts.items() if key != _SYSTEM_KEY]
+            parts = (own_prompt, *guidance, *guidance_texts, format_goals(agent.stated_goals or ()))
             if system := "\n\n".join(filter(None, parts)):
-                ours = prompt = [{"role": "system", "content": system}, *messages]
+                trusted = prompt = [{"role": "system", "content": system}, *messages]
             if self._outside_lines:  # which does not count as the program's
                 lines = "\n".join(line for _, line in self._outside_lines)
                 prompt = [{"role": "system", "content": f"{system}\n\n{lines}".strip()}, *messages]
@@ -155,11 +155,11 @@ class Showing:
             for each in new:
                 if type(each.get("content")) is list and has_blocks(each):
                     thread.has_blocks = True
-        changed = None if new is messages else new
-        note_messages(thread, self._request, ours, self.action_named, changed, descriptions)
-        if thread.marked:  # neither hooks nor models see marks
-            self._without_marks = self._without_marks or UnmarkedMessages()
-            self._last_prompt = prompt = self._without_marks.strip(prompt)
+        added = None if new is messages else new
+        note_messages(thread, self._request, trusted, self.action_named, added, descriptions)
+        if thread.is_marked:  # neither hooks nor models see marks
+            self._unmarked = self._unmarked or UnmarkedMessages()
+            self._last_prompt = prompt = self._unmarked.strip(prompt)
         return prompt
 
     def as_model_sees(self, model: Model, prompt: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -168,7 +168,7 @@ class Showing:
         return prompt if is_known else as_seen(model, prompt)
 
 
-async def _text_of(function: Callable[..., Any], context: Context[Any]) -> Any:
+async def _run_function(function: Callable[..., Any], context: Context[Any]) -> Any:
     """Return what a function says for the prompt, as JSON data."""
     result = await awaited(function(context))
     if not isinstance(result, Guidance):
@@ -179,7 +179,7 @@ async def _text_of(function: Callable[..., Any], context: Context[Any]) -> Any:
 class PieceEmitter:
     """The pieces of one answer, as events; with a schema, each with the value so far."""
 
-    __slots__ = ("_emit", "_labels", "_schema", "_texts")
+    __slots__ = ("_emit", "_event_fields", "_schema", "_texts")
 
     def __init__(
         self,
@@ -189,23 +189,23 @@ class PieceEmitter:
         emit: Callable[[Any], Any],
     ) -> None:
         self._schema = schema
-        self._labels = (agent, request.run_id, request.thread)
+        self._event_fields = (agent, request.run_id, request.thread)
         self._emit = emit
         self._texts: list[str] = []
 
-    def emit(self, part: TextPiece | ReasoningPiece) -> None:
+    def emit(self, piece: TextPiece | ReasoningPiece) -> None:
         """Emit the event of a piece, which reads its value once somebody looks at it."""
-        text = part.text
-        if type(part) is ReasoningPiece:
-            self._emit(ReasoningPiece(text, *self._labels))
+        text = piece.text
+        if type(piece) is ReasoningPiece:
+            self._emit(ReasoningPiece(text, *self._event_fields))
         elif self._schema is None:
-            self._emit(TextPiece(text, *self._labels))
+            self._emit(TextPiece(text, *self._event_fields))
         else:
             self._texts.append(text)
-            value = partial(self._value, len(self._texts))
-            self._emit(TextPiece(text, *self._labels, _value=value))
+            value = partial(self._value_so_far, len(self._texts))
+            self._emit(TextPiece(text, *self._event_fields, _value=value))
 
-    def _value(self, pieces: int) -> Any:
+    def _value_so_far(self, count: int) -> Any:
         from moothall.actions.signature.partial_value import value_so_far
 
-        return value_so_far("".join(self._texts[:pieces]), self._schema or {})
+        return value_so_far("".join(self._texts[:count]), self._schema or {})
