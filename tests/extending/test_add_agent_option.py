@@ -17,7 +17,7 @@ OPTION = (
         "LOOP_SETTINGS: Final = {\n",
         '    "stop_on_refusal": LoopSetting(\n'
         '        "whether a reply ends, as `refused`, once a call was not permitted",\n'
-        "        _if(check_boolean),\n"
+        "        _checked_by(check_boolean),\n"
         "    ),\n",
     ),
 )

@@ -43,7 +43,7 @@ assert reply.text == "One." and narrowed.new_instruction == "Only notes.md."
 assert (narrowed.action, narrowed.reasoning) == (DecisionAction.NARROW, "narrowed by a person")
 assert "  n REMARK   have less done, with a remark\\n" in said.getvalue()
 
-prompt = Briefing(None, None, None).answer(1)
+prompt = Briefing(None, None, None).answer_form(1)
 assert '| "NARROW"' in prompt or '"NARROW" |' in prompt, prompt
 assert "NARROW: R does less, as new_instruction says." in prompt
 
