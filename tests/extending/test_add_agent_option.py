@@ -25,7 +25,7 @@ REASON = (
     ('    "unreadable",\n', '    "refused",\n'),
     (
         '"the model repeated the same calls", is_final=True),\n',
-        '    "refused": Meaning("stopped", "a call was not permitted", is_final=True),\n',
+        '    "refused": ReasonMeaning("stopped", "a call was not permitted", is_final=True),\n',
     ),
 )
 ACTS = (

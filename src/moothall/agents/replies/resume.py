@@ -202,7 +202,11 @@ class _NullRecord(Record[S]):
 
     key = ""
     run: Any = SimpleNamespace(
-        resumes_later=False, waiting_runs=(), cut_off=(), past_entries={}, wait=lambda count: None
+        resumes_later=False,
+        waiting_runs=(),
+        cancelled_questions=(),
+        past_entries={},
+        add_waiting_calls=lambda count: None,
     )
 
     def __init__(self) -> None:
