@@ -83,7 +83,7 @@ CEILINGS = {
     "agents": 30,
     "budget": 2,
     "cli": 2,
-    "foundation": 4,
+    "foundation": 2,
     "journal": 3,
     "models": 1,
     "research": 4,

@@ -29,7 +29,7 @@ _OUR_NAMES = {
     "tools": "actions",
 }
 """Argument names of other libraries, and the names here."""
-_OF_REQUESTS = ("max_output_tokens", "max_tokens", "seed", "stop", "temperature", "top_p")
+_REQUEST_FIELDS = ("max_output_tokens", "max_tokens", "seed", "stop", "temperature", "top_p")
 """Fields of requests to models, which agents do not have."""
 
 
@@ -57,10 +57,10 @@ def names_checked(target: Any = None, *, foreign_names: Mapping[str, str] | None
         except TypeError as error:
             if isinstance(error, DefinitionError):
                 raise
-            of_class = function.__name__ == "__init__"
-            misuse = unknown_argument_error(type(self) if of_class else function, keywords)
+            is_constructor = function.__name__ == "__init__"
+            misuse = unknown_argument_error(type(self) if is_constructor else function, keywords)
             misuse = misuse or _misplaced_error(
-                type(self) if of_class else function, function, args
+                type(self) if is_constructor else function, function, args
             )
             if misuse is None:
                 raise
@@ -73,8 +73,8 @@ def takes_as(other: Callable[..., Any]) -> Callable[[T], T]:
     """Have `help` show a method with the parameters of another, which gets all its arguments."""
 
     def with_signature(method: T) -> T:
-        own_signature, full = inspect.signature(method), inspect.signature(other)
-        signature = full.replace(return_annotation=own_signature.return_annotation)
+        own_signature, other_signature = inspect.signature(method), inspect.signature(other)
+        signature = other_signature.replace(return_annotation=own_signature.return_annotation)
         method.__signature__ = signature  # type: ignore[attr-defined]
         return method
 
@@ -88,16 +88,16 @@ def unknown_argument_error(
 
     `unpacked` are the names that the signature has as `**options: Unpack[…]`.
     """
-    parameters = _names(target) if isinstance(target, type) else _parameters(target)[0]
+    parameters = _init_names(target) if isinstance(target, type) else _param_names(target)[0]
     parameters = [*dict.fromkeys((*parameters, *unpacked))]
     unknown = next((name for name in names if name not in parameters), None)
     if unknown is None:
         return None
-    place = _OUR_NAMES.get(unknown)
+    our_name = _OUR_NAMES.get(unknown)
     method = _method_with(target, unknown)
-    if place in parameters:
-        hint = f": {unknown}= is {place}= here"
-    elif unknown in _OF_REQUESTS and "model" in parameters:
+    if our_name in parameters:
+        hint = f": {unknown}= is {our_name}= here"
+    elif unknown in _REQUEST_FIELDS and "model" in parameters:
         hint = f": a reply or its model has it, such as reply(…, options={{{unknown!r}: …}})"
     elif method:
         hint = f": its {method}({unknown}=…) has"
@@ -113,13 +113,13 @@ def _misplaced_error(
     _, *parameters = inspect.signature(function).parameters.values()
     if any(each.kind is each.VAR_POSITIONAL for each in parameters):
         return None
-    places = [each for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
-    if len(values) <= len(places):
+    positional = [each for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+    if len(values) <= len(positional):
         return None
-    names = _parameters(function)[0][len(places) :]
+    names = _param_names(function)[0][len(positional) :]
     examples = f", such as {' or '.join(f'{name}=' for name in names[:2])}" if names else ""
     return DefinitionError(
-        f"{target.__qualname__}: write a name before {values[len(places)]!r:.80}{examples}"
+        f"{target.__qualname__}: write a name before {values[len(positional)]!r:.80}{examples}"
     )
 
 
@@ -152,38 +152,38 @@ def _method_with(target: Any, name: str) -> str | None:
     """Return the method of a class that takes the argument, of those that begin its work."""
     methods = ((each, getattr(target, each, None)) for each in ("reply", "run"))
     matches = (
-        n for n, each in methods if inspect.isfunction(each) and name in _parameters(each)[0]
+        n for n, each in methods if inspect.isfunction(each) and name in _param_names(each)[0]
     )
     return next(matches, None) if isinstance(target, type) else None
 
 
-def _names(cls: type) -> list[str]:
+def _init_names(cls: type) -> list[str]:
     """Return the names that a constructor takes, with those that it passes on to its bases."""
     names: list[str] = []
     for base in cls.__mro__:
         if "__init__" in vars(base):
-            own, passes_on = _parameters(base.__init__)  # type: ignore[misc]
+            own, passes_on = _param_names(base.__init__)  # type: ignore[misc]
             names += own
             if not passes_on:
                 break
     return names
 
 
-def _parameters(function: Callable[..., Any]) -> tuple[list[str], bool]:
+def _param_names(function: Callable[..., Any]) -> tuple[list[str], bool]:
     """Return the names of parameters, and whether there are others by `**`.
 
     Those of `**limits: Unpack[Limits]` come before others without a place: it is about them.
     """
     parameters = [*inspect.signature(function).parameters.values()][1:]
-    with_place, unpacked, by_name = list[str](), list[str](), list[str]()
+    positional, unpacked, keyword_only = list[str](), list[str](), list[str]()
     for each in parameters:
         if each.kind is each.VAR_KEYWORD:
             options = str(each.annotation).removeprefix("Unpack[").removesuffix("]")
-            described = getattr(inspect.unwrap(function), "__globals__", {}).get(options)
-            unpacked += getattr(described, "__annotations__", ())
+            options_type = getattr(inspect.unwrap(function), "__globals__", {}).get(options)
+            unpacked += getattr(options_type, "__annotations__", ())
         elif each.kind is not each.VAR_POSITIONAL:
-            (by_name if each.kind is each.KEYWORD_ONLY else with_place).append(each.name)
-    return [*with_place, *unpacked, *by_name], any(e.kind is e.VAR_KEYWORD for e in parameters)
+            (keyword_only if each.kind is each.KEYWORD_ONLY else positional).append(each.name)
+    return [*positional, *unpacked, *keyword_only], any(e.kind is e.VAR_KEYWORD for e in parameters)
 
 
 def check_integer(

@@ -97,26 +97,26 @@ class ActionError(RequestError):
         self.where: str | None = where
 
 
-class _OfSpace(ActionError):
+class _SpaceError(ActionError):
     """What the space itself says of a call; its `type` is its class's name."""
 
     def __init__(self, text: str, where: str | None = None) -> None:
         super().__init__(type(self).__name__, text, where)
 
 
-class HopLimitExceeded(_OfSpace):
+class HopLimitExceeded(_SpaceError):
     """A chain of requests, each made while handling the one before, grew past 32."""
 
 
-class Deadlock(_OfSpace):
+class Deadlock(_SpaceError):
     """Agents wait for each other, each in a request that the other cannot start."""
 
 
-class InDoubt(_OfSpace):
+class InDoubt(_SpaceError):
     """The action had begun when its process ended: whether it took effect is not known."""
 
 
-class RunWaiting(_OfSpace):
+class RunWaiting(_SpaceError):
     """The reply waits in its journal, as the run `run_id`, for an answer, a result or a moment."""
 
 
@@ -196,12 +196,12 @@ class MissingExtra(MoothallError, ImportError):
         from importlib.util import find_spec
 
         try:
-            missing = any(find_spec(package) is None for package in packages)
+            is_missing = any(find_spec(package) is None for package in packages)
         except ModuleNotFoundError as error:  # of the package above it, or of what that needs
-            missing = any(f"{package}.".startswith(f"{error.name}.") for package in packages)
-            if not missing:
+            is_missing = any(f"{package}.".startswith(f"{error.name}.") for package in packages)
+            if not is_missing:
                 raise
-        if missing:
+        if is_missing:
             raise cls(feature, extra)
 
 

@@ -38,7 +38,7 @@ _BELOW_INFINITY, _INFINITY = float("-inf"), float("inf")
 
 _TYPES, _BYTES = 1, 2  # bits of `extras`: what is converted, besides what JSON has
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
-_AS_TEXT = (PurePath, UUID, Decimal, IPv4Address, IPv6Address)
+_TEXT_TYPES = (PurePath, UUID, Decimal, IPv4Address, IPv6Address)
 
 
 class NotJSON(MoothallError, ValueError):
@@ -143,13 +143,13 @@ def _copy(value: Any, levels: int, room: list[int], extras: int) -> Any:
     # By the type, not by isinstance: an object may claim a class that it does not have.
     kind = type(value)
     if kind is dict or kind is list:
-        return _items(value.copy(), levels, room, extras)
+        return _copy_items(value.copy(), levels, room, extras)
     if value is None or kind is bool:
         return value
     if extras & _TYPES and issubclass(kind, Enum):
         return _copy(_read(kind, lambda: value.value), levels, room, extras)
     if issubclass(kind, str):
-        return _text(str.__str__(value), room)
+        return _counted_text(str.__str__(value), room)
     if issubclass(kind, int):
         number = int.__int__(value)
         if _SMALLEST_INT <= number <= _LARGEST_INT:
@@ -161,22 +161,22 @@ def _copy(value: Any, levels: int, room: list[int], extras: int) -> Any:
             return real
         raise _UnfitValue(f"{real} is not JSON")
     if issubclass(kind, dict):
-        return _items(_read(kind, lambda: dict(value)), levels, room, extras)
+        return _copy_items(_read(kind, lambda: dict(value)), levels, room, extras)
     if issubclass(kind, (list, tuple)):
-        return _items(_read(kind, lambda: list(value)), levels, room, extras)
+        return _copy_items(_read(kind, lambda: list(value)), levels, room, extras)
     if extras & _BYTES and issubclass(kind, (bytes, bytearray)):
-        return _text(_read(kind, lambda: b64encode(value).decode()), room)
+        return _counted_text(_read(kind, lambda: b64encode(value).decode()), room)
     if extras & _TYPES:
-        if issubclass(kind, _AS_TEXT):
-            return _text(_read(kind, lambda: str(value)), room)
+        if issubclass(kind, _TEXT_TYPES):
+            return _counted_text(_read(kind, lambda: str(value)), room)
         if issubclass(kind, (date, time)):
-            return _text(_read(kind, value.isoformat), room)
+            return _counted_text(_read(kind, value.isoformat), room)
         if issubclass(kind, timedelta):
             from pydantic_core import to_jsonable_python  # ISO 8601, as arguments are read
 
             return to_jsonable_python(value)
         if issubclass(kind, (set, frozenset)):
-            items = _items(_read(kind, lambda: list(value)), levels, room, extras)
+            items = _copy_items(_read(kind, lambda: list(value)), levels, room, extras)
             try:
                 return sorted(items)
             except TypeError:
@@ -186,13 +186,13 @@ def _copy(value: Any, levels: int, room: list[int], extras: int) -> Any:
         if dataclasses.is_dataclass(kind):
             names = [each.name for each in dataclasses.fields(kind)]
             parts = _read(kind, lambda: {name: getattr(value, name) for name in names})
-            return _items(parts, levels, room, extras)
+            return _copy_items(parts, levels, room, extras)
         if (data := _read(kind, lambda: plain_data(value))) is not value:
             return _copy(data, levels, room, extras)
     raise _UnfitValue(f"{kind.__name__} is not JSON")
 
 
-def _items(copy: Any, levels: int, room: list[int], extras: int) -> Any:
+def _copy_items(copy: Any, levels: int, room: list[int], extras: int) -> Any:
     """Replace the items of a dict or list, which no other code holds, by copies; fast if plain."""
     remaining = room[0] - _CONTAINER_BYTES - _ITEM_BYTES * len(copy)
     if levels == 0:
@@ -214,7 +214,7 @@ def _items(copy: Any, levels: int, room: list[int], extras: int) -> Any:
             elif kind is dict or kind is list:
                 room[0] = remaining
                 # A copy before looking: another thread may be changing the original.
-                copy[key] = _items(item.copy(), levels - 1, room, extras)
+                copy[key] = _copy_items(item.copy(), levels - 1, room, extras)
                 remaining = room[0]
             elif not (
                 kind is bool
@@ -229,20 +229,20 @@ def _items(copy: Any, levels: int, room: list[int], extras: int) -> Any:
         refused.reversed_path.append(key)
         raise
     if is_object and copy and type(key) is not str:
-        return _items({_name(each): copy[each] for each in copy}, levels, room, extras)
+        return _copy_items({_key_text(each): copy[each] for each in copy}, levels, room, extras)
     if remaining < 0:
         raise _UnfitValue(_TOO_LARGE)
     room[0] = remaining
     return copy
 
 
-def _name(key: object) -> str:
+def _key_text(key: object) -> str:
     if not issubclass(type(key), str):
         raise _UnfitValue(f"a key is {json_type(key)}, not string")
     return str.__str__(key)
 
 
-def _text(text: str, room: list[int]) -> str:
+def _counted_text(text: str, room: list[int]) -> str:
     room[0] -= _text_size(text)
     if room[0] < 0:
         raise _UnfitValue(_TOO_LARGE)
@@ -359,10 +359,10 @@ class UnreadableText(Exception):
 
 def unfenced(text: str) -> str:
     """Return the text without the ```json fence around it, if there is one."""
-    inside = text.strip()
-    if len(inside) < 6 or not (inside.startswith("```") and inside.endswith("```")):
+    stripped = text.strip()
+    if len(stripped) < 6 or not (stripped.startswith("```") and stripped.endswith("```")):
         return text
-    return inside[7:-3] if inside[3:7].lower() == "json" else inside[3:-3]
+    return stripped[7:-3] if stripped[3:7].lower() == "json" else stripped[3:-3]
 
 
 def read_json(text: str) -> Any:
@@ -377,8 +377,8 @@ def read_json(text: str) -> Any:
     try:
         return DECODER.decode(text)
     except json.JSONDecodeError as error:
-        near, where = text[max(0, error.pos - 20) :], f"{error.msg} at character {error.pos}"
-        raise UnreadableText(f"not JSON: {where}: {printable(shorten(near, 60))}") from None
+        rest, where = text[max(0, error.pos - 20) :], f"{error.msg} at character {error.pos}"
+        raise UnreadableText(f"not JSON: {where}: {printable(shorten(rest, 60))}") from None
     except RecursionError:
         raise UnreadableText("nested too deep") from None
     except ValueError as error:

@@ -8,7 +8,7 @@ from datetime import date
 from typing import Final
 
 from moothall.foundation.text.values import Key, keys_in
-from moothall.foundation.text.values.languages import any_of, in_order, words_of
+from moothall.foundation.text.values.languages import any_of, numbered, words_of
 
 _DAY_OFFSETS: Final = {
     "today": 0,
@@ -26,11 +26,11 @@ _DAY_OFFSETS: Final = {
     "the day before yesterday": -2,
     "vorgestern": -2,
 }
-_WEEKDAYS: Final = in_order("weekdays", 0)
+_WEEKDAYS: Final = numbered("weekdays", 0)
 _NUMBER_WORDS: Final = {
     **dict.fromkeys(words_of("articles"), 1),
-    **in_order("ones", 1),
-    **{word: 10 for word, number in in_order("teens", 10).items() if number == 10},
+    **numbered("ones", 1),
+    **{word: 10 for word, number in numbered("teens", 10).items() if number == 10},
 }
 _COUNT: Final = rf"\d{{1,3}}|{any_of(_NUMBER_WORDS)}"
 _DAY: Final = re.compile(

@@ -178,7 +178,7 @@ class Record(ReadRecord[S]):
                 if tracing.active is None:
                     result = await call(step)
                 else:
-                    with tracing.keyed(key):
+                    with tracing.with_step_key(key):
                         result = await call(step)
             except Later as later:
                 if "action" not in about:  # of a hook, which may not wait

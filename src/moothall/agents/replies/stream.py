@@ -79,8 +79,8 @@ class _Events(Channel[Any]):
     def close(self) -> None:
         """Cancel the tasks in `wait_for_reader`, now and later: nobody reads any more."""
         self.closed = True
-        while self._came:
-            if isinstance(mark := self._came.popleft(), asyncio.Future):
+        while self._values:
+            if isinstance(mark := self._values.popleft(), asyncio.Future):
                 settle(mark, cancel=True)
 
 

@@ -23,5 +23,5 @@ def state_file(name: str) -> Path:
     """Return the path of a file of moothall in the user's state folder, `XDG_STATE_HOME`."""
     folder = os.environ.get("XDG_STATE_HOME", "")
     # The XDG specification says to ignore a path that is not absolute.
-    state = Path(folder) if os.path.isabs(folder) else home() / ".local" / "state"
-    return state / "moothall" / name
+    base = Path(folder) if os.path.isabs(folder) else home() / ".local" / "state"
+    return base / "moothall" / name

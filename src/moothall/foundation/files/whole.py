@@ -12,7 +12,7 @@ from typing import Final
 
 _PART_PREFIX: Final = ".part-"
 _NUMBERS: Final = itertools.count()
-_SWEPT: Final[set[Path]] = set()
+_SWEPT_FOLDERS: Final[set[Path]] = set()
 
 
 @contextmanager
@@ -22,9 +22,9 @@ def written_whole(path: Path, mode: int = 0o666, new: bool = False) -> Iterator[
     Its writer truncates it, and must not replace it. A `new` one leaves a file that is there as it
     is. What killed processes have left in the folder is removed when this one first writes there.
     """
-    if path.parent not in _SWEPT:
+    if path.parent not in _SWEPT_FOLDERS:
         _sweep(path.parent)
-        _SWEPT.add(path.parent)
+        _SWEPT_FOLDERS.add(path.parent)
     part, fd = _create_locked(path, mode)
     try:
         yield part

@@ -12,10 +12,10 @@ from moothall.foundation.text import escaped, excerpt, render_path
 KeyPath: TypeAlias = tuple[str | int, ...]
 """The path of a part: keys and places."""
 
-_LARGEST: Final = 1_000_000  # how many bytes a file has at most
+_MAX_BYTES: Final = 1_000_000  # how many bytes a file has at most
 _PARTS: Final = 100_000  # how many values a file has at most, including those that aliases repeat
-_TEXT: Final = "tag:yaml.org,2002:str"
-_PLAIN: Final = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
+_TEXT_TAG: Final = "tag:yaml.org,2002:str"
+_PLAIN_TAGS: Final = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
 
 class Lines(dict[KeyPath, int]):
@@ -61,11 +61,11 @@ def read_yaml(
         return _yaml_data(text, str(path), texts, flow)
     try:
         with path.open("rb") as file:
-            data = file.read(_LARGEST + 1)
+            data = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-    if len(data) > _LARGEST:
-        raise ConfigError(f"{path} has more than {_LARGEST:,} bytes")
+    if len(data) > _MAX_BYTES:
+        raise ConfigError(f"{path} has more than {_MAX_BYTES:,} bytes")
     return _yaml_data(data, str(path))
 
 
@@ -77,7 +77,7 @@ def _yaml_data(
     lines = Lines(name)
     count = 0
 
-    def wrong(node: Any, problem: str) -> ConfigError:
+    def fault(node: Any, problem: str) -> ConfigError:
         return ConfigError(f"{name}:{node.start_mark.line + 1}: {problem}")
 
     def join_surrogates(node: Any, text: str) -> str:
@@ -85,47 +85,47 @@ def _yaml_data(
         try:
             return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
         except UnicodeDecodeError:
-            raise wrong(node, f"{excerpt(text)} has half a character") from None
+            raise fault(node, f"{excerpt(text)} has half a character") from None
 
-    def read(node: Any, place: KeyPath) -> Any:
+    def read_node(node: Any, place: KeyPath) -> Any:
         nonlocal count
         count += 1
         lines.setdefault(place, node.start_mark.line + 1)
         if count > _PARTS:
-            raise wrong(node, f"the file has more than {_PARTS:,} values, aliases included")
+            raise fault(node, f"the file has more than {_PARTS:,} values, aliases included")
         if isinstance(node, yaml.ScalarNode):
             if texts:
                 return join_surrogates(node, node.value)
             try:
                 value = loader.construct_object(node)
             except (ValueError, LookupError, AttributeError):  # such as the date 2026-02-30
-                raise wrong(node, f"{node.tag!r:.80} cannot be {excerpt(node.value)}") from None
+                raise fault(node, f"{node.tag!r:.80} cannot be {excerpt(node.value)}") from None
             if isinstance(value, str):
                 return join_surrogates(node, value)
             return value.isoformat() if isinstance(value, date) else value
-        if node.tag not in _PLAIN:
-            raise wrong(node, f"no objects of {node.tag!r:.80} are made")
+        if node.tag not in _PLAIN_TAGS:
+            raise fault(node, f"no objects of {node.tag!r:.80} are made")
         if texts and node.flow_style and not flow:
-            raise wrong(node, "each value must have a line of its own")
+            raise fault(node, "each value must have a line of its own")
         if isinstance(node, yaml.SequenceNode):
-            return [read(each, (*place, index)) for index, each in enumerate(node.value)]
+            return [read_node(each, (*place, index)) for index, each in enumerate(node.value)]
         fields: dict[str, Any] = {}
         for key, value in node.value:
-            if key.tag != _TEXT and not (texts and isinstance(key, yaml.ScalarNode)):
-                at = f"a key must be a text, got {excerpt(key.value)}"
-                quoted = isinstance(key, yaml.ScalarNode) and key.value != "<<"
-                raise wrong(key, at + ": write it in quotes" * quoted)
+            if key.tag != _TEXT_TAG and not (texts and isinstance(key, yaml.ScalarNode)):
+                problem = f"a key must be a text, got {excerpt(key.value)}"
+                needs_quotes = isinstance(key, yaml.ScalarNode) and key.value != "<<"
+                raise fault(key, problem + ": write it in quotes" * needs_quotes)
             field = join_surrogates(key, key.value)
             if field in fields:
-                raise wrong(key, f"{field!r:.80} appears twice")
+                raise fault(key, f"{field!r:.80} appears twice")
             lines[*place, field] = key.start_mark.line + 1
-            fields[field] = read(value, (*place, field))
+            fields[field] = read_node(value, (*place, field))
         return fields
 
     try:
         loader = yaml.SafeLoader(data)
         node = loader.get_single_node()
-        return (None if node is None else read(node, ())), lines
+        return (None if node is None else read_node(node, ())), lines
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = "" if mark is None else f":{mark.line + 1}"

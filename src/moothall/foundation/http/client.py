@@ -16,7 +16,7 @@ from moothall.foundation.errors import MissingExtra, MoothallError
 from moothall.foundation.http.headers import HeadersLike, check_headers, headers_now
 from moothall.foundation.http.network import proxy_for
 from moothall.foundation.http.response import HTTPError, HTTPResponse, TooLarge, error_reason
-from moothall.foundation.http.retries import LONGEST_WAIT_S, after_tries, asked_again, backoff_s
+from moothall.foundation.http.retries import LONGEST_WAIT_S, backoff_s, tries_note, wants_retry
 from moothall.foundation.http.server_url import ServerURL
 from moothall.foundation.threads import guard
 
@@ -110,26 +110,26 @@ class HTTPClient:
             RemoteForbidden: `MOOTHALL_OFFLINE=1` forbids it, or the target of a redirect
             HTTPError: there is no answer, or it is late or too large
         """
-        followed = {"allow_redirects": redirects > 0, "max_redirects": redirects + 1}
+        redirect_options = {"allow_redirects": redirects > 0, "max_redirects": redirects + 1}
         if self._headers is not None:
             headers = {**(headers or {}), **await headers_now(self._headers, self.name)}
-        options = {"headers": headers, "data": body, **followed}
+        options = {"headers": headers, "data": body, **redirect_options}
         for attempt in range(self.max_retries + 1):
             wait_s = None
-            last = attempt == self.max_retries
+            is_last = attempt == self.max_retries
             try:
                 response = await self._attempt(method, url, options, stream)
             except TooLarge:
                 raise
             except HTTPError as error:
-                if last:
-                    raise HTTPError(f"{error}{after_tries(attempt + 1)}") from None
+                if is_last:
+                    raise HTTPError(f"{error}{tries_note(attempt + 1)}") from None
             else:
                 response.tries += attempt
-                retries = asked_again(response.headers)
-                if retries is None:
-                    retries = response.may_pass and not (lasts and lasts(response))
-                if last or not retries or 200 <= response.status < 300:
+                may_retry = wants_retry(response.headers)
+                if may_retry is None:
+                    may_retry = response.may_pass and not (lasts and lasts(response))
+                if is_last or not may_retry or 200 <= response.status < 300:
                     break
                 wait_s = response.wait_s
                 if wait_s is not None and wait_s > LONGEST_WAIT_S:
@@ -147,9 +147,9 @@ class HTTPClient:
     async def aclose(self) -> None:
         """Close the connections of the running loop; a later request opens new ones."""
         with self._lock:
-            here = self._by_loop.pop(asyncio.get_running_loop(), None)
-        if here is not None:
-            await here[2].aclose()
+            state = self._by_loop.pop(asyncio.get_running_loop(), None)
+        if state is not None:
+            await state[2].aclose()
 
     async def _attempt(
         self, method: str, url: str, args: dict[str, Any], stream: bool
@@ -159,10 +159,10 @@ class HTTPClient:
         loop = asyncio.get_running_loop()
         session, slots, _ = self._by_loop.get(loop) or await self._open(loop)
         await slots.acquire()
-        response, left_open = None, False
+        response, is_left_open = None, False
         hops: dict[str, None] = {}  # more than one if it is redirected
         try:
-            async with asyncio.timeout(self.timeout_s) as limit:
+            async with asyncio.timeout(self.timeout_s) as timer:
                 try:
                     answer = await self._send(session, method, url, args, hops)
                     response = self._response(answer, str(answer.url) if answer.history else url)
@@ -172,23 +172,23 @@ class HTTPClient:
                     stream = False
                     response = self._response(error.history[-1], str(error.history[-1].url))
             if stream:
-                response.keep_open(self, slots, (limit.when() or 0.0) - loop.time())
-                left_open = True
+                response.keep_open(self, slots, (timer.when() or 0.0) - loop.time())
+                is_left_open = True
             return response
         except MoothallError:
             raise  # first, since a refusal of an address may also be an OSError
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            at = [*hops][-1] if len(hops) > 1 else url
-            label = self._label or at.partition("?")[0]
+            last_url = [*hops][-1] if len(hops) > 1 else url
+            label = self._label or last_url.partition("?")[0]
             if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
                 raise HTTPError(f"{label} gave no answer within {self.timeout_s:g} s") from None
-            proxy = proxy_for(at) if self._check_address is None else None
+            proxy = proxy_for(last_url) if self._check_address is None else None
             if proxy is not None:
                 place = urlsplit(proxy).netloc.rpartition("@")[2]  # without its password
                 label += f" through {place}, the proxy of the environment"
             raise HTTPError(f"no answer from {label}: {error_reason(error)}") from None
         finally:
-            if not left_open:
+            if not is_left_open:
                 if response is not None:
                     response.close()
                 slots.release()
@@ -209,15 +209,15 @@ class HTTPClient:
         """Send a request, and note the address of each hop."""
         import aiohttp
 
-        opened: list[MoothallError | None] = []
+        refusals: list[MoothallError | None] = []
 
-        async def checked(
+        async def check_hop(
             request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
         ) -> aiohttp.ClientResponse:  # also before each redirect
             hops[str(request.url)] = None
             ServerURL(request.url).check_allowed(self.name)
-            opened.clear()
-            _connecting.set((request.url.raw_host or "", opened))
+            refusals.clear()
+            _connecting.set((request.url.raw_host or "", refusals))
             return await send(request)
 
         proxy = proxy_for(url) if self._check_address is None else None
@@ -226,14 +226,14 @@ class HTTPClient:
         while True:
             try:
                 return await session.request(
-                    method, url, proxy=proxy, middlewares=(checked,), **options
+                    method, url, proxy=proxy, middlewares=(check_hop,), **options
                 )
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
-                if refused := next(filter(None, opened), None):
-                    raise refused from None
+                if refusal := next(filter(None, refusals), None):
+                    raise refusal from None
                 # A kept connection that the server has closed meanwhile fails at once: that is no
                 # attempt. One that fails later was at work on the request.
-                if opened or not may_resend or loop.time() - start > _STALE_S:
+                if refusals or not may_resend or loop.time() - start > _STALE_S:
                     raise
                 if isinstance(error, aiohttp.ClientConnectorError):
                     raise
@@ -255,30 +255,30 @@ class HTTPClient:
     async def _open(self, loop: asyncio.AbstractEventLoop) -> _State:
         """Return a new session of the running loop, which closes the session when the loop ends."""
         session = self._session()
-        keeper = _keep(session)
+        keeper = _keep_session(session)
         with self._lock:
             for other in [other for other in self._by_loop if other.is_closed()]:
                 del self._by_loop[other]
-            here = self._by_loop[loop] = session, asyncio.Semaphore(self._connections), keeper
+            state = self._by_loop[loop] = session, asyncio.Semaphore(self._connections), keeper
         # It runs to its `yield` without waiting, so no other task of this loop runs in between.
         await anext(keeper)
-        return here
+        return state
 
 
 def _socket(check: Callable[[str, int, str], None] | None, address: Any) -> socket.socket:
     """Return a socket for a connection to an address, if that is allowed."""
-    host, opened = _connecting.get()
+    host, refusals = _connecting.get()
     if check is not None:
         try:
             check(host, address[4][1], address[4][0])
         except MoothallError as error:
-            opened.append(error)
+            refusals.append(error)
             raise OSError(str(error)) from None  # an OSError makes aiohttp try the next address
-    opened.append(None)
+    refusals.append(None)
     return socket.socket(*address[:3])
 
 
-async def _keep(session: aiohttp.ClientSession) -> AsyncGenerator[None, None]:
+async def _keep_session(session: aiohttp.ClientSession) -> AsyncGenerator[None, None]:
     """Hold a session: a loop closes its async generators when it ends."""
     try:
         yield

@@ -21,10 +21,10 @@ class EventStreamParser:
         self._name = name
         self._newlines = IncrementalNewlineDecoder(None, translate=True)
         self._partial_line = ""  # the unfinished one
-        self._lines = 0
+        self._line_count = 0
         self._event_kind = b""
         self._data: list[bytes] = []
-        self._size = 0
+        self._event_bytes = 0
 
     def feed(self, data: bytes, final: bool = False) -> Iterator[tuple[str, bytes]]:
         """Yield the name and the data of each event that some bytes complete."""
@@ -37,21 +37,21 @@ class EventStreamParser:
             if self._ends_event(line.encode("latin-1")):
                 kind, event = self._event_kind.decode("latin-1"), b"\n".join(self._data).strip()
                 has_data = bool(self._data)
-                self._event_kind, self._size = b"", 0
+                self._event_kind, self._event_bytes = b"", 0
                 self._data.clear()
                 if has_data:
                     yield kind, event
 
     def _ends_event(self, line: bytes) -> bool:
-        self._lines += 1
-        if self._lines > _MAX_LINES:
+        self._line_count += 1
+        if self._line_count > _MAX_LINES:
             raise ModelError(f"{self._name}: the answer has more than {_MAX_LINES} lines")
         if not line:
             return True
         field, _, value = line.partition(b":")
         if field == b"data":
-            self._size += len(value)
-            if self._size > _MAX_EVENT_BYTES:
+            self._event_bytes += len(value)
+            if self._event_bytes > _MAX_EVENT_BYTES:
                 raise self._too_large()
             self._data.append(value.removeprefix(b" "))
         elif field == b"event":

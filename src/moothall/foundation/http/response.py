@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import aiohttp
 
 _DRAIN_S: Final = 0.1
-_CLOSED: Final = (
+_CLOSED_TEXTS: Final = (
     "Response payload is not completed",
     "Server disconnected",
     "<RawResponseMessage",
@@ -56,10 +56,10 @@ class HTTPResponse:
         self.tries = 1
         self._name = name
         self._answer = answer
-        self._first = b""
+        self._first_bytes = b""
         self._max_bytes, self._timeout_s = max_bytes, timeout_s
-        self._left_bytes = max_bytes
-        self._left_s = timeout_s
+        self._remaining_bytes = max_bytes
+        self._remaining_s = timeout_s
         self._slots: asyncio.Semaphore | None = None  # held by a streamed body until it is closed
         self._client: object = None  # a client that nobody holds closes its connections
 
@@ -77,20 +77,20 @@ class HTTPResponse:
         """Return the next bytes of a streamed body; none at its end. Only waiting takes time."""
         import aiohttp
 
-        data, self._first = self._first, b""
+        data, self._first_bytes = self._first_bytes, b""
         if data:
             return data
         loop = asyncio.get_running_loop()
         start = loop.time()
         try:
-            async with asyncio.timeout(self._left_s):
-                return await self._next()
+            async with asyncio.timeout(self._remaining_s):
+                return await self._read_next()
         except TimeoutError:
             raise HTTPError(f"the answer did not end within {self._timeout_s:g} s") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise BrokenOff(f"the answer broke off: {error_reason(error)}") from None
         finally:
-            self._left_s -= loop.time() - start
+            self._remaining_s -= loop.time() - start
 
     async def events(self) -> AsyncGenerator[tuple[str, bytes], None]:
         """Yield the name and the data of each server-sent event of a streamed body, as they come.
@@ -107,7 +107,7 @@ class HTTPResponse:
 
     async def drain(self) -> None:
         """Read the bytes after the answer's end, if they come at once, to keep the connection."""
-        self._left_s = min(self._left_s, _DRAIN_S)
+        self._remaining_s = min(self._remaining_s, _DRAIN_S)
         with suppress(HTTPError):
             while await self.read():
                 pass
@@ -119,26 +119,26 @@ class HTTPResponse:
         if slots is not None:
             slots.release()
 
-    async def _next(self) -> bytes:
+    async def _read_next(self) -> bytes:
         data = await self._answer.content.readany()
-        self._left_bytes -= len(data)
-        if self._left_bytes < 0:
+        self._remaining_bytes -= len(data)
+        if self._remaining_bytes < 0:
             raise TooLarge(f"the answer has more than {self._max_bytes} bytes")
         return data
 
-    def keep_open(self, client: object, slots: asyncio.Semaphore, left_s: float) -> None:
+    def keep_open(self, client: object, slots: asyncio.Semaphore, remaining_s: float) -> None:
         """Hold client and slot until a streamed body is closed, which may wait these seconds."""
-        self._client, self._slots, self._left_s = client, slots, left_s
+        self._client, self._slots, self._remaining_s = client, slots, remaining_s
 
     async def begin(self, stream: bool) -> None:
         """Read the first bytes of the body, or all of it."""
-        self._first = await self._next()
+        self._first_bytes = await self._read_next()
         if not stream:
-            pieces = [self._first]
+            pieces = [self._first_bytes]
             while pieces[-1]:
-                pieces.append(await self._next())
+                pieces.append(await self._read_next())
             self.content = b"".join(pieces)
-            self._first = b""
+            self._first_bytes = b""
 
 
 def error_reason(error: BaseException) -> str:
@@ -149,6 +149,6 @@ def error_reason(error: BaseException) -> str:
     attribute = "strerror" if number < 0 else "message"  # below 0 of a name that was not found
     text = os.strerror(number) if number > 1 else str(getattr(error, attribute, error))
     text = certificate_fault(error) or text
-    if text.startswith(_CLOSED):
+    if text.startswith(_CLOSED_TEXTS):
         text = "the server closed the connection"
     return one_line(text.removeprefix("400, message:") or type(error).__name__, 300)

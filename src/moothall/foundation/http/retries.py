@@ -19,13 +19,13 @@ def may_pass(status: int) -> bool:
     return status in (408, 409, 429) or status >= 500
 
 
-def asked_again(headers: Mapping[str, str]) -> bool | None:
+def wants_retry(headers: Mapping[str, str]) -> bool | None:
     """Return whether a server asks for the same request again; None if it does not say."""
     answer = headers.get("x-should-retry", "").strip().lower()
     return answer == "true" if answer in ("true", "false") else None
 
 
-def after_tries(tries: int) -> str:
+def tries_note(tries: int) -> str:
     """Return how often a request was made, as the end of an error's text."""
     return f"; tried {tries} times" if tries > 1 else ""
 

@@ -48,20 +48,20 @@ class ServerURL(str):
         try:
             parts = urlsplit(text)
             parts.port  # noqa: B018 - looked at because it raises
-            plain = text.isascii() and text.isprintable() and " " not in text
+            is_plain = text.isascii() and text.isprintable() and " " not in text
         except ValueError:
-            plain = False
-        if not plain or parts.scheme not in _PORTS or not parts.hostname:
+            is_plain = False
+        if not is_plain or parts.scheme not in _PORTS or not parts.hostname:
             raise ConfigError(f"{label} must be like http://host/v1, got {_without_password(url)}")
         if parts.username or parts.password:
             # Names, errors and logs show the address.
             raise DefinitionError(f"{label} must hold no password: the key is given apart from it")
-        plain = not parts.query or (query and _API_VERSION.fullmatch(parts.query) is not None)
-        if not plain or parts.fragment:
+        is_plain = not parts.query or (query and _API_VERSION.fullmatch(parts.query) is not None)
+        if not is_plain or parts.fragment:
             ends = "its path or ?api-version=…" if query else "its path, without ? or #"
             raise DefinitionError(f"{label} must end with {ends}")
-        path, mark, query_text = text.partition("?")
-        return cls(f"{path.rstrip('/')}{mark}{query_text}")
+        path, separator, query_text = text.partition("?")
+        return cls(f"{path.rstrip('/')}{separator}{query_text}")
 
     @property
     def is_loopback(self) -> bool:

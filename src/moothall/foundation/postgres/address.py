@@ -61,10 +61,10 @@ class DatabaseAddress:
         ports = str(parameters.get("port", "")).split(",")
         if len(ports) < len(hosts):
             ports = ports[:1] * len(hosts)
-        places = []
+        host_ports = []
         for host, port in zip(hosts, ports, strict=False):
             host = f"[{host}]" if ":" in host else quote(host, safe="")
-            places.append(f"{host}:{port}" if port else host)
+            host_ports.append(f"{host}:{port}" if port else host)
         query = [
             f"{name}={quote(self.without_secrets(str(value)), safe='')}"
             for name, value in parameters.items()
@@ -74,7 +74,7 @@ class DatabaseAddress:
             (
                 "postgresql://",
                 "" if user is None else f"{quote(str(user), safe='')}@",
-                ",".join(places),
+                ",".join(host_ports),
                 f"/{quote(str(parameters.get('dbname', '')), safe='')}",
                 f"?{'&'.join(query)}" if query else "",
             )

@@ -25,7 +25,7 @@ Connection: TypeAlias = "psycopg.Connection[Any]"
 
 PAUSE_S: Final = 0.05
 """Seconds between two checks whether the server is back or has ended a session."""
-_AWAY_S: Final = 2
+_OUTAGE_TIMEOUT_S: Final = 2
 """The seconds in which a server that was away has to answer; no less is possible."""
 _IDLE: Final = psycopg.pq.TransactionStatus.IDLE
 _CLOSED_ERRORS: Final = (
@@ -34,13 +34,13 @@ _CLOSED_ERRORS: Final = (
     errors.IdleInTransactionSessionTimeout,
     errors.IdleSessionTimeout,
 )
-_REFUSED: Final = ("28", "3D", "42")
+_REFUSED_STATES: Final = ("28", "3D", "42")
 """Classes of SQLSTATE after which a second try fails too: wrong user, database or right."""
 
 # Where the other side is gone without a word, both sides notice within half a minute: the server
 # releases the leases of a host that has lost its power, and a commit does not wait for ever.
 _KEEPALIVE: Final = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
-_SETTINGS: Final = """
+_SETTINGS_SQL: Final = """
     SELECT set_config('tcp_keepalives_idle', '10', false),
         set_config('tcp_keepalives_interval', '5', false),
         set_config('tcp_keepalives_count', '3', false),
@@ -73,19 +73,19 @@ class Connections(Generic[E]):
         self._process = os.getpid()
         self._session = f"moothall {secrets.token_hex(8)}"
         self._open: set[Connection] = set()
-        in_child(self._leave)
+        in_child(self._abandon)
         self._end = weakref.finalize(self, _close, self._open, self._process)
 
     def check(self) -> None:
         """Raise in a forked child."""
         if os.getpid() != self._process:
-            raise self._fail(
+            raise self._make_error(
                 f"it was opened by process {self._process}: open it again in this process"
             )
 
     def damaged(self, problem: str) -> E:
         """Return the error for rows that are damaged."""
-        return self._fail(f"it is damaged ({problem}): restore a dump of the database")
+        return self._make_error(f"it is damaged ({problem}): restore a dump of the database")
 
     def session(self, writes: bool = False) -> str:
         """Return the name by which the server lists a connection of this process."""
@@ -93,16 +93,16 @@ class Connections(Generic[E]):
 
     def parameters(self, writes: bool = False) -> dict[str, Any]:
         """Return the parameters of a new connection: the URL's, and defaults for the rest."""
-        wait = max(2, round(self._timeout))
+        wait_s = max(2, round(self._timeout))
         return {
-            "connect_timeout": wait if self._away_since is None else _AWAY_S,
-            "tcp_user_timeout": wait * 1000,
+            "connect_timeout": wait_s if self._away_since is None else _OUTAGE_TIMEOUT_S,
+            "tcp_user_timeout": wait_s * 1000,
             **_KEEPALIVE,
             **self.address.parameters,
             "application_name": self.session(writes),
         }
 
-    def _connected(self, deadline: float = 0.0, writes: bool = False) -> Connection:
+    def _new_connection(self, deadline: float = 0.0, writes: bool = False) -> Connection:
         """Return a new connection; until the deadline, try again if the server is not there.
 
         Once it was not there for the timeout, each call tries once: a service whose calls all
@@ -116,18 +116,18 @@ class Connections(Generic[E]):
                     **self.parameters(writes), autocommit=True, cursor_factory=psycopg.RawCursor
                 )
                 self._open.add(connection)
-                connection.execute(_SETTINGS, settings)
+                connection.execute(_SETTINGS_SQL, settings)
                 self._away_since = None
                 return connection
             except psycopg.OperationalError as error:
                 if connection is not None:  # its session was ended as soon as it began
                     self._drop(connection)
-                refused = (error.sqlstate or "").startswith(_REFUSED)
+                is_refused = (error.sqlstate or "").startswith(_REFUSED_STATES)
                 away_since = self._away_since = self._away_since or time.monotonic()
-                if refused or time.monotonic() + PAUSE_S >= min(
+                if is_refused or time.monotonic() + PAUSE_S >= min(
                     deadline, away_since + self._timeout
                 ):
-                    raise self._fault(error) from None
+                    raise self._error_for(error) from None
                 time.sleep(PAUSE_S)  # noqa: TID251 - a server that restarts takes a while
 
     def _drop(self, connection: Connection) -> None:
@@ -135,7 +135,7 @@ class Connections(Generic[E]):
             connection.close()
         self._open.discard(connection)
 
-    def _leave(self) -> None:
+    def _abandon(self) -> None:
         """In a forked child, close the sockets without a word to the server.
 
         The session is the parent's. It ends with it, for the child has no socket.
@@ -148,7 +148,7 @@ class Connections(Generic[E]):
 
     # -- faults ------------------------------------------------------------------------------------
 
-    def _fail(self, reason: str) -> E:
+    def _make_error(self, reason: str) -> E:
         return self._error(self.name, reason)
 
     def _error_text(self, error: psycopg.Error) -> str:
@@ -156,29 +156,29 @@ class Connections(Generic[E]):
         text = " ".join(str(error).split()) or type(error).__name__
         return self.address.without_secrets(text)[:300]
 
-    def _fault(self, error: psycopg.Error) -> E:
+    def _error_for(self, error: psycopg.Error) -> E:
         """Return the error for an error of PostgreSQL, with what to do."""
         text = self._error_text(error)
         if isinstance(error, errors.UndefinedTable | errors.UndefinedColumn):
             return self.damaged(text)
         if isinstance(error, errors.LockNotAvailable):
-            return self._fail(
+            return self._make_error(
                 f"another process has held it locked for {self._timeout:g} s: end that program, or "
                 "wait longer (timeout= in a program)"
             )
         if isinstance(error, errors.InsufficientPrivilege):
-            return self._fail(f"its user may not do that ({text}): grant it the right")
+            return self._make_error(f"its user may not do that ({text}): grant it the right")
         if isinstance(error, errors.DiskFull):
-            return self._fail("the server's disk is full: make room, and try again")
+            return self._make_error("the server's disk is full: make room, and try again")
         if isinstance(error, psycopg.OperationalError):
-            return self._fail(
+            return self._make_error(
                 f"the server cannot be used ({text}): see that it runs, and that host, port, user, "
                 "password and database are right"
             )
-        return self._fail(f"PostgreSQL says: {text}")
+        return self._make_error(f"PostgreSQL says: {text}")
 
     def _closed_error(self) -> E:
-        return self._fail(f"it was closed: make a new {self._class_name} of it")
+        return self._make_error(f"it was closed: make a new {self._class_name} of it")
 
 
 def is_usable(connection: Connection) -> bool:

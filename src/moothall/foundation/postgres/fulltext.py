@@ -16,28 +16,28 @@ from moothall.foundation.sqlite.fulltext import SearchWords, pieces
 
 _WORD_CHARS: Final = 200
 _LAST_POSITION: Final = 16_383
-_MOST_POSITIONS: Final = 255
-_MOST_BYTES: Final = 900_000
+_MAX_POSITIONS: Final = 255
+_MAX_BYTES: Final = 900_000
 """PostgreSQL stores at most 1 MiB of a text's words."""
 _ACCENTS: Final = re.compile("[\u0300-\u036f]")
 
 
 def tsvector_text(text: str) -> str:
     """Return the words of a text with their places, as PostgreSQL writes a `tsvector`."""
-    places: dict[str, list[str]] = {}
+    positions: dict[str, list[str]] = {}
     size = 0
     for number, word in enumerate(_words_in(text), 1):
-        places_of_word = places.get(word)
-        if places_of_word is None:
+        word_positions = positions.get(word)
+        if word_positions is None:
             size += len(word.encode()) + 8
-            places_of_word = places[word] = []
-        if len(places_of_word) < _MOST_POSITIONS:
+            word_positions = positions[word] = []
+        if len(word_positions) < _MAX_POSITIONS:
             size += 2
-            places_of_word.append(str(min(number, _LAST_POSITION)))
-        if size > _MOST_BYTES:
+            word_positions.append(str(min(number, _LAST_POSITION)))
+        if size > _MAX_BYTES:
             break
     return " ".join(
-        f"'{word}':{','.join(places_of_word)}" for word, places_of_word in places.items()
+        f"'{word}':{','.join(word_positions)}" for word, word_positions in positions.items()
     )
 
 
@@ -53,8 +53,8 @@ def query_words(text: str, limit: int) -> list[str]:
 def _words_in(text: str) -> Iterator[str]:
     """Yield the words of a text; accents alone are no word."""
     for word in pieces(text):
-        for place, piece in enumerate(word):
-            terms = (piece, word[place - 1] + piece) if place else (piece,)
+        for index, piece in enumerate(word):
+            terms = (piece, word[index - 1] + piece) if index else (piece,)
             yield from filter(None, map(_without_accents, terms))
 
 

@@ -23,38 +23,38 @@ from moothall.foundation.postgres.connections import (
     is_lost,
     is_usable,
 )
-from moothall.foundation.postgres.schema import brought_up
+from moothall.foundation.postgres.schema import migrate
 from moothall.foundation.postgres.transaction import Transaction, pipelined
 from moothall.foundation.threads import guard
 
 Lease: TypeAlias = tuple[int, int]
 """The oid of a table, and a number of 31 bits: a key of PostgreSQL's advisory locks."""
 
-_IDLE: Final = 4
+_MAX_IDLE: Final = 4
 """How many idle connections are kept for the next calls."""
-_REWRITING: Final = 2
+_REWRITE_LOCK: Final = 2
 """The number of the lock of who writes tables anew: it takes as long as it takes."""
 # Who waits for that, waits without an end.
-_PATIENCE: Final = (
+_PATIENCE_SQL: Final = (
     "SELECT set_config('lock_timeout', CASE WHEN pg_try_advisory_xact_lock_shared($1::int, "
-    f"{_REWRITING}) THEN current_setting('lock_timeout') ELSE '0' END, true)"
+    f"{_REWRITE_LOCK}) THEN current_setting('lock_timeout') ELSE '0' END, true)"
 )
-_LOCKS: Final = {
-    False: f"{_PATIENCE}, pg_advisory_xact_lock($1::int, $2::int)",
-    True: f"{_PATIENCE}, pg_advisory_xact_lock_shared($1::int, $2::int)",
+_LOCK_SQL: Final = {
+    False: f"{_PATIENCE_SQL}, pg_advisory_xact_lock($1::int, $2::int)",
+    True: f"{_PATIENCE_SQL}, pg_advisory_xact_lock_shared($1::int, $2::int)",
 }
-_MARK: Final = """
+_MARK_SQL: Final = """
     INSERT INTO writers (session, last) VALUES ($1, $2)
     ON CONFLICT (session) DO UPDATE SET last = excluded.last, at = now()
 """
-_MARKED: Final = "SELECT last FROM writers WHERE session = $1"
+_READ_MARK_SQL: Final = "SELECT last FROM writers WHERE session = $1"
 _TAKE: Final = "SELECT pg_try_advisory_lock($1::int, $2::int)"
-_END_OTHER: Final = """
+_END_SESSION_SQL: Final = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE application_name = $1 AND pid <> pg_backend_pid()
 """
-_READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_LOCKS_OF_ALL: Final = """
+_BEGIN_READ_SQL: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_ALL_LOCKS_SQL: Final = """
     SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND classid = $1::bigint::oid
@@ -84,9 +84,9 @@ class PostgresPool(Connections[E]):
         super().__init__(address, timeout, class_name, error)
         self.renewed: int = 0
         self._unfinished_error = unfinished_error
-        self._marks = 0
+        self._last_mark = 0
         self._closed = False
-        self._pool = guard()
+        self._idle_guard = guard()
         self._idle: list[Connection] = []
         self._mutex = guard(threading.Lock())
         self._writing_thread = 0
@@ -95,16 +95,16 @@ class PostgresPool(Connections[E]):
         self._lost_leases: set[Lease] = set()
         self._to_release: list[Lease] = []
         try:
-            connection = self._connected()
+            connection = self._new_connection()
             try:
-                brought_up(connection, address.schema, kind, migrations, self._fail)
-                self._class: int = self.oid(lock_table, connection)
+                migrate(connection, address.schema, kind, migrations, self._make_error)
+                self._lock_oid: int = self.oid(lock_table, connection)
             except BaseException:
                 self._drop(connection)
                 raise
             self._give_back(connection)
         except psycopg.Error as error:
-            raise self._fault(error) from None
+            raise self._error_for(error) from None
 
     # -- use ---------------------------------------------------------------------------------------
 
@@ -114,15 +114,15 @@ class PostgresPool(Connections[E]):
         connection = self._take_reader()
         try:
             with pipelined(connection) as pipeline:
-                connection.execute(_READ)
-                connection.execute(_PATIENCE, (_signed_32_bits(self._class),))
+                connection.execute(_BEGIN_READ_SQL)
+                connection.execute(_PATIENCE_SQL, (_signed_32_bits(self._lock_oid),))
                 yield Transaction(connection, pipeline)
                 connection.execute("COMMIT")
                 pipeline.sync()
         except psycopg.Error as error:
             if is_lost(connection, error):
-                raise self._broken(error) from None
-            raise self._fault(error) from error
+                raise self._lost_error(error) from None
+            raise self._error_for(error) from error
         finally:
             self._give_back(connection)
 
@@ -138,28 +138,28 @@ class PostgresPool(Connections[E]):
         self._lock(wait)
         mark = 0
         try:
-            connection = self._ready()
+            connection = self._ready_writer()
             try:
                 with pipelined(connection) as pipeline:
                     connection.execute("BEGIN")
                     connection.execute(
-                        _LOCKS[lock.shared], (_signed_32_bits(self._class), lock.number)
+                        _LOCK_SQL[lock.shared], (_signed_32_bits(self._lock_oid), lock.number)
                     )
                     yield Transaction(connection, pipeline)
                     if not lock.shared:  # else the writer can tell by what it wrote
-                        self._marks = mark = self._marks + 1
-                        connection.execute(_MARK, (self.session(), mark))
+                        self._last_mark = mark = self._last_mark + 1
+                        connection.execute(_MARK_SQL, (self.session(), mark))
                     connection.execute("COMMIT")
                     pipeline.sync()
             except psycopg.Error as error:
                 if not is_lost(connection, error):
-                    raise self._fault(error) from error
+                    raise self._error_for(error) from error
                 if not self._took_effect(mark):
-                    raise self._broken(error) from None
+                    raise self._lost_error(error) from None
         finally:
             self._unlock()
 
-    def _broken(self, error: psycopg.Error) -> E:
+    def _lost_error(self, error: psycopg.Error) -> E:
         reason = f"the connection to the server was lost ({self._error_text(error)})"
         return self._unfinished_error(self.name, f"{reason}: see that it runs, and try again")
 
@@ -171,7 +171,7 @@ class PostgresPool(Connections[E]):
         deadline = time.monotonic() + self._timeout
         while number:
             try:
-                mark = self._ready().execute(_MARKED, (self.session(),)).fetchone()
+                mark = self._ready_writer().execute(_READ_MARK_SQL, (self.session(),)).fetchone()
                 return mark is not None and mark[0] >= number
             except psycopg.Error:  # it was lost again
                 if time.monotonic() >= deadline:
@@ -198,7 +198,7 @@ class PostgresPool(Connections[E]):
     def write_anew(self, tables: Sequence[str]) -> None:
         """Write tables anew; who uses them waits meanwhile, however long it takes."""
         self.check()
-        lock = (_signed_32_bits(self._class), _REWRITING)
+        lock = (_signed_32_bits(self._lock_oid), _REWRITE_LOCK)
         with self._reader() as connection:
             connection.execute("SELECT pg_advisory_lock($1::int, $2::int)", lock)
             try:
@@ -218,7 +218,7 @@ class PostgresPool(Connections[E]):
         """Close the connections; a call of another thread ends first. A child does nothing."""
         if os.getpid() != self._process:
             return
-        with self._pool:
+        with self._idle_guard:
             self._closed = True
         is_writer = self._writing_thread == threading.get_ident()
         if not is_writer:
@@ -267,7 +267,7 @@ class PostgresPool(Connections[E]):
 
     def lock_numbers(self, table: int) -> list[int]:
         """Return the numbers of all locks of this table that any session has."""
-        return [number for (number,) in self.ask(_LOCKS_OF_ALL, (table,))]
+        return [number for (number,) in self.ask(_ALL_LOCKS_SQL, (table,))]
 
     @contextmanager
     def _as_writer(self) -> Iterator[Connection]:
@@ -277,9 +277,9 @@ class PostgresPool(Connections[E]):
             return
         self._lock(True)
         try:
-            yield self._ready()
+            yield self._ready_writer()
         except psycopg.Error as error:
-            raise self._fault(error) from error
+            raise self._error_for(error) from error
         finally:
             self._unlock()
 
@@ -291,7 +291,7 @@ class PostgresPool(Connections[E]):
                 raise BlockingIOError(f"{self.name} is being written")
             if self._writing_thread == threading.get_ident():
                 # During a write, the garbage collector may end a generator that also writes.
-                raise self._fail("this thread is writing it already")
+                raise self._make_error("this thread is writing it already")
             self._mutex.acquire()
         self._writing_thread = threading.get_ident()
 
@@ -313,7 +313,7 @@ class PostgresPool(Connections[E]):
 
     # -- connections -------------------------------------------------------------------------------
 
-    def _ready(self) -> Connection:
+    def _ready_writer(self) -> Connection:
         """Return the connection that writes; a new one if it was lost, with the same leases."""
         if self._closed:
             raise self._closed_error()
@@ -325,7 +325,7 @@ class PostgresPool(Connections[E]):
             self._drop(writer)
             self.renewed += 1
         while True:
-            connection = self._connected(deadline, writes=True)
+            connection = self._new_connection(deadline, writes=True)
             try:
                 if writer is not None:
                     self._end_session(connection, deadline)
@@ -335,14 +335,14 @@ class PostgresPool(Connections[E]):
             except psycopg.Error as error:
                 self._drop(connection)
                 if time.monotonic() >= deadline:
-                    raise self._fault(error) from None
+                    raise self._error_for(error) from None
             except BaseException:
                 self._drop(connection)
                 raise
 
     def _end_session(self, connection: Connection, deadline: float) -> None:
         """End the session of a lost connection, which the server may not have noticed yet."""
-        while connection.execute(_END_OTHER, (self.session(writes=True),)).fetchone():
+        while connection.execute(_END_SESSION_SQL, (self.session(writes=True),)).fetchone():
             if time.monotonic() >= deadline:
                 break
             time.sleep(PAUSE_S)  # noqa: TID251 - the server ends it
@@ -361,7 +361,7 @@ class PostgresPool(Connections[E]):
         try:
             yield connection
         except psycopg.Error as error:
-            raise self._fault(error) from error
+            raise self._error_for(error) from error
         finally:
             self._give_back(connection)
 
@@ -369,26 +369,26 @@ class PostgresPool(Connections[E]):
         """Return an idle connection that reads, or a new one."""
         self.check()
         while True:
-            with self._pool:
+            with self._idle_guard:
                 if self._closed:
                     raise self._closed_error()
                 connection = self._idle.pop() if self._idle else None
             if connection is None:
-                return self._connected(time.monotonic() + self._timeout)
+                return self._new_connection(time.monotonic() + self._timeout)
             if is_usable(connection):
                 return connection
             self._drop(connection)
 
     def _give_back(self, connection: Connection) -> None:
-        with self._pool:
-            if is_idle(connection) and not self._closed and len(self._idle) < _IDLE:
+        with self._idle_guard:
+            if is_idle(connection) and not self._closed and len(self._idle) < _MAX_IDLE:
                 self._idle.append(connection)
                 return
         self._drop(connection)
 
-    def _leave(self) -> None:
+    def _abandon(self) -> None:
         """In a forked child, drop all connections without using them."""
-        super()._leave()
+        super()._abandon()
         self._idle.clear()
         self._leases.clear()
         self._writer = None

@@ -8,7 +8,7 @@ from typing import Any, cast
 import psycopg
 
 
-def brought_up(
+def migrate(
     connection: psycopg.Connection[Any],
     schema: str,
     kind: str,

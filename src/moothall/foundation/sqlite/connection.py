@@ -15,8 +15,8 @@ from moothall.foundation.threads import guard, in_child
 _CLOSE_S: Final = 5.0
 """How long closing a file waits for others that open it."""
 
-OPENING = guard()
-OPEN: set[SQLiteConnection] = set()
+OPENING_GUARD = guard()
+OPEN_CONNECTIONS: set[SQLiteConnection] = set()
 WAL_FILES: dict[Identity, WALFile] = {}
 ABANDONED: dict[Identity, Identity] = {}
 """The files with connections that this process must not close, and their `-shm`."""
@@ -27,15 +27,15 @@ class SQLiteConnection(sqlite3.Connection):
 
     identity: Identity = None
     wal_file: WALFile | None = None
-    log: Identity = None
-    patient: bool = True
-    abandoned: bool = False
+    log_id: Identity = None
+    is_patient: bool = True
+    is_abandoned: bool = False
 
     def wait(self, seconds: float) -> None:
         """Set how many seconds to wait for a lock from now on; 0 for no wait."""
-        if self.patient is not (seconds > 0):
+        if self.is_patient is not (seconds > 0):
             self.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
-            self.patient = seconds > 0
+            self.is_patient = seconds > 0
 
     def insert(self, sql: str, values: Sequence[Any] = ()) -> int:
         """Insert one row; return its number."""
@@ -68,12 +68,12 @@ class SQLiteConnection(sqlite3.Connection):
 
     def close(self) -> None:
         """Close the connection; the process holds the file no more if it was the last one."""
-        with OPENING:  # until it is closed: who closes another one must not take it for open
-            if self.abandoned:
+        with OPENING_GUARD:  # until it is closed: who closes another one must not take it for open
+            if self.is_abandoned:
                 return
-            OPEN.discard(self)
-            used = self.identity in ABANDONED or has_open(self.identity)
-            wal_file = None if used else WAL_FILES.pop(self.identity, None)
+            OPEN_CONNECTIONS.discard(self)
+            is_used = self.identity in ABANDONED or has_open(self.identity)
+            wal_file = None if is_used else WAL_FILES.pop(self.identity, None)
             with nullcontext() if wal_file is None else wal_file.closing(_CLOSE_S):
                 super().close()
             if wal_file is not None:
@@ -94,7 +94,7 @@ def identity_of(path: str) -> Identity:
 
 def has_open(identity: Identity) -> bool:
     """Return whether this process has a connection to a file."""
-    return any(each.identity == identity for each in list(OPEN))
+    return any(each.identity == identity for each in list(OPEN_CONNECTIONS))
 
 
 def abandon(connections: Iterable[SQLiteConnection]) -> None:
@@ -102,13 +102,13 @@ def abandon(connections: Iterable[SQLiteConnection]) -> None:
     for connection in connections:
         # Not kept in a list, which the interpreter would clear at its exit.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
-        connection.abandoned = True
-        OPEN.discard(connection)
+        connection.is_abandoned = True
+        OPEN_CONNECTIONS.discard(connection)
 
 
 def _after_fork() -> None:
     """In a child, never close an inherited connection: that removes the parent's log."""
-    abandon(list(OPEN))
+    abandon(list(OPEN_CONNECTIONS))
     for identity, wal_file in WAL_FILES.items():
         ABANDONED[identity] = wal_file.index
         wal_file.close()

@@ -22,8 +22,8 @@ from moothall.foundation.errors import ConfigError, MoothallError
 from moothall.foundation.files import lock_problem, written_whole
 from moothall.foundation.sqlite.connection import (
     ABANDONED,
-    OPEN,
-    OPENING,
+    OPEN_CONNECTIONS,
+    OPENING_GUARD,
     WAL_FILES,
     SQLiteConnection,
     abandon,
@@ -42,7 +42,7 @@ E = TypeVar("E", bound=MoothallError)
 Migration: TypeAlias = str | Callable[[sqlite3.Connection], object]
 """A statement, or what a migration does by Python."""
 
-_LEAST_BYTES: Final = 512
+_MIN_BYTES: Final = 512
 """A database has no fewer; SQLite itself treats a file of one byte as empty."""
 
 DISK_FULL: Final = "the disk is full: make room, and try again"
@@ -79,9 +79,9 @@ class SQLiteFile(Generic[E]):
             raise ConfigError(f"{article} {kind}'s path must be the name of a file, got {path!r}")
         self.name: str = os.fspath(path)
         name = self.name
-        self._at = one_name(os.path.abspath(name))
-        self.path: Path = Path(self._at)
-        self._log = f"{os.path.realpath(self._at)}-wal"
+        self._real_name = one_name(os.path.abspath(name))
+        self.path: Path = Path(self._real_name)
+        self._log = f"{os.path.realpath(self._real_name)}-wal"
         self.error: Callable[[str], E] = partial(error, name)
         self._kind = kind
         self._class_name = class_name
@@ -92,7 +92,7 @@ class SQLiteFile(Generic[E]):
         self._process = os.getpid()
         self.log_bytes: int = 0
         """How many bytes the log had at the last `check_log`."""
-        self.identity: Callable[[], Identity] = partial(identity_of, self._at)
+        self.identity: Callable[[], Identity] = partial(identity_of, self._real_name)
         """Returns the file's device and inode, whatever its name; None without a file."""
 
     # -- opening -----------------------------------------------------------------------------------
@@ -100,10 +100,10 @@ class SQLiteFile(Generic[E]):
     @staticmethod
     def is_in_use(file: os.stat_result) -> bool:
         """Return whether a file belongs to a journal, memory or inbox of this process."""
-        at = file.st_dev, file.st_ino
+        id = file.st_dev, file.st_ino
         return any(
-            at in (each.identity, each.log) or (each.wal_file and at == each.wal_file.index)
-            for each in list(OPEN)
+            id in (each.identity, each.log_id) or (each.wal_file and id == each.wal_file.index)
+            for each in list(OPEN_CONNECTIONS)
         )
 
     def is_of_this_process(self) -> bool:
@@ -134,7 +134,7 @@ class SQLiteFile(Generic[E]):
             raise self.error(f"there is no folder {str(folder)!r}: make it first")
         if path.exists() and not path.is_file():
             raise self.error("it is not a file: name one")
-        if path.exists() and 0 < path.stat().st_size < _LEAST_BYTES:
+        if path.exists() and 0 < path.stat().st_size < _MIN_BYTES:
             raise self._of_another_kind()
         if self._is_open_elsewhere():
             raise self.error(
@@ -157,7 +157,7 @@ class SQLiteFile(Generic[E]):
         """Return whether another process uses a log beside another name of the file."""
         if self.identity() in (None, *WAL_FILES) or self.path.stat().st_nlink < 2:
             return False
-        return not os.path.exists(self._log) and is_held(self._at)
+        return not os.path.exists(self._log) and is_held(self._real_name)
 
     def open(self, timeout: float, *settings: str) -> SQLiteConnection:
         """Return a connection, with these pragmas, to the file in WAL mode and its newest version.
@@ -170,7 +170,7 @@ class SQLiteFile(Generic[E]):
         try:
             version = self.version(connection)
             if connection.wal_file is None:
-                with OPENING:
+                with OPENING_GUARD:
                     self._use_wal(connection, timeout)
                     connection.close()
                     connection = self.connect("rw", timeout, *settings)
@@ -200,8 +200,8 @@ class SQLiteFile(Generic[E]):
 
     def connect(self, mode: str, timeout: float, *settings: str) -> SQLiteConnection:
         """Return a connection, with these pragmas, in autocommit mode."""
-        with OPENING:
-            wal_file = self._hold(timeout) if mode.startswith("rw") else None
+        with OPENING_GUARD:
+            wal_file = self._hold_wal(timeout) if mode.startswith("rw") else None
             connection: SQLiteConnection = sqlite3.connect(
                 f"{self.path.as_uri()}?mode={mode}",
                 uri=True,
@@ -211,7 +211,7 @@ class SQLiteFile(Generic[E]):
                 factory=SQLiteConnection,
             )
             connection.identity, connection.wal_file = self.identity(), wal_file
-            OPEN.add(connection)
+            OPEN_CONNECTIONS.add(connection)
         try:
             # Copying the log into the file waits for the disk, so not after every 4 MB. A malicious
             # file must not call functions from its schema.
@@ -219,13 +219,13 @@ class SQLiteFile(Generic[E]):
                 connection.execute(f"PRAGMA {setting}")
             if wal_file is not None:
                 connection.execute("PRAGMA schema_version").fetchone()  # opens the log
-                connection.log = identity_of(self._log)
+                connection.log_id = identity_of(self._log)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _hold(self, timeout: float) -> WALFile | None:
+    def _hold_wal(self, timeout: float) -> WALFile | None:
         """Hold the file as long as this process has connections to it, if it is in WAL mode."""
         identity = self.identity()
         if identity in ABANDONED and ABANDONED[identity] is None:
@@ -233,10 +233,10 @@ class SQLiteFile(Generic[E]):
         if identity in WAL_FILES:
             return WAL_FILES[identity]
         index = ABANDONED.get(identity)
-        if index is None and not is_in_wal_mode(self._at):
+        if index is None and not is_in_wal_mode(self._real_name):
             return None
         try:
-            WAL_FILES[identity] = wal_file = WALFile(self._at, timeout, index)
+            WAL_FILES[identity] = wal_file = WALFile(self._real_name, timeout, index)
         except OSError as error:
             if index is not None:
                 raise self._out_of_step() from error
@@ -270,12 +270,12 @@ class SQLiteFile(Generic[E]):
         except OSError:
             pass  # it was deleted
         else:
-            if (status.st_dev, status.st_ino) == connection.log:
+            if (status.st_dev, status.st_ino) == connection.log_id:
                 self.log_bytes = status.st_size
                 return
         connection.rollback()
         # Closing it would write what is in the old log over what others have written since.
-        abandon(each for each in list(OPEN) if each.identity == connection.identity)
+        abandon(each for each in list(OPEN_CONNECTIONS) if each.identity == connection.identity)
         ABANDONED[connection.identity] = None
         raise self._out_of_step()
 
@@ -286,10 +286,10 @@ class SQLiteFile(Generic[E]):
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         # SQLite itself says that whole pages are missing, and not that the last one is cut.
-        (page,) = connection.execute("PRAGMA page_size").fetchone()
+        (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
         log = f"{self.path}-wal"  # it may have what is missing
         size, log_size = (os.path.getsize(p) if os.path.exists(p) else 0 for p in (self.path, log))
-        if size % page and not log_size:
+        if size % page_bytes and not log_size:
             raise self.damaged(f"it ends within a page, after {size} bytes")
         if application != self._application:
             (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -300,11 +300,11 @@ class SQLiteFile(Generic[E]):
                     "it is another program's database, and was left as it is: name another file"
                 )
         if not 0 <= version <= self.newest or (version and not any(self._migrations[:version])):
-            older = 0 < version <= self.newest
-            knowledge = "no longer reads it" if older else f"knows up to {self.newest}"
+            is_older = 0 < version <= self.newest
+            knowledge = "no longer reads it" if is_older else f"knows up to {self.newest}"
             raise self.error(
                 f"it has version {version}, and this moothall {knowledge}: "
-                f"use the moothall that wrote it{'' if older else ', or a newer one'}"
+                f"use the moothall that wrote it{'' if is_older else ', or a newer one'}"
             )
         return int(version)
 
@@ -347,10 +347,10 @@ class SQLiteFile(Generic[E]):
 
     def damaged(self, problem: str) -> E:
         """Return the error for a damaged file."""
-        does = ", as `moothall runs restore BACKUP` does" if self._class_name == "Journal" else ""
+        hint = ", as `moothall runs restore BACKUP` does" if self._class_name == "Journal" else ""
         return self.error(
             f"it is damaged ({problem}): move it and the files beside it, -wal and -shm, away, and "
-            f"restore a copy{does}"
+            f"restore a copy{hint}"
         )
 
     def _of_another_kind(self) -> E:
@@ -390,5 +390,5 @@ def one_name(path: str) -> str:
         return wal_file.path
     with os.scandir(os.path.dirname(os.path.realpath(path))) as entries:
         names = sorted(each.path for each in entries if each.inode() == status.st_ino)
-    used = [each for each in names if any(os.path.exists(each + end) for end in _SIDE_FILES)]
-    return (used or names or [path])[0]
+    used_names = [each for each in names if any(os.path.exists(each + end) for end in _SIDE_FILES)]
+    return (used_names or names or [path])[0]

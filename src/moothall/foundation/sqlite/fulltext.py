@@ -73,11 +73,11 @@ class SearchWords(list[str]):
 def _words_of(text: str) -> Iterator[str]:
     for word in _WORD.findall(storable(text)):
         pieces = _UNSPACED.sub(r" \1 ", word).split()
-        alone = [bool(_UNSPACED.fullmatch(piece)) for piece in pieces]
-        for place, piece in enumerate(pieces):
-            if not alone[place]:
+        are_unspaced = [bool(_UNSPACED.fullmatch(piece)) for piece in pieces]
+        for index, piece in enumerate(pieces):
+            if not are_unspaced[index]:
                 yield piece
-            elif place + 1 < len(pieces) and alone[place + 1]:
-                yield f"{piece} {pieces[place + 1]}"
-            elif place == 0 or not alone[place - 1]:
+            elif index + 1 < len(pieces) and are_unspaced[index + 1]:
+                yield f"{piece} {pieces[index + 1]}"
+            elif index == 0 or not are_unspaced[index - 1]:
                 yield piece

@@ -29,7 +29,7 @@ _PAUSE_S: Final = 0.02
 _SMALL_BYTES: Final = 2**25
 _LOG_BYTES: Final = 2**25
 """The log of a file that is written anew is mostly smaller."""
-_IDLE: Final = 4
+_MAX_IDLE: Final = 4
 """How many idle connections are kept for the next calls."""
 
 
@@ -54,10 +54,10 @@ class SQLitePool(Generic[E]):
         self._settings = ("synchronous = NORMAL", *settings)
         self._closed = False
         self._idle: list[SQLiteConnection] = []
-        self._pool = guard()
-        self._writing = guard(threading.Lock())
-        self._writer = 0  # the writing thread's id
-        self._only_read = file.look(may_read)  # the reason, or empty
+        self._idle_guard = guard()
+        self._write_lock = guard(threading.Lock())
+        self._writing_thread = 0  # the writing thread's id
+        self._read_only_reason = file.look(may_read)  # the reason, or empty
         self._identity: Identity = None
         self._lacks_room = False  # whether the reason is a full disk
         self._open(probe, may_read)
@@ -89,7 +89,7 @@ class SQLitePool(Generic[E]):
         """
         deadline = time.monotonic() + seconds
         while True:
-            if self._moves_log("TRUNCATE"):
+            if self._checkpoint("TRUNCATE"):
                 return True
             if time.monotonic() >= deadline:
                 return False
@@ -100,7 +100,7 @@ class SQLitePool(Generic[E]):
 
         Who changes much does so now and then: else the next writer has to, and that takes long.
         """
-        return self._moves_log("PASSIVE")
+        return self._checkpoint("PASSIVE")
 
     def rewrite(self) -> bool:
         """Write the file anew, without the copies of deleted data that SQLite leaves in pages.
@@ -109,8 +109,8 @@ class SQLitePool(Generic[E]):
         an older version. Return False if readers of an older state kept the log.
         """
         with self.reading() as db:
-            by_and_by = may_shrink(db) and (not self.is_small() or is_under_way(db))
-        if by_and_by:
+            in_steps = may_shrink(db) and (not self.is_small() or is_under_way(db))
+        if in_steps:
             Rewriting(self).run()
         else:
             self._vacuum()
@@ -119,24 +119,24 @@ class SQLitePool(Generic[E]):
     def shrink(self) -> None:
         """Give the free pages of a file back that may shrink, beside writers."""
         with self.reading() as db:
-            shrinks = may_shrink(db)
-        if shrinks:
+            can_shrink = may_shrink(db)
+        if can_shrink:
             Rewriting(self).give_back()
 
     def check_room(self, db: sqlite3.Connection) -> None:
         """Raise if the disk has no room for a copy of what the file has, and for the log."""
-        pages, unused, page = (
+        pages, unused, page_bytes = (
             db.execute(f"PRAGMA {pragma}").fetchone()[0]
             for pragma in ("page_count", "freelist_count", "page_size")
         )
         path = os.path.realpath(self.file.path)
         log = os.path.getsize(f"{path}-wal")  # is overwritten
-        needed = max(pages - 2 * unused, 0) * page + max(_LOG_BYTES - log, 0)
-        room = shutil.disk_usage(os.path.dirname(path)).free
-        if room < needed:
+        size = max(pages - 2 * unused, 0) * page_bytes + max(_LOG_BYTES - log, 0)
+        free_bytes = shutil.disk_usage(os.path.dirname(path)).free
+        if free_bytes < size:
             raise self.file.error(
-                f"to be written anew it needs {needed:,} bytes of room on its disk, which has "
-                f"{room:,}: make room, and try again"
+                f"to be written anew it needs {size:,} bytes of room on its disk, which has "
+                f"{free_bytes:,}: make room, and try again"
             )
 
     def is_small(self) -> bool:
@@ -175,12 +175,12 @@ class SQLitePool(Generic[E]):
         finally:
             connection.close()
 
-    def _moves_log(self, mode: str) -> bool:
+    def _checkpoint(self, mode: str) -> bool:
         self.check()
         connection = self.take(patient=False)
         try:
             connection.wait(0)
-            with self._writing, connection.writing(self._timeout):
+            with self._write_lock, connection.writing(self._timeout):
                 (busy, log, moved) = connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
         except BaseException as error:
             connection.close()
@@ -195,39 +195,39 @@ class SQLitePool(Generic[E]):
     def begin_writing(self, wait: bool) -> None:
         """Become the writer of this process."""
         self.check()
-        if self._only_read and not self._has_room_again():
-            raise self.file.error(self._only_read)
-        if not self._writing.acquire(blocking=False):
+        if self._read_only_reason and not self._has_room_again():
+            raise self.file.error(self._read_only_reason)
+        if not self._write_lock.acquire(blocking=False):
             if not wait:
                 raise BlockingIOError(f"{self.name} is being written")
-            if self._writer == threading.get_ident():
+            if self._writing_thread == threading.get_ident():
                 # During a write, the garbage collector may end a generator that also writes.
                 raise self.file.error("this thread is writing it already")
             # Threads that wait here are woken in order; in SQLite they would poll.
-            self._writing.acquire()
-        self._writer = threading.get_ident()
+            self._write_lock.acquire()
+        self._writing_thread = threading.get_ident()
 
     def end_writing(self) -> None:
         """Let another thread of this process write."""
-        self._writer = 0
-        self._writing.release()
+        self._writing_thread = 0
+        self._write_lock.release()
 
     def close(self) -> None:
         """Close the pool; open calls of other threads end first. A forked child does nothing."""
         if self.file.is_of_this_process():
-            with self._pool:
+            with self._idle_guard:
                 self._closed = True
                 self._end()
 
     def take(self, *, patient: bool) -> SQLiteConnection:
         """Return a connection, which `give_back` returns."""
-        with self._pool:
+        with self._idle_guard:
             if self._closed:
                 raise self.file.closed()
             idle = self._idle
             if idle:
                 # Prefer one with the same setting: else each call would set the lock timeout again.
-                return idle.pop(-1 if idle[-1].patient is patient else 0)
+                return idle.pop(-1 if idle[-1].is_patient is patient else 0)
         connection = self._connect()
         if connection.identity != self._identity:
             connection.close()
@@ -236,9 +236,9 @@ class SQLitePool(Generic[E]):
 
     def give_back(self, connection: SQLiteConnection) -> None:
         """Keep a connection for the next one."""
-        with self._pool:
+        with self._idle_guard:
             # A read-only connection may see the file as it was when opened, so it is not kept.
-            if not self._closed and not self._only_read and len(self._idle) < _IDLE:
+            if not self._closed and not self._read_only_reason and len(self._idle) < _MAX_IDLE:
                 self._idle.append(connection)
                 return
         connection.close()
@@ -247,7 +247,7 @@ class SQLitePool(Generic[E]):
 
     def _connect(self) -> SQLiteConnection:
         mode = "rw"  # a file that has been deleted meanwhile is not silently created again
-        if self._only_read:
+        if self._read_only_reason:
             log = Path(f"{self.file.path}-wal")
             # Without a log there is no writer, and SQLite needs no files beside this one.
             mode = "ro" if log.exists() and log.stat().st_size else "ro&immutable=1"
@@ -264,18 +264,18 @@ class SQLitePool(Generic[E]):
             connection = self.file.open(self._timeout, *self._settings)
         except sqlite3.Error:
             return False
-        self._only_read, self._lacks_room = "", False
+        self._read_only_reason, self._lacks_room = "", False
         self.give_back(connection)
         return True
 
     def _open(self, probe: str, may_read: bool) -> None:
         connection = None
         try:
-            if self._only_read:
+            if self._read_only_reason:
                 connection = self._connect()
                 if self.file.version(connection) < self.file.newest:
                     older = "an older moothall wrote it, and it cannot be brought up to date"
-                    raise self.file.error(f"{older}: {self._only_read}")
+                    raise self.file.error(f"{older}: {self._read_only_reason}")
             else:
                 try:
                     connection = self.file.open(self._timeout, *self._settings)
@@ -283,7 +283,7 @@ class SQLitePool(Generic[E]):
                     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
                     if not may_read or code != sqlite3.SQLITE_FULL or not self.file.path.exists():
                         raise
-                    self._only_read, self._lacks_room = DISK_FULL, True
+                    self._read_only_reason, self._lacks_room = DISK_FULL, True
                     connection = self._connect()  # what is there can be read
             connection.execute(probe).fetchone()
         except BaseException as error:
@@ -325,7 +325,7 @@ class _TransactionBlock(Generic[E]):
             pool.begin_writing(timeout >= 0)
         try:
             self._connection = connection = pool.take(patient=timeout > 0)
-            if connection.patient is not (timeout > 0):
+            if connection.is_patient is not (timeout > 0):
                 connection.wait(timeout)
             wal_file = connection.wal_file
             if writes and wal_file is not None:

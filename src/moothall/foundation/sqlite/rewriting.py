@@ -18,7 +18,7 @@ _OLD: Final = "~old"
 _SLICE_S: Final = 0.02
 """For about so many seconds writers wait for one transaction; then they have as many."""
 _LONGEST_REST_S: Final = 1.0
-_PAGES: Final = 64
+_PAGES_AT_ONCE: Final = 64
 """So many pages are given back before the clock is looked at."""
 _LOG_EVERY: Final = 20
 """After so many transactions the log is moved into the file."""
@@ -90,7 +90,7 @@ class Rewriting:
 
     def give_back(self) -> None:
         """Give the free pages back."""
-        self._in_slices(_free_pages_are_left)
+        self._in_slices(_free_some_pages)
 
     def _clear(self) -> None:
         """Remove the tables that another one has taken the place of, and copies that are not."""
@@ -103,18 +103,18 @@ class Rewriting:
 
     def _begin(self, table: _RewrittenTable) -> None:
         """Make an empty copy, with indexes, and have it follow the table from now on."""
-        new, columns = table.quoted(_NEW), ", ".join(table.columns)
+        copy, columns = table.quoted(_NEW), ", ".join(table.columns)
         values = ", ".join(f"new.{each}" for each in table.columns)
-        insert = f"INSERT INTO {new} ({columns}) VALUES ({values});"
+        insert = f"INSERT INTO {copy} ({columns}) VALUES ({values});"
         delete = " AND ".join(f"{each} = old.{each}" for each in table.key)
-        remove = f"DELETE FROM {new} WHERE {delete};"
+        remove = f"DELETE FROM {copy} WHERE {delete};"
         with self._pool.writing() as db:
-            db.execute(f"CREATE TABLE {new} {table.sql[table.sql.index('(') :]}")
+            db.execute(f"CREATE TABLE {copy} {table.sql[table.sql.index('(') :]}")
             for name, sql in _indexes(db, table.name):
                 begin = sql[: sql.upper().index("INDEX")]
                 # A name belongs to one index, so it changes each time.
-                other = name.removesuffix("~") if name.endswith("~") else f"{name}~"
-                db.execute(f'{begin}INDEX "{other}" ON {new} {sql[sql.index("(") :]}')
+                new_name = name.removesuffix("~") if name.endswith("~") else f"{name}~"
+                db.execute(f'{begin}INDEX "{new_name}" ON {copy} {sql[sql.index("(") :]}')
             for statement, body in (
                 ("INSERT", insert),
                 ("UPDATE", remove + insert),
@@ -133,13 +133,13 @@ class Rewriting:
             f"INSERT INTO {table.quoted(_NEW)} ({columns}) VALUES ({marks}) ON CONFLICT DO NOTHING"
         )
 
-        def copy(db: sqlite3.Connection, until: float) -> bool:
+        def copy(db: sqlite3.Connection, deadline: float) -> bool:
             nonlocal last
             rows = f"FROM {table.quoted('')} WHERE {table.is_after(last)} ORDER BY {keys}"
             for row in db.execute(f"SELECT {keys}, {columns} {rows}", last):
                 db.execute(insert, row[width:])
                 last = row[:width]
-                if time.monotonic() >= until:
+                if time.monotonic() >= deadline:
                     return True
             return False
 
@@ -161,43 +161,43 @@ class Rewriting:
 
     def _in_slices(self, step: Callable[[sqlite3.Connection, float], bool]) -> None:
         """Call a step, with when it has to end, in a transaction each, until nothing is left."""
-        more = True
-        while more:
+        has_more = True
+        while has_more:
             with self._pool.writing() as db:
                 start = time.monotonic()
-                more = step(db, start + _SLICE_S)
-            took = time.monotonic() - start
+                has_more = step(db, start + _SLICE_S)
+            elapsed = time.monotonic() - start
             self._count += 1
             if self._count % _LOG_EVERY == 0:
                 self._pool.move_log()
-            time.sleep(min(took, _LONGEST_REST_S))  # noqa: TID251 - so long others write
+            time.sleep(min(elapsed, _LONGEST_REST_S))  # noqa: TID251 - so long others write
 
 
-def _remove_rows(table: _RewrittenTable, db: sqlite3.Connection, until: float) -> bool:
+def _remove_rows(table: _RewrittenTable, db: sqlite3.Connection, deadline: float) -> bool:
     """Remove rows of a table, and at last the table; return whether there is more."""
     keys = ", ".join(table.key)
     delete = f"DELETE FROM {table.quoted('')} WHERE ({keys}) = ({', '.join('?' * len(table.key))})"
     # What is free is given back in the end, so nothing has to be overwritten before.
     db.execute("PRAGMA secure_delete = OFF")
-    more = True
-    while more and time.monotonic() < until:
+    has_more = True
+    while has_more and time.monotonic() < deadline:
         sample = db.execute(f"SELECT {keys} FROM {table.quoted('')} ORDER BY {keys} LIMIT 10")
         db.executemany(delete, rows := sample.fetchall())
-        more = bool(rows)
-    if not more:
+        has_more = bool(rows)
+    if not has_more:
         db.execute(f"DROP TABLE {table.quoted('')}")
     db.execute("PRAGMA secure_delete = ON")
-    return more
+    return has_more
 
 
-def _free_pages_are_left(db: sqlite3.Connection, until: float) -> bool:
+def _free_some_pages(db: sqlite3.Connection, deadline: float) -> bool:
     """Give free pages back; return whether there are more."""
     (free,) = db.execute("PRAGMA freelist_count").fetchone()
     before = free + 1
-    while 0 < free < before and time.monotonic() < until:
+    while 0 < free < before and time.monotonic() < deadline:
         # `execute` would give back one page alone; a script ends the transaction, and so begins
         # one.
-        db.executescript(f"BEGIN IMMEDIATE; PRAGMA incremental_vacuum({_PAGES});")
+        db.executescript(f"BEGIN IMMEDIATE; PRAGMA incremental_vacuum({_PAGES_AT_ONCE});")
         before = free
         (free,) = db.execute("PRAGMA freelist_count").fetchone()
     return bool(0 < free < before)
@@ -209,10 +209,10 @@ def _tables(db: sqlite3.Connection) -> list[_RewrittenTable]:
 
 def _all_tables(db: sqlite3.Connection) -> list[_RewrittenTable]:
     query = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND sql IS NOT NULL"
-    return [_table(db, name, sql) for name, sql in db.execute(query).fetchall()]
+    return [_describe_table(db, name, sql) for name, sql in db.execute(query).fetchall()]
 
 
-def _table(db: sqlite3.Connection, name: str, sql: str) -> _RewrittenTable:
+def _describe_table(db: sqlite3.Connection, name: str, sql: str) -> _RewrittenTable:
     column_rows = db.execute(f'PRAGMA table_info("{name}")').fetchall()
     columns = [f'"{column}"' for _, column, *_ in column_rows]
     keys = sorted((place, column, kind) for _, column, kind, _, _, place in column_rows if place)

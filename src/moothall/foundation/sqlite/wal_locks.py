@@ -21,16 +21,16 @@ from typing import Final, TypeAlias
 from moothall.foundation.files import OPEN_FILE_LOCKS, copy_owner, locked_range, set_lock
 from moothall.foundation.threads import guard
 
-_USED: Final = (0x40000002, 510)
+_USED_BYTES: Final = (0x40000002, 510)
 """The bytes of the file that SQLite locks while it has the file open: the first, how many."""
 Identity: TypeAlias = tuple[int, int] | None
 """A file's device and inode."""
 
-_WRITER: Final = 0x40000200
+_WRITER_BYTE: Final = 0x40000200
 """The byte behind them that who writes has locked."""
-_GATE: Final = 0x40000201
+_GATE_BYTE: Final = 0x40000201
 """The next one: locked by who opens the file, until it is held, and alone by who closes it."""
-_INDEX_USED: Final = 128
+_INDEX_USED_BYTE: Final = 128
 """The byte of `-shm` that SQLite locks while it has the file open."""
 _WRITES: Final = range(120, 121)
 _READS: Final = range(123, 128)
@@ -54,7 +54,7 @@ def is_in_wal_mode(path: str) -> bool:
 
 def is_held(path: str) -> bool:
     """Return whether another process holds a file; this one may not have it open."""
-    first, count = _USED
+    first, count = _USED_BYTES
     with suppress(OSError), open(path, "rb") as file:
         return OPEN_FILE_LOCKS and locked_range(file.fileno(), first, first + count - 1) is not None
     return False
@@ -84,10 +84,10 @@ class WALFile:
             # From here on nobody removes -wal and -shm.
             deadline = time.monotonic() + seconds
             if OPEN_FILE_LOCKS:
-                _lock_by(self._file, fcntl.F_RDLCK, _GATE, 1, deadline)
-            _lock_by(self._file, fcntl.F_RDLCK, *_USED, deadline)
+                _lock_by(self._file, fcntl.F_RDLCK, _GATE_BYTE, 1, deadline)
+            _lock_by(self._file, fcntl.F_RDLCK, *_USED_BYTES, deadline)
             if OPEN_FILE_LOCKS:
-                set_lock(self._file, fcntl.F_UNLCK, _GATE)
+                set_lock(self._file, fcntl.F_UNLCK, _GATE_BYTE)
             self._shm, is_new = _open_or_create(f"{path}-shm")
             if is_new:
                 copy_owner(f"{path}-shm", path)
@@ -98,7 +98,7 @@ class WALFile:
                 raise FileNotFoundError(errno.ENOENT, "it was replaced", f"{path}-shm")
             if index is None and OPEN_FILE_LOCKS:
                 self._empty_index()
-            _lock_by(self._shm, fcntl.F_RDLCK, _INDEX_USED, 1, deadline)
+            _lock_by(self._shm, fcntl.F_RDLCK, _INDEX_USED_BYTE, 1, deadline)
         except BaseException:
             self.close()
             raise
@@ -109,7 +109,7 @@ class WALFile:
         SQLite itself truncates it, which kills a process that still has it mapped.
         """
         with suppress(BlockingIOError):
-            set_lock(self._shm, fcntl.F_WRLCK, _INDEX_USED)
+            set_lock(self._shm, fcntl.F_WRLCK, _INDEX_USED_BYTE)
             os.pwrite(self._shm, bytes(_STATE_BYTES), 0)
 
     def take(self, seconds: float) -> None:
@@ -121,7 +121,7 @@ class WALFile:
         if self._writer_lock.acquire(blocking=False):  # mostly, nobody else writes
             try:
                 if OPEN_FILE_LOCKS:
-                    set_lock(self._file, fcntl.F_WRLCK, _WRITER)
+                    set_lock(self._file, fcntl.F_WRLCK, _WRITER_BYTE)
                 return
             except BaseException as error:
                 self._writer_lock.release()
@@ -135,7 +135,7 @@ class WALFile:
             raise _busy()
         try:
             if OPEN_FILE_LOCKS:
-                _lock_by(self._file, fcntl.F_WRLCK, _WRITER, 1, deadline)
+                _lock_by(self._file, fcntl.F_WRLCK, _WRITER_BYTE, 1, deadline)
         except BaseException:
             self._writer_lock.release()
             raise
@@ -143,7 +143,7 @@ class WALFile:
     def give_back(self) -> None:
         """Let the next one write."""
         if OPEN_FILE_LOCKS and self._file >= 0:
-            set_lock(self._file, fcntl.F_UNLCK, _WRITER)
+            set_lock(self._file, fcntl.F_UNLCK, _WRITER_BYTE)
         self._writer_lock.release()
 
     def state(self) -> bytes:
@@ -170,17 +170,17 @@ class WALFile:
         """
         if OPEN_FILE_LOCKS:
             with suppress(sqlite3.OperationalError):
-                _lock_by(self._file, fcntl.F_WRLCK, _GATE, 1, time.monotonic() + seconds)
+                _lock_by(self._file, fcntl.F_WRLCK, _GATE_BYTE, 1, time.monotonic() + seconds)
         self.release()
         try:
             yield
         finally:
             if OPEN_FILE_LOCKS:
-                set_lock(self._file, fcntl.F_UNLCK, _GATE)
+                set_lock(self._file, fcntl.F_UNLCK, _GATE_BYTE)
 
     def hold_again(self, seconds: float) -> bool:
         """Hold the file again, after `release`, if another part of this process has it open."""
-        first, count = _USED
+        first, count = _USED_BYTES
         lock = locked_range(self._file, first, first + count - 1) if OPEN_FILE_LOCKS else None
         if lock is None or lock[1] != os.getpid():
             return False
@@ -190,7 +190,7 @@ class WALFile:
         return True
 
     def _shared_locks(self) -> tuple[tuple[int, int, int], ...]:
-        return (self._file, *_USED), (self._shm, _INDEX_USED, 1)
+        return (self._file, *_USED_BYTES), (self._shm, _INDEX_USED_BYTE, 1)
 
     def close(self) -> None:
         """Close the files. This drops SQLite's locks of them: nobody here may have them open."""
@@ -208,10 +208,10 @@ def exclusive(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         yield
         return
-    first, count = _USED
+    first, count = _USED_BYTES
     try:
         if OPEN_FILE_LOCKS:
-            set_lock(file, fcntl.F_WRLCK, _GATE)
+            set_lock(file, fcntl.F_WRLCK, _GATE_BYTE)
             set_lock(file, fcntl.F_WRLCK, first, count)
         else:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, count, first)

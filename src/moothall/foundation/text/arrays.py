@@ -36,5 +36,5 @@ def _missing_as_none(part: Any) -> Any:
         return [_missing_as_none(each) for each in part]
     if isinstance(part, dict):
         return {str(name): _missing_as_none(each) for name, each in part.items()}
-    missing = type(part).__name__ == "NAType" or (part != part) is True
-    return None if missing else part
+    is_missing = type(part).__name__ == "NAType" or (part != part) is True
+    return None if is_missing else part

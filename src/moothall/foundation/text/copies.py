@@ -10,7 +10,7 @@ from typing import Any, Final
 
 COPIED_WORDS: Final = 40
 """How many words in a row make a copy: an answer quotes less at once."""
-_LEAST_WORDS: Final = 3
+_MIN_WORDS: Final = 3
 """An example with fewer words, such as a name or yes, may be the answer too."""
 _WORD: Final = re.compile(r"\w+")
 
@@ -21,13 +21,13 @@ def copied_stretch(answer: str, texts: Iterable[str], words: int = COPIED_WORDS)
     if len(answer_words) < words:
         return ""
     stretches = {
-        tuple(source_words[at : at + words])
+        tuple(source_words[start : start + words])
         for source_words in (text.split() for text in texts)
-        for at in range(len(source_words) - words + 1)
+        for start in range(len(source_words) - words + 1)
     }
-    for at in range(len(answer_words) - words + 1):
-        if tuple(answer_words[at : at + words]) in stretches:
-            return " ".join(answer_words[at : at + words])
+    for start in range(len(answer_words) - words + 1):
+        if tuple(answer_words[start : start + words]) in stretches:
+            return " ".join(answer_words[start : start + words])
     return ""
 
 
@@ -47,7 +47,7 @@ def _examples(prompt: str) -> frozenset[tuple[str, ...]]:
     examples = {_words_in(text) for line in lines if _is_example(line) for text in _texts(line)}
     rest = f" {' '.join(_words_in(' '.join(line for line in lines if not _is_example(line))))} "
     return frozenset(
-        each for each in examples if len(each) >= _LEAST_WORDS and f" {' '.join(each)} " not in rest
+        each for each in examples if len(each) >= _MIN_WORDS and f" {' '.join(each)} " not in rest
     )
 
 

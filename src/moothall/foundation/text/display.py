@@ -15,14 +15,14 @@ from moothall.foundation.text.words import cut
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
-_ROWS: Final = 100
+_MAX_ROWS: Final = 100
 """How many rows of a table are shown."""
-_CELL: Final = 500
+_CELL_CHARS: Final = 500
 """How many characters of a cell are shown."""
-_TEXT: Final = 50_000
+_TEXT_CHARS: Final = 50_000
 """How many characters of a text are shown."""
 _LEFT_ALIGNED: Final = ' style="text-align: left"'
-_LINKS: Final = re.compile(r"https?://", re.IGNORECASE)
+_WEB_LINK: Final = re.compile(r"https?://", re.IGNORECASE)
 
 
 class SafeHTML:
@@ -34,11 +34,11 @@ class SafeHTML:
 
         With `count`, how many rows there are, it says how many are left out.
         """
-        displayed = list(islice(rows, _ROWS))
+        displayed = list(islice(rows, _MAX_ROWS))
         head = "".join(f"<th{_LEFT_ALIGNED}>{escape(each)}</th>" for each in heads)
         body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in displayed)
-        more = (count or 0) - len(displayed)
-        note = SafeHTML.small(f"{more:,} more") if more > 0 else ""
+        hidden_count = (count or 0) - len(displayed)
+        note = SafeHTML.small(f"{hidden_count:,} more") if hidden_count > 0 else ""
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}"
 
     @staticmethod
@@ -53,7 +53,7 @@ class SafeHTML:
     @staticmethod
     def text(content: str) -> str:
         """Return the first 50,000 characters of a text, as Markdown if markdown-it-py is there."""
-        content = _clean(cut(content, _TEXT))
+        content = _clean(cut(content, _TEXT_CHARS))
         if find_spec("markdown_it") is None:
             return f'<pre style="white-space: pre-wrap">{escape(content)}</pre>'
         html: str = SafeHTML.markdown_parser().render(content)
@@ -80,7 +80,7 @@ class SafeHTML:
             .enable("table")
             .disable(["reference", "image"])
         )
-        parser.validateLink = lambda url: _LINKS.match(url) is not None  # type: ignore[method-assign]
+        parser.validateLink = lambda url: _WEB_LINK.match(url) is not None  # type: ignore[method-assign]
         return parser
 
 
@@ -92,7 +92,7 @@ def cell_number() -> int | None:
 
 
 def _cell(value: Any) -> str:
-    content = _clean(cut("" if value is None else str(value), _CELL))
+    content = _clean(cut("" if value is None else str(value), _CELL_CHARS))
     return f'<td style="text-align: left; white-space: pre-wrap">{escape(content)}</td>'
 
 

@@ -24,11 +24,11 @@ _RANGE: Final = re.compile(r"\s*(\d{1,12})?\s*(-|–|to)?\s*(\d{1,12})?\s*", re.
 
 def lines_of(text: str, page: int) -> list[str]:
     """Return the lines of a text, with their ends; none is longer than a page."""
-    most = min(LINE_CHARS, page)
+    max_chars = min(LINE_CHARS, page)
     return [
-        line[at : at + most]
+        line[start : start + max_chars]
         for line in text.splitlines(keepends=True)
-        for at in range(0, len(line), most)
+        for start in range(0, len(line), max_chars)
     ]
 
 
@@ -46,12 +46,12 @@ def excerpt(text: str, limit: int, name: str) -> str:
         return text
     end = len(text) - limit // 4
     begin = limit - limit // 4
-    lines, at, first, last = lines_of(text, page_chars(limit)), 0, 0, 0
+    lines, position, first, last = lines_of(text, page_chars(limit)), 0, 0, 0
     for number, line in enumerate(lines, 1):
-        at += len(line)
-        if not first and at > begin:
+        position += len(line)
+        if not first and position > begin:
             first = number
-        if at >= end:
+        if position >= end:
             last = number
             break
     return (
@@ -74,15 +74,15 @@ def line_range(lines: str, count: int) -> range:
 
 def page(lines: Sequence[str], span: range, limit: int) -> str:
     """Return the wanted lines of a text, as far as they fit into so many characters."""
-    picked: list[str] = []
-    for place in span:
-        limit -= len(lines[place])
-        if limit < 0 and picked:
+    page_lines: list[str] = []
+    for index in span:
+        limit -= len(lines[index])
+        if limit < 0 and page_lines:
             break
-        picked.append(lines[place])
-    first, last = span.start + 1, span.start + len(picked)
+        page_lines.append(lines[index])
+    first, last = span.start + 1, span.start + len(page_lines)
     more = f"; it goes on at line {last + 1}" if last < span.stop else ""
-    return f"[lines {first} to {last} of {len(lines)}{more}]\n{''.join(picked)}"
+    return f"[lines {first} to {last} of {len(lines)}{more}]\n{''.join(page_lines)}"
 
 
 def matching_page(lines: Sequence[str], span: range, words: str, limit: int) -> str:
@@ -90,20 +90,20 @@ def matching_page(lines: Sequence[str], span: range, words: str, limit: int) -> 
 
     These are the lines with the whole text, else those with the most and the rarest of its words.
     """
-    places = _lines_with(lines, span, words) or _ranked_lines(lines, span, words)
+    hits = _lines_with(lines, span, words) or _ranked_lines(lines, span, words)
     lines_by_place: dict[int, str] = {}
-    for place in places:
-        line = f"{place + 1}: {lines[place].rstrip()}"
+    for index in hits:
+        line = f"{index + 1}: {lines[index].rstrip()}"
         limit -= len(line) + 1
         if limit < 0 and lines_by_place:
             break
-        lines_by_place[place] = line
-    if not places:
+        lines_by_place[index] = line
+    if not hits:
         return f"[none of {len(span)} lines has any of these words]"
-    are = f"{len(places)} of {len(span)} lines match"
-    fit = "" if len(lines_by_place) == len(places) else f"; these are {len(lines_by_place)} of them"
+    matches = f"{len(hits)} of {len(span)} lines match"
+    note = "" if len(lines_by_place) == len(hits) else f"; these are {len(lines_by_place)} of them"
     return "\n".join(
-        [f"[{are}{fit}]", *(lines_by_place[place] for place in sorted(lines_by_place))]
+        [f"[{matches}{note}]", *(lines_by_place[index] for index in sorted(lines_by_place))]
     )
 
 
@@ -117,11 +117,11 @@ def matching_pages(
     lines = [line for title, each in texts for line in (title, *each)]
     owners = [(n, at) for n, (_, each) in enumerate(texts) for at in range(len(each) + 1)]
     indexes, lines_by_text = range(len(lines)), dict[int, dict[int, str]]()
-    places = _lines_with(lines, indexes, words) or _ranked_lines(lines, indexes, words)
-    if not places:
+    ranked_indexes = _lines_with(lines, indexes, words) or _ranked_lines(lines, indexes, words)
+    if not ranked_indexes:
         return f"[none of {len(texts)} results has any of these words]", []
     count = 0
-    for place in places:
+    for place in ranked_indexes:
         n, at = owners[place]
         numbered = f"{at}: {lines[place].rstrip()}" if at else ""
         limit -= len(numbered) + 1 + (0 if n in lines_by_text else len(texts[n][0]) + 2)
@@ -129,8 +129,8 @@ def matching_pages(
             break
         lines_by_text.setdefault(n, {})[at] = numbered
         count += 1
-    fit = "" if count == len(places) else f"; these are {count} of them"
-    parts = [f"[{len(places)} lines of results match{fit}]"]
+    note = "" if count == len(ranked_indexes) else f"; these are {count} of them"
+    parts = [f"[{len(ranked_indexes)} lines of results match{note}]"]
     for n in sorted(lines_by_text):
         parts += [
             f"{texts[n][0]}:",
@@ -142,7 +142,7 @@ def matching_pages(
 def _lines_with(lines: Sequence[str], span: range, words: str) -> list[int]:
     """Return the places of the lines that have the whole text."""
     phrase = " ".join(words.casefold().split())
-    return [place for place in span if phrase in lines[place].casefold()]
+    return [index for index in span if phrase in lines[index].casefold()]
 
 
 def _ranked_lines(lines: Sequence[str], span: range, words: str) -> list[int]:

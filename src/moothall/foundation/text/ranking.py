@@ -46,9 +46,9 @@ class Ranking:
         """Return the texts that have any of the weighed words, the best first."""
         ranked = []
         for place, counts in enumerate(self._texts):
-            there = [term for term in weights if term in counts]
-            if there:
+            hits = [term for term in weights if term in counts]
+            if hits:
                 length = _K1 * (1 - _B + _B * self._lengths[place] / self._mean)
-                parts = (weights[t] * counts[t] * (_K1 + 1) / (counts[t] + length) for t in there)
-                ranked.append(Ranked(place, sum(parts), there))
+                parts = (weights[t] * counts[t] * (_K1 + 1) / (counts[t] + length) for t in hits)
+                ranked.append(Ranked(place, sum(parts), hits))
         return sorted(ranked, key=lambda each: (-each.score, each.place))

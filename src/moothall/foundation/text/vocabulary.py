@@ -68,7 +68,7 @@ _QUESTION_WORDS = re.compile(
 )
 
 
-def _in_line(digits: re.Match[str]) -> str:
+def _digits_in_line(digits: re.Match[str]) -> str:
     if digits["part"]:
         number = int(digits["whole"] or 0) + unicodedata.numeric(digits["part"])
         return f"{number:.6f}".rstrip("0")
@@ -139,8 +139,8 @@ class Words(list[str]):
         A compound such as `asyncio.wait_for` becomes itself and then its parts; Chinese, Korean,
         Thai and the like become pairs of characters.
         """
-        is_loud = self._text.isupper() and " " in self._text
-        words = Words(self._text.lower()) if is_loud else self
+        is_in_capitals = self._text.isupper() and " " in self._text
+        words = Words(self._text.lower()) if is_in_capitals else self
         language = words.language
         return [term for word in words for term in language.terms_of(word)]
 
@@ -152,7 +152,7 @@ class Words(list[str]):
         """
         if text.isascii():
             return text
-        text = _SMALL_DIGITS.sub(_in_line, text).translate(_NO_WORDS)
+        text = _SMALL_DIGITS.sub(_digits_in_line, text).translate(_NO_WORDS)
         return unicodedata.normalize("NFKC", text).translate(_SIGNS)
 
     @staticmethod
@@ -180,7 +180,7 @@ def _terms_of(word: str, language: Language) -> tuple[str, ...]:
         return (lower, day[1])
     if Words.is_unspaced(lower):
         runs = filter(None, _QUESTION_WORDS.split(lower))
-        return tuple(run[at : at + 2] for run in runs for at in range(max(1, len(run) - 1)))
+        return tuple(run[i : i + 2] for run in runs for i in range(max(1, len(run) - 1)))
     if "'" in lower and not lower[0].isdigit():
         before, _, after = lower.rpartition("'")
         if after in ("s", "re", "ll", "ve", "d", "m"):

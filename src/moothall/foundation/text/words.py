@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from logging import Logger
 
-_LOGGED = 2000
+_MAX_LOGGED_CHARS = 2000
 """How much of an error's text is logged, in characters."""
 _MIN_LIKENESS = 0.65
 """How like a known name a slip is, by difflib; `nope` is like `openai` by 0.6."""
@@ -97,7 +97,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 def log_failure(logger: Logger, subject: str, error: BaseException) -> None:
     """Log what failed in one line, and its traceback at DEBUG."""
-    logger.error("%s: %s", subject, error_text(error, _LOGGED))
+    logger.error("%s: %s", subject, error_text(error, _MAX_LOGGED_CHARS))
     logger.debug("%s", subject, exc_info=error)
 
 

@@ -42,14 +42,14 @@ class Channel(Generic[T]):
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        self._came: deque[T | BaseException] = deque()
-        self._waiting: asyncio.Future[None] | None = None
+        self._values: deque[T | BaseException] = deque()
+        self._reader: asyncio.Future[None] | None = None
 
     def put(self, value: T | BaseException) -> None:
         """Pass on a value, or an exception for the reader."""
-        self._came.append(value)
-        # The reader sets `_waiting` before it looks a last time, so one of the two sees the other.
-        if self._waiting is None:
+        self._values.append(value)
+        # The reader sets `_reader` before it looks a last time, so one of the two sees the other.
+        if self._reader is None:
             return
         with suppress(RuntimeError):  # the loop has ended, and the reader with it
             if threading.get_ident() == self._thread:
@@ -59,18 +59,18 @@ class Channel(Generic[T]):
 
     async def get(self) -> T:
         """Return the next value; raise if it is an exception."""
-        while not self._came:
-            waiting = self._waiting = self._loop.create_future()
-            if not self._came:
+        while not self._values:
+            waiting = self._reader = self._loop.create_future()
+            if not self._values:
                 await waiting
-        self._waiting = None
-        value = self._came.popleft()
+        self._reader = None
+        value = self._values.popleft()
         if isinstance(value, BaseException):
             raise value
         return value
 
     def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, None
+        waiting, self._reader = self._reader, None
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
 
@@ -81,11 +81,11 @@ class WaitingLine:
     def __init__(self, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
         self._sleep = sleep
         self._lock = guard()
-        self._woken: dict[object, asyncio.Future[None]] = {}
+        self._futures: dict[object, asyncio.Future[None]] = {}
         in_child(self._leave)
 
     def __len__(self) -> int:
-        return len(self._woken)
+        return len(self._futures)
 
     async def wait(self, look: Callable[[bool], tuple[T | None, float | None]]) -> T:
         """Return what `look` finds. Afterwards, also if cancelled, the caller wakes the first.
@@ -95,37 +95,37 @@ class WaitingLine:
                 first whose loop runs; returns what was found, or None and in how many seconds to
                 look again
         """
-        place, loop = object(), asyncio.get_running_loop()
+        ticket, loop = object(), asyncio.get_running_loop()
         try:
             while True:
                 # A new future before each look: who wakes it during the look is not missed.
                 with self._lock:
-                    woken = self._woken[place] = loop.create_future()
-                    is_first_in_line = self._first() is woken
+                    future = self._futures[ticket] = loop.create_future()
+                    is_first_in_line = self._first() is future
                 # Without the lock: it may write to a journal, and other loops would stand still.
                 result, seconds = look(is_first_in_line)
                 if result is not None:
                     return result
                 if seconds is None:
-                    await woken
+                    await future
                 else:
-                    await self._wait_for_either(woken, seconds)
+                    await self._wait_for_either(future, seconds)
         finally:
             with self._lock:
-                self._woken.pop(place, None)
+                self._futures.pop(ticket, None)
 
     def wake_first(self) -> None:
         """Have the first look again, and those before it whose loops stand still, once they run."""
         with self._lock:
-            waiting = [*self._woken.values()]
-        for woken in waiting:
-            if settle(woken) and woken.get_loop().is_running():
+            waiting = [*self._futures.values()]
+        for future in waiting:
+            if settle(future) and future.get_loop().is_running():
                 return
 
-    async def _wait_for_either(self, woken: asyncio.Future[None], seconds: float) -> None:
+    async def _wait_for_either(self, future: asyncio.Future[None], seconds: float) -> None:
         sleeper = asyncio.ensure_future(self._sleep(seconds))
         try:
-            await asyncio.wait((sleeper, woken), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((sleeper, future), return_when=asyncio.FIRST_COMPLETED)
         finally:
             # Closed, if the garbage collector closes this coroutine after its loop has ended.
             if not sleeper.get_loop().is_closed():
@@ -133,17 +133,17 @@ class WaitingLine:
 
     def _first(self) -> asyncio.Future[None] | None:
         with self._lock:
-            for place, woken in list(self._woken.items()):
-                loop = woken.get_loop()
+            for ticket, future in list(self._futures.items()):
+                loop = future.get_loop()
                 if loop.is_running():
-                    return woken
+                    return future
                 if loop.is_closed():
-                    self._woken.pop(place, None)
+                    self._futures.pop(ticket, None)
         return None
 
     def _leave(self) -> None:
         # What waits in the parent would be first for ever.
-        self._woken.clear()
+        self._futures.clear()
 
 
 def _settle(future: asyncio.Future[Any], value: Any, raised: BaseException | None) -> None:
@@ -180,13 +180,13 @@ async def side_by_side(works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
 async def to_its_end(work: Awaitable[T]) -> T:
     """Return what work returns; a cancellation meanwhile is raised when the work has ended."""
     task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
+    cancellation: asyncio.CancelledError | None = None
     while not task.done():
         try:
             # Awaiting the task itself would cancel it with this one; `wait` leaves it running.
             await asyncio.wait((task,))
         except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled from None if task.cancelled() else task.exception()
+            cancellation = error
+    if cancellation is not None:
+        raise cancellation from None if task.cancelled() else task.exception()
     return task.result()

@@ -141,27 +141,27 @@ class WorkerThreads:
                         self.thread_count -= 1
                         return
                 continue  # just taken off the idle list: its job is there
-            self._do(worker, job)
+            self._run_job(worker, job)
             del job  # keep no reference to the call after its end
 
-    def _do(self, worker: _JobQueue, job: _WorkerCall) -> None:
+    def _run_job(self, worker: _JobQueue, job: _WorkerCall) -> None:
         value: Any = None
-        raised: BaseException | None = None
+        failure: BaseException | None = None
         try:
             if job.context is None:
                 value = job.function(*job.args)
             else:
                 value = job.context.run(job.function, *job.args)
         except BaseException as error:
-            raised = error
+            failure = error
         # Idle before the outcome is delivered: the next call finds this thread.
         with self._lock:
             self._idle.append(worker)
         try:
             if job.done is not None:
-                job.done(value, raised)
-            elif raised is not None:
-                logger.error("%r failed in its thread", job.function, exc_info=raised)
+                job.done(value, failure)
+            elif failure is not None:
+                logger.error("%r failed in its thread", job.function, exc_info=failure)
         except BaseException:
             logger.exception("what %r calls when done failed", job.function)
 

@@ -181,7 +181,7 @@ def stream_in_span(
     return parts if active is None else stream_within(active.chat(model, request()), parts)
 
 
-def keyed(key: str) -> AbstractContextManager[None]:
+def with_step_key(key: str) -> AbstractContextManager[None]:
     """Return a `with` block in which ids are derived from the key of a recorded step too."""
     return nullcontext() if active is None else active.step(key)
 
@@ -217,7 +217,7 @@ class WorkSpan:
             return await work()
         entered = self._span.enter()
         try:
-            with keyed(key):
+            with with_step_key(key):
                 return await work()
         finally:
             self._span.leave(entered)

@@ -143,7 +143,7 @@ class JournalServer(PostgresPool[JournalError], Store):
             self.end_seen_on[run] = self.renewed
 
     def _taken_over(self, id: str) -> JournalError:
-        return self._fail(
+        return self._make_error(
             f"another process has taken over run {id!r} while the connection to the server was "
             "lost: nothing more is written of it here"
         )
@@ -206,7 +206,7 @@ class JournalServer(PostgresPool[JournalError], Store):
 
     def copy_to(self, path: Path) -> None:
         """Raise an error: `pg_dump` makes backups of a server."""
-        raise self._fail(
+        raise self._make_error(
             "a database is backed up by the server's own program: "
             f"pg_dump --schema={self.address.schema}"
         )

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from moothall.budget.bill import MODEL_CALL
 from moothall.foundation.errors import ModelError
-from moothall.foundation.http import HTTPError, after_tries, may_pass
+from moothall.foundation.http import HTTPError, may_pass, tries_note
 from moothall.models.remote.responses_format import is_response
 
 logger: logging.Logger = logging.getLogger("moothall.models")
@@ -211,7 +211,7 @@ class Batches:
             self._add(queue, item)
         elif outcome.status == EXPIRED:
             reason = f"{self._name}: batch {batch} expired before this was answered"
-            item.answer.set_exception(ModelError(f"{reason}{after_tries(item.tries)}"))
+            item.answer.set_exception(ModelError(f"{reason}{tries_note(item.tries)}"))
         else:
             item.answer.set_result(outcome)
 

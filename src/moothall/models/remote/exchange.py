@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 
 from moothall.foundation.errors import ModelError
-from moothall.foundation.http import HTTPError, HTTPResponse, asked_again
+from moothall.foundation.http import HTTPError, HTTPResponse, wants_retry
 from moothall.models.answer_reader import AnswerReader
 from moothall.models.chat_answer import TransientError
 from moothall.models.protocol import StreamPart
@@ -44,7 +44,7 @@ async def parts_of(
             for part in answer.take_whole(bytes(body)):
                 yield part
     except TransientError as error:
-        if asked_again(response.headers) is False:
+        if wants_retry(response.headers) is False:
             raise ModelError(str(error)) from None
         raise
     finally:

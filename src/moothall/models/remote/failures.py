@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from moothall.foundation.errors import ContextOverflow, ModelError
-from moothall.foundation.http import HTTPResponse, after_tries, retry_after_s
+from moothall.foundation.http import HTTPResponse, retry_after_s, tries_note
 from moothall.models.blocks import BLOCK_TOKENS
 from moothall.models.chat_answer import (
     UnreadableCall,
@@ -70,7 +70,7 @@ class Failures:
             return request_error
         if advice := self._advice(status, server_text(body), headers):
             reason = f"{reason.removesuffix('.')}; {advice}"
-        error = ModelError(self.redact(f"{reason}{after_tries(tries)}"))
+        error = ModelError(self.redact(f"{reason}{tries_note(tries)}"))
         error.status = status
         return error
 

@@ -18,8 +18,8 @@ from moothall.foundation.http import (
     HTTPClient,
     HTTPError,
     HTTPResponse,
-    after_tries,
     backoff_s,
+    tries_note,
 )
 from moothall.foundation.http.headers import headers_now
 from moothall.foundation.http.server_url import ServerURL
@@ -342,7 +342,7 @@ class RemoteModel(AnsweringModel):
                     if sent_parts or answer is None or attempt > self._max_retries:
                         if isinstance(error, HTTPError):
                             raise
-                        raise ModelError(f"{error}{after_tries(attempt)}") from None
+                        raise ModelError(f"{error}{tries_note(attempt)}") from None
                 await asyncio.sleep(backoff_s(attempt - 1))
         except RefusedCall as error:
             text = "".join(part.text for part in sent_parts if isinstance(part, TextPiece))

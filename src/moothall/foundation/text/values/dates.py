@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Final, NamedTuple
 
-from moothall.foundation.text.values.languages import any_of, in_order
+from moothall.foundation.text.values.languages import any_of, numbered
 
-MONTHS_BY_NAME: Final = in_order("months", 1)
+MONTHS_BY_NAME: Final = numbered("months", 1)
 _MONTH: Final = any_of(MONTHS_BY_NAME)
 _DATES: Final = (
     re.compile(r"(?<![\w.-])(?P<y>\d{4})[-/.](?P<m>\d{1,2})[-/.](?P<d>\d{1,2})(?!\d)"),
@@ -30,7 +30,7 @@ TIME: Final = re.compile(
 _MONTH_OF_YEAR: Final = re.compile(
     rf"(?<!\w)(?P<n>{_MONTH})\b\.?,? (?:of |de )?(?P<y>\d{{4}})(?!\d)"
 )
-_PAST: Final = 70
+_LAST_CENTURY: Final = 70
 """Two figures from here on are of the last century."""
 
 
@@ -44,7 +44,7 @@ class Date(NamedTuple):
     def fits(self, other: Date) -> bool:
         """Return whether no part that both dates have differs."""
         pairs = zip(self, other, strict=True)
-        return all(None in (first, two) or first == two for first, two in pairs)
+        return all(None in (first, second) or first == second for first, second in pairs)
 
     @property
     def in_words(self) -> str:
@@ -76,7 +76,7 @@ def months_in(text: str) -> list[tuple[tuple[int, int], Date]]:
 
 def times_in(text: str) -> list[list[int]]:
     """Return the times of day in a folded text, in seconds, each with its readings."""
-    return [times for match in TIME.finditer(text) if (times := [*_times(match)])]
+    return [times for match in TIME.finditer(text) if (times := [*_readings_of_time(match)])]
 
 
 def date_of(text: str) -> list[Date]:
@@ -88,7 +88,7 @@ def date_of(text: str) -> list[Date]:
 def time_of(text: str) -> list[int]:
     """Return the readings, in seconds, of a folded text that is a time and nothing else."""
     match = TIME.fullmatch(text)
-    return [] if match is None else [*_times(match)]
+    return [] if match is None else [*_readings_of_time(match)]
 
 
 def readings(match: re.Match[str]) -> list[Date]:
@@ -96,7 +96,7 @@ def readings(match: re.Match[str]) -> list[Date]:
     parts = match.groupdict()
     year = None if parts["y"] is None else int(parts["y"])
     if year is not None and year < 100:
-        year += 2000 if year < _PAST else 1900
+        year += 2000 if year < _LAST_CENTURY else 1900
     if "a" in parts:
         days = {(int(parts["a"]), int(parts["b"])), (int(parts["b"]), int(parts["a"]))}
     else:
@@ -112,14 +112,14 @@ def readings(match: re.Match[str]) -> list[Date]:
     return dates
 
 
-def _times(match: re.Match[str]) -> Iterator[int]:
-    hour, half = int(match["h"]), match["half"] or match["just"]
-    rest = int(match["m"] or 0) * 60 + int(match["s"] or 0)
-    if hour > 23 or rest >= 3600 or (half and not 1 <= hour <= 12):
+def _readings_of_time(match: re.Match[str]) -> Iterator[int]:
+    hour, day_half = int(match["h"]), match["half"] or match["just"]
+    seconds = int(match["m"] or 0) * 60 + int(match["s"] or 0)
+    if hour > 23 or seconds >= 3600 or (day_half and not 1 <= hour <= 12):
         return
-    if half:
-        yield (hour % 12 + (12 if half == "p" else 0)) * 3600 + rest
+    if day_half:
+        yield (hour % 12 + (12 if day_half == "p" else 0)) * 3600 + seconds
         return
-    yield hour * 3600 + rest
+    yield hour * 3600 + seconds
     if 1 <= hour <= 11:  # "at 2:30" may be meant of the afternoon
-        yield (hour + 12) * 3600 + rest
+        yield (hour + 12) * 3600 + seconds

@@ -13,7 +13,7 @@ LANGUAGES: Final[dict[str, dict[str, Any]]] = json.loads(
 """By language. Words of a list stand in order; `-` is one that means something else elsewhere."""
 
 
-def in_order(name: str, first: int, step: int = 1) -> dict[str, int]:
+def numbered(name: str, first: int, step: int = 1) -> dict[str, int]:
     """Return the words of a list in all languages, numbered; `a,b` are two words for one."""
     return {
         word: first + step * place
@@ -38,7 +38,7 @@ def joined_tens() -> dict[str, int]:
 
 def table_of(name: str) -> dict[str, Any]:
     """Return a table of words of all languages."""
-    return {word: of for each in LANGUAGES.values() for word, of in each.get(name, {}).items()}
+    return {word: n for each in LANGUAGES.values() for word, n in each.get(name, {}).items()}
 
 
 def words_of(name: str) -> tuple[str, ...]:

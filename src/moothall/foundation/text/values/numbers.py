@@ -11,13 +11,13 @@ from moothall.foundation.text.values.languages import any_of, table_of
 
 CURRENCY_SIGNS: Final[dict[str, str]] = table_of("signs")
 _WORDS: Final[dict[str, str]] = table_of("currencies")
-_CODES: Final = frozenset(
+_CURRENCY_CODES: Final = frozenset(
     "aed aud bgn brl btc cad chf cny czk dkk eth eur gbp hkd huf idr ils inr jpy krw mxn nok nzd "  # noqa: SIM905
     "pln ron rub sar sek sgd thb try uah usd usdt zar".split()
 )
 FINE_CURRENCIES: Final = frozenset(("btc", "eth", "usdt"))
 """Currencies with more places than two."""
-CURRENCIES: Final = _CODES.union(_WORDS)
+CURRENCIES: Final = _CURRENCY_CODES.union(_WORDS)
 _CURRENCY: Final = any_of(CURRENCIES, CURRENCY_SIGNS)
 _DIGITS: Final = r"[-+−]?\d+(?:[.,'’]\d+| \d{3}(?!\d))*"
 _NUMBER: Final = re.compile(
@@ -55,8 +55,8 @@ def number_of(text: str) -> Number | None:
 
 
 def _number(match: re.Match[str]) -> Number:
-    sort, letters = match["before"] or match["after"], match["unit"] or ""
-    currency = CURRENCY_SIGNS.get(sort) or _WORDS.get(sort) or sort if sort else ""
+    name, letters = match["before"] or match["after"], match["unit"] or ""
+    currency = CURRENCY_SIGNS.get(name) or _WORDS.get(name) or name if name else ""
     numbers = tuple(_readings(match["digits"]))
     if letters == "k" or (currency and letters in _SCALES):
         numbers = tuple(each.scaleb(_SCALES[letters]) for each in numbers)
@@ -64,31 +64,31 @@ def _number(match: re.Match[str]) -> Number:
     if match["part"] == "‰":
         numbers = tuple(each.scaleb(-1) for each in numbers)
     start, digits_start, end = match.start(), match.start("digits"), match.end()
-    part, digits = bool(match["part"]), match["digits"]
-    return Number(start, digits_start, end, numbers, currency, part, letters, digits)
+    is_percent, digits = bool(match["part"]), match["digits"]
+    return Number(start, digits_start, end, numbers, currency, is_percent, letters, digits)
 
 
 def _readings(digits: str) -> Iterator[Decimal]:
     """Yield the numbers that digits with separators may mean."""
     sign = "-" if digits[0] in "-−" else ""
     digits = digits.lstrip("-+−")
-    marks = [each for each in digits if not each.isdigit()]
+    separators = [each for each in digits if not each.isdigit()]
     groups = re.split(r"\D", digits)
-    grouped = all(len(each) == 3 for each in groups[1:]) and len(groups[0]) <= 3
+    is_grouped = all(len(each) == 3 for each in groups[1:]) and len(groups[0]) <= 3
     integer = "".join(groups)
-    if not marks:
+    if not separators:
         yield decimal(sign + integer)
-    elif len(set(marks)) == 1:
-        if grouped and groups[0] != "0":
+    elif len(set(separators)) == 1:
+        if is_grouped and groups[0] != "0":
             yield decimal(sign + integer)
-        if len(marks) == 1 and marks[0] in ".,":
+        if len(separators) == 1 and separators[0] in ".,":
             yield decimal(f"{sign}{groups[0]}.{groups[1]}")
-        if marks[0] == " ":
+        if separators[0] == " ":
             yield from (decimal(each) for each in groups)
     elif (
-        marks[-1] in ".,"
-        and marks[-1] not in marks[:-1]
-        and len(set(marks)) == 2
+        separators[-1] in ".,"
+        and separators[-1] not in separators[:-1]
+        and len(set(separators)) == 2
         and all(len(each) == 3 for each in groups[1:-1])
     ):
         yield decimal(f"{sign}{''.join(groups[:-1])}.{groups[-1]}")

@@ -14,7 +14,7 @@ from operator import ge, gt, le, lt
 from typing import Final, NamedTuple
 
 from moothall.foundation.text.values.dates import TIME, dates_in
-from moothall.foundation.text.values.languages import any_of, in_order, table_of, words_of
+from moothall.foundation.text.values.languages import any_of, numbered, table_of, words_of
 from moothall.foundation.text.values.numbers import CURRENCIES, Number, numbers_in
 
 _TABLE: Final[dict[str, dict[str, str]]] = json.loads(
@@ -30,29 +30,29 @@ _NAME: Final = r"[^\W\d_]+[²³23]?(?:/[^\W\d_]+)?"
 _UNIT: Final = re.compile(rf"[ -]?(°? ?{_NAME}(?:[ -]{_NAME}){{0,2}})")
 _RANGE_WORD: Final = re.compile(r" ?(?:-|–|—|to|and|or|bis|und|oder|à|et|ou|y|a) ?[$€£¥₹]?")
 _ORDINAL: Final = frozenset(("st", "nd", "rd", "th"))
-_TENS: Final = in_order("tens", 20, 10)
-_ORDINALS: Final = in_order("ordinals", 1)
-_PLACE: Final = re.compile(
+_TENS: Final = numbered("tens", 20, 10)
+_ORDINALS: Final = numbered("ordinals", 1)
+_ORDINAL_NUMBER: Final = re.compile(
     rf"(?<![\w.,])(?P<figures>\d+)(?:st|nd|rd|th)(?!\w)"
     rf"|(?<!\w)(?:(?P<tens>{any_of(_TENS)})[ -])?(?P<word>{any_of(_ORDINALS)})(?!\w)"
 )
-_OF_RANGE: Final = re.compile(r"(?<![\w-])(\d+(?:[.,]\d+)*)-(?=\d+(?:[.,]\d+)*(?![\w-]))")
-_LEAST_DIGITS: Final = 2
+_RANGE_START: Final = re.compile(r"(?<![\w-])(\d+(?:[.,]\d+)*)-(?=\d+(?:[.,]\d+)*(?![\w-]))")
+_MIN_DIGITS: Final = 2
 _COMPARISON_CHARS: Final = 30  # characters in which a comparison stands
 _COMPARISONS: Final[dict[str, str]] = table_of("comparisons")
-_COMPARED: Final = re.compile(rf"(?<!\w)({any_of(_COMPARISONS)}) $")
+_COMPARISON: Final = re.compile(rf"(?<!\w)({any_of(_COMPARISONS)}) $")
 _WORD_BEFORE: Final = re.compile(r"([^\W\d_]+) $")
 _WORD_AFTER: Final = re.compile(r" ([^\W\d_]+)")
 _RELATIONS: Final = {">": gt, ">=": ge, "<": lt, "<=": le}
 _AND: Final = re.compile(r",? (?:(?:and|und|et|y) )?")  # between the parts of 1 h 30 min
 _UNIT_ALONE: Final = re.compile(rf"(?<!\w)(?:{any_of(words_of('articles'))}) ({_NAME})")
-_NONE: Final = any_of(words_of("none"))
-_PARTS: Final[dict[str, int]] = table_of("parts")
+_NONE_WORDS: Final = any_of(words_of("none"))
+_PART_SIZES: Final[dict[str, int]] = table_of("parts")
 # `2 thirds`, `2/3`, `one in 4`, `a third of`; of a year, three quarters are months.
 _SHARE: Final = re.compile(
     r"(?<![\w./-])(?P<count>\d{1,2}) ?/ ?(?P<size>\d{1,2})(?![\w/.,]\S)"
     r"|(?<![\w./-])(?P<one>one|1) (?:in|out of) (?P<among>\d{1,3})(?! ?[%:]|[\w/.,-]\S)"
-    rf"|(?<!\w)(?:(?P<many>\d) )?(?P<part>{any_of(_PARTS)})(?!\w)"
+    rf"|(?<!\w)(?:(?P<many>\d) )?(?P<part>{any_of(_PART_SIZES)})(?!\w)"
     r"(?P<of> (?:of|the|der|des|aller)\b)?"
 )
 _ANY_OF: Final = {
@@ -60,7 +60,7 @@ _ANY_OF: Final = {
     "cent": frozenset(("usd", "eur", "cad", "aud", "nzd", "hkd", "sgd", "zar")),
 }
 """What several currencies call theirs."""
-_BINARY: Final = {Fraction(1000) ** n: Fraction(1024) ** n for n in range(1, 5)}
+_BINARY_SIZES: Final = {Fraction(1000) ** n: Fraction(1024) ** n for n in range(1, 5)}
 
 
 class Quantity(NamedTuple):
@@ -86,7 +86,7 @@ class Quantity(NamedTuple):
         """Return whether one of other quantities is equal to this one, or is rounded by it."""
         return any(map(self._is, quantities))
 
-    def goes_on(self, before: Quantity) -> bool:
+    def continues(self, before: Quantity) -> bool:
         """Return whether it is less than one unit of the quantity before it: 30 min of 1 h."""
         is_same = self.dimension not in ("", "percent") and self.dimension == before.dimension
         return is_same and self.unit < before.unit and self.values[0] < before.unit
@@ -94,7 +94,7 @@ class Quantity(NamedTuple):
     def is_none_in(self, text: str) -> bool:
         """Return whether it is 0, and a folded text says so in words: no seats."""
         noun = (self.text.split()[1:] or [self.words_around[1]])[0].removesuffix("s")
-        none = rf"(?<!\w){_NONE} (?:\w+ )?{re.escape(noun)}"
+        none = rf"(?<!\w){_NONE_WORDS} (?:\w+ )?{re.escape(noun)}"
         return bool(noun) and not any(self.plain) and bool(re.search(none, text))
 
     def _is(self, other: Quantity) -> bool:
@@ -143,15 +143,15 @@ class Quantity(NamedTuple):
 
     def _equals(
         self,
-        ours: tuple[Fraction, ...],
-        theirs: tuple[Fraction, ...],
+        own_values: tuple[Fraction, ...],
+        other_values: tuple[Fraction, ...],
         unit: Fraction | int,
         least: Fraction | int = 0,
     ) -> bool:
-        may_round = self.digits >= _LEAST_DIGITS or self.relation == "≈"
-        most = unit * Fraction(10) ** self.place / 2 if may_round else 0
-        return any(each in theirs for each in ours) or any(
-            abs(ours[0] - each) <= max(most, least) for each in theirs
+        may_round = self.digits >= _MIN_DIGITS or self.relation == "≈"
+        rounding = unit * Fraction(10) ** self.place / 2 if may_round else 0
+        return any(each in other_values for each in own_values) or any(
+            abs(own_values[0] - each) <= max(rounding, least) for each in other_values
         )
 
 
@@ -167,47 +167,47 @@ def quantities_in(text: str) -> list[Quantity]:
     Of a range, such as 5 to 7 km, each number has the unit that stands after the last. Days,
     times of day and ordinals are none; nor is a number whose letters are no unit, such as 3rc1.
     """
-    text = _OF_RANGE.sub(r"\1–", text)
-    dated = [span for span, _ in dates_in(text)]
-    dated += [each.span() for each in TIME.finditer(text)]
+    text = _RANGE_START.sub(r"\1–", text)
+    dates = [span for span, _ in dates_in(text)]
+    dates += [each.span() for each in TIME.finditer(text)]
     parts = [each for each in _SHARE.finditer(text) if _is_part(each)]
-    dated += [each.span() for each in parts]
+    dates += [each.span() for each in parts]
     numbers = [
         each
         for each in numbers_in(text)
         if each.readings
         and all(map(Decimal.is_finite, each.readings))
         and each.letters not in _ORDINAL
-        and not any(start <= each.digits_start < end for start, end in dated)
+        and not any(start <= each.digits_start < end for start, end in dates)
     ]
     units = [_unit_of(each, text) for each in numbers]
-    for at, (first, two) in reversed([*enumerate(pairwise(numbers))]):
-        own_unit, following = units[at], units[at + 1]
+    for index, (first, second) in reversed([*enumerate(pairwise(numbers))]):
+        own_unit, next_unit = units[index], units[index + 1]
         if (
             own_unit
-            and following
+            and next_unit
             and not own_unit[0]
-            and _RANGE_WORD.fullmatch(text, first.end, two.start)
+            and _RANGE_WORD.fullmatch(text, first.end, second.start)
         ):
-            units[at] = (*following[:2], first.end)
-    of_units: list[Quantity] = []
+            units[index] = (*next_unit[:2], first.end)
+    results: list[Quantity] = []
     end = 0
     for number, unit in zip(numbers, units, strict=True):
         if unit is None:
             continue
         quantity = _quantity(number, unit, text)
-        if of_units and _AND.fullmatch(text, end, number.start) and quantity.goes_on(of_units[-1]):
+        if results and _AND.fullmatch(text, end, number.start) and quantity.continues(results[-1]):
             # 1 h 30 min: the parts lack nowhere, and stand there.
-            larger = of_units.pop()
+            larger = results.pop()
             parts_of_sum = (larger._replace(relation="~"), quantity._replace(relation="~"))
             value = (larger.values[0] + quantity.values[0],)
             text_of_sum = f"{larger.text} {quantity.text}"
             total = quantity._replace(text=text_of_sum, values=value, plain=value, digits=0)
-            of_units += [*parts_of_sum, total]
+            results += [*parts_of_sum, total]
         else:
-            of_units.append(quantity)
+            results.append(quantity)
         end = unit[2]
-    return of_units + [_percentage_of(each) for each in parts]
+    return results + [_percentage_of(each) for each in parts]
 
 
 def single_units_in(text: str) -> list[Quantity]:
@@ -224,11 +224,11 @@ def ordinals_in(text: str, *, in_words: bool) -> list[Quantity]:
 
     Days are none, nor are parts of time: years may say which century.
     """
-    dated = [span for span, _ in dates_in(text)]
+    dates = [span for span, _ in dates_in(text)]
     ordinals = []
-    for each in _PLACE.finditer(text):
+    for each in _ORDINAL_NUMBER.finditer(text):
         after = _WORD_AFTER.match(text, each.end())
-        is_of_time = (after and is_unit(after[1])) or any(a <= each.start() < b for a, b in dated)
+        is_of_time = (after and is_unit(after[1])) or any(a <= each.start() < b for a, b in dates)
         if in_words == bool(each["word"]) and not is_of_time:
             number = each["figures"] or _TENS.get(each["tens"], 0) + _ORDINALS[each["word"]]
             place = (Fraction(number),)
@@ -238,18 +238,18 @@ def ordinals_in(text: str, *, in_words: bool) -> list[Quantity]:
 
 def _is_part(share: re.Match[str]) -> bool:
     """Return whether words or figures say a part of one, not months of a year or a date."""
-    is_said = (
+    is_share = (
         share["size"]
         or share["one"]
         or share["of"]
-        or (share["many"] and _size_of(share) != _PARTS["quarter"])
+        or (share["many"] and _size_of(share) != _PART_SIZES["quarter"])
     )
-    return bool(is_said) and int(share["count"] or share["many"] or 1) < _size_of(share)
+    return bool(is_share) and int(share["count"] or share["many"] or 1) < _size_of(share)
 
 
 def _size_of(part: re.Match[str]) -> int:
     """Return into how many parts one is cut: 3 of `2 thirds`."""
-    return int(part["size"] or part["among"] or _PARTS[part["part"]])
+    return int(part["size"] or part["among"] or _PART_SIZES[part["part"]])
 
 
 def _percentage_of(share: re.Match[str]) -> Quantity:
@@ -298,10 +298,10 @@ def _quantity(number: Number, unit: tuple[str, Fraction, int], text: str) -> Qua
     last = number.readings[0].normalize().as_tuple()
     may_be_year = not dimension and re.fullmatch(r"[12]\d{3}", number.digits)
     digits = 0 if may_be_year else len(last.digits)
-    if dimension == "data" and size in _BINARY:  # 4 GB may be 4,096 MB
-        values += tuple(each * _BINARY[size] for each in plain)
-    compared = _COMPARED.search(text, max(0, number.start - _COMPARISON_CHARS), number.start)
-    relation = _COMPARISONS[compared[1]] if compared else ""
+    if dimension == "data" and size in _BINARY_SIZES:  # 4 GB may be 4,096 MB
+        values += tuple(each * _BINARY_SIZES[size] for each in plain)
+    comparison = _COMPARISON.search(text, max(0, number.start - _COMPARISON_CHARS), number.start)
+    relation = _COMPARISONS[comparison[1]] if comparison else ""
     may_name = not dimension and re.fullmatch(r"0|\d{2,6}", number.digits)
     words_around = _words_around(number, text) if may_name else ("", "")
     place = int(last.exponent)

@@ -76,21 +76,21 @@ class TextValues:
     def among(words: Sequence[str]) -> list[bool]:
         """Return which lower-case words are a number, a time, or a unit after a number."""
         flags: list[bool] = []
-        for at, word in enumerate(words):
+        for index, word in enumerate(words):
             if word[0].isdigit():
                 number = number_of(word)
                 is_value = bool(number and number.readings) or bool(times_in(spelled_out(word)))
             else:
-                follows = bool(flags) and flags[-1]
-                after = words[at + 1] if at + 1 < len(words) else ""
+                follows_value = bool(flags) and flags[-1]
+                after = words[index + 1] if index + 1 < len(words) else ""
                 is_currency = word in CURRENCIES and after[:1].isdigit()  # CHF 64 million
                 is_value = is_currency or word in NUMBER_WORDS or bool(_WITHIN_YEAR.fullmatch(word))
                 is_value = is_value or (
-                    follows
+                    follows_value
                     and (
                         is_unit(word)
                         or is_unit(f"{word} {after}")  # 64 million Swiss francs
-                        or bool(times_in(spelled_out(f"{words[at - 1]} {word}")))
+                        or bool(times_in(spelled_out(f"{words[index - 1]} {word}")))
                     )
                 )
             flags.append(is_value)

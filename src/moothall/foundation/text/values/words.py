@@ -12,8 +12,8 @@ from moothall.foundation.text.values.dates import MONTHS_BY_NAME
 from moothall.foundation.text.values.languages import (
     LANGUAGES,
     any_of,
-    in_order,
     joined_tens,
+    numbered,
     table_of,
     words_of,
 )
@@ -22,9 +22,9 @@ from moothall.foundation.text.values.languages import (
 _LOOKALIKES: Final = {0x212A: "\ue12a", 0x212B: "\ue12b", 0x2126: "\ue126"}
 _WIDE: Final = re.compile("[\u3000\uff01-\uffee]+")
 
-_UNITS: Final = in_order("ones", 1)
-_TEENS: Final = in_order("teens", 10)
-_TENS: Final = in_order("tens", 20, 10)
+_UNITS: Final = numbered("ones", 1)
+_TEENS: Final = numbered("teens", 10)
+_TENS: Final = numbered("tens", 20, 10)
 _SCALES: Final = {word: 10**power for word, power in table_of("scales").items()}
 _ENGLISH_SCALES: Final = LANGUAGES["en"]["scales"].keys()
 _HUNDRED: Final = words_of("hundred")
@@ -95,8 +95,8 @@ def _days(match: re.Match[str]) -> str:
         month, year, days = match["month"], match["year"], (match["first"], match["last"])
     else:
         month, year, days = match["named"], match["of"], (match["begin"], match["end"])
-    of = f"{month} {(year or '').strip(', ')}".strip()
-    first, last = (f"{day.rstrip('.stndrh')} {of}" for day in days)
+    suffix = f"{month} {(year or '').strip(', ')}".strip()
+    first, last = (f"{day.rstrip('.stndrh')} {suffix}" for day in days)
     return f"{first} to {last}"
 
 
@@ -105,10 +105,10 @@ def _time(match: re.Match[str]) -> str:
     hour = int(hour_text) if hour_text.isdigit() else {**_TEENS, **_UNITS}[hour_text]
     minute = int(match["minute"] or match["of"] or match["past"] or 0)
     if match["part"]:
-        before = match["way"] in ("to", "vor") or match["part"] == "halb"
+        is_before = match["way"] in ("to", "vor") or match["part"] == "halb"
         if (match["way"] is None) is (match["part"] != "halb"):
             return match[0]
-        hour, minute = hour - before, 30 if match["part"] in ("half", "halb") else 15
+        hour, minute = hour - is_before, 30 if match["part"] in ("half", "halb") else 15
         if match["way"] in ("to", "vor"):
             minute = 60 - minute
     return f"{hour % 24}:{minute:02}" if hour < 25 else match[0]
@@ -117,10 +117,10 @@ def _time(match: re.Match[str]) -> str:
 def _figures(match: re.Match[str]) -> str:
     if match[0] == "one":  # "the one from Bo" names no number
         return match[0]
-    scaled, group, before = Decimal(0), Decimal(0), ""
+    scaled, group, previous = Decimal(0), Decimal(0), ""
     words = re.split(r"-| (?!\d{3}\b)", match[0])
     for word in words:
-        if word in _SCALES and before in _SCALES:  # 5 mil millones
+        if word in _SCALES and previous in _SCALES:  # 5 mil millones
             scaled *= _SCALES[word]
         elif word in _SCALES:
             scaled += (group or Decimal(1)) * _SCALES[word]
@@ -136,6 +136,6 @@ def _figures(match: re.Match[str]) -> str:
             group += Decimal(figures.replace(",", ".").replace(" ", ""))
         elif word not in ("a", "an", "and"):
             group += {**_TENS, **_TEENS, **_UNITS}[word]
-        before = word
+        previous = word
     total = scaled + group
     return str(int(total)) if total == total.to_integral_value() else str(total)
