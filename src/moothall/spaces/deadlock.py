@@ -14,13 +14,15 @@ K = TypeVar("K", bound=Hashable)
 RequestsByHandler = dict[Delivery, list[Delivery]]
 """By handler, the requests that it has made and that have not ended."""
 
+HandlersByRequest = dict[Delivery, list[Delivery]]
+"""By request that has not started, the handlers of which one must end first."""
+
 
 class WaitGraph(NamedTuple):
     """Who waits for whom in a process."""
 
     requests: RequestsByHandler  # those that a handler awaits
-    # By request that has not started, the handlers of which one must end first.
-    blockers: RequestsByHandler
+    blockers: HandlersByRequest
 
 
 def requests_here(mailboxes: Iterable[Mailbox]) -> RequestsByHandler:
@@ -116,7 +118,7 @@ def find_deadlocks(graph: WaitGraph) -> Iterable[tuple[Delivery, Deadlock]]:
     while remaining := find_stuck(remaining, blockers_of):
         pairs = find_cycle(remaining, blockers_of, next(iter(remaining)))
         handler, request = next(pair for pair in pairs if pair[1] in graph.blockers)
-        pairs_text = waits_in_words((str(each), str(target)) for each, target in pairs)
+        pairs_text = waits_in_words((str(each), str(request)) for each, request in pairs)
         yield (
             request,
             Deadlock(
@@ -124,7 +126,7 @@ def find_deadlocks(graph: WaitGraph) -> Iterable[tuple[Delivery, Deadlock]]:
                 "send, or ask within one chain"
             ),
         )
-        remaining = {each: target for each, target in remaining.items() if each is not handler}
+        remaining = {each: requests for each, requests in remaining.items() if each is not handler}
 
 
 def waits_in_words(pairs: Iterable[tuple[str, str]]) -> str:

@@ -104,7 +104,7 @@ class PageGuard:
         # empty page alone, and each studio's has a name of its own. What fills the page also needs
         # the key, which the browser keeps for this port.
         derived = hashlib.scrypt(self._secret, salt=b"moothall studio", n=1 << 14, r=8, p=1).hex()
-        self._cookie, self._pass, self._key = (
+        self._cookie_name, self._cookie_value, self._key = (
             f"moothall_studio_{derived[:8]}",
             derived[8:64],
             derived[64:],
@@ -216,7 +216,9 @@ class PageGuard:
         """Return whether a browser asks that has given the secret before."""
         for cookie in ";".join(headers.getlist("cookie")).split(";"):
             key, _, value = cookie.strip().partition("=")
-            if key == self._cookie and secrets.compare_digest(value.encode(), self._pass.encode()):
+            if key == self._cookie_name and secrets.compare_digest(
+                value.encode(), self._cookie_value.encode()
+            ):
                 return True
         return False
 
@@ -227,9 +229,10 @@ class PageGuard:
             if has_key or self._routes.is_shell(scope):
                 return True
         scheme, _, token = headers.get("authorization", "").partition(" ")
-        return scheme.lower() == "bearer" and self._is_secret(scope, token.encode("latin-1"))
+        return scheme.lower() == "bearer" and self._check_secret(scope, token.encode("latin-1"))
 
-    def _is_secret(self, scope: checks.Scope, secret: bytes) -> bool:
+    def _check_secret(self, scope: checks.Scope, secret: bytes) -> bool:
+        """Return whether a secret is the right one; count a wrong password."""
         if self._is_throttled(scope):
             return False
         is_right = secrets.compare_digest(secret, self._secret)
@@ -262,17 +265,17 @@ class PageGuard:
             target = self._page_address(form)
         elif path == "/login":
             target = self._page_address(scope["query_string"])
-        is_right = secret is not None and self._is_secret(scope, secret.encode("utf-8", _ERRORS))
+        is_right = secret is not None and self._check_secret(scope, secret.encode("utf-8", _ERRORS))
         if is_right or is_known:
             answer = self._entry_page(target, self._key if is_right else "")
             if is_right:
                 front = self._front
                 secure = "; Secure" if front.origin.startswith("https:") else ""
-                cookie = f"{self._cookie}={self._pass}; HttpOnly; SameSite=Strict"
+                cookie = f"{self._cookie_name}={self._cookie_value}; HttpOnly; SameSite=Strict"
                 answer.headers["set-cookie"] = f"{cookie}; Path={front.base}{secure}"
             return answer
         wants_html = "text/html" in headers.get("accept", "")
-        if wants_html and self._has_cookie(headers) and not self._is_served(scope):
+        if wants_html and self._has_cookie(headers) and not self._is_login_or_route(scope):
             return self._missing_page()  # a person who is in has mistyped it
         if not wants_html:
             raise checks.RequestRefused(401, f"the {self._label} is missing or wrong")
@@ -281,8 +284,8 @@ class PageGuard:
             error_text = "Too many wrong attempts: wait a minute."
         return self._login_page(target, error_text)
 
-    def _is_served(self, scope: checks.Scope) -> bool:
-        """Return whether a request's path answers to anybody."""
+    def _is_login_or_route(self, scope: checks.Scope) -> bool:
+        """Return whether a request is of the login page, or of a route of the studio."""
         return scope["path"] == "/login" or self._routes.is_open(scope)
 
     def _missing_page(self) -> HTMLResponse:

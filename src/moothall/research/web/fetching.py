@@ -33,7 +33,7 @@ USER_AGENT = "moothall (an agent that researches)"
 MAX_REDIRECTS = 10
 _LONGEST_URL = 4000
 _ROBOTS_BYTES = 2**20
-_ROBOTS_S, _NO_ROBOTS_S = 3600.0, 60.0
+_ROBOTS_KEPT_S, _FAILED_ROBOTS_KEPT_S = 3600.0, 60.0
 _LONGEST_DELAY_S = 10.0
 _KEPT_BYTES = 64 * 2**20
 _SEARCH_BYTES = 4 * 2**20
@@ -90,7 +90,7 @@ class Fetcher:
         self._client = make_client(max_bytes=max_bytes, max_retries=1)
         self._robots_client = make_client(max_bytes=_ROBOTS_BYTES, max_retries=0)
         self._user_agent = user_agent
-        self._name = user_agent.partition("/")[0].split()[0]  # our name in robots.txt
+        self._robot_name = user_agent.partition("/")[0].split()[0]  # our name in robots.txt
         self._per_host = per_host
         self._delay_s = float(delay_s)
         self._timeout_s = timeout_s
@@ -151,7 +151,8 @@ class Fetcher:
         with self._lock:
             hosts = self._hosts.setdefault(loop, {})
         host = hosts.setdefault(site, _HostState(asyncio.Semaphore(self._per_host)))
-        delay_s = max(self._delay_s, await self._crawl_delay(url, site, host))
+        crawl_delay_s = await self._check_robots(url, site, host)
+        delay_s = max(self._delay_s, crawl_delay_s)
         headers = {"User-Agent": self._user_agent, "Accept": _ACCEPT, **headers}
         now = loop.time()
         begin = max(now, host.next_request_s)
@@ -165,14 +166,16 @@ class Fetcher:
                 prefix = "" if url[:80] in str(error) else f"{url}: "
                 raise PageError(f"{prefix}{error}") from None
 
-    async def _crawl_delay(self, url: str, site: str, host: _HostState) -> float:
+    async def _check_robots(self, url: str, site: str, host: _HostState) -> float:
         """Check a URL by robots.txt (PageError if refused); return the seconds between requests."""
         loop = asyncio.get_running_loop()
         async with host.lock:
             if host.robots_until_s < loop.time():
                 host.robots = await self._read_robots(f"{site}/robots.txt")
                 failed = isinstance(host.robots, str)
-                host.robots_until_s = loop.time() + (_NO_ROBOTS_S if failed else _ROBOTS_S)
+                host.robots_until_s = loop.time() + (
+                    _FAILED_ROBOTS_KEPT_S if failed else _ROBOTS_KEPT_S
+                )
         if isinstance(host.robots, str):
             raise PageError(f"{url} is not read: {host.robots}; try again in a minute")
         if not host.robots.allows(url):
@@ -189,13 +192,16 @@ class Fetcher:
         if response.status >= 500:
             return f"{url} answered {status_text(response.status)}"
         rules = response.content.decode("utf-8-sig", "replace") if response.status < 300 else ""
-        return Robots(rules, self._name)
+        return Robots(rules, self._robot_name)
 
     def _store(self, fetched: FetchedPage, headers: Mapping[str, str]) -> None:
-        headers_by_validator = {"If-None-Match": "etag", "If-Modified-Since": "last-modified"}
+        validator_by_request_header = {
+            "If-None-Match": "etag",
+            "If-Modified-Since": "last-modified",
+        }
         validators = {
             name: value
-            for name, header in headers_by_validator.items()
+            for name, header in validator_by_request_header.items()
             if (value := headers.get(header))
         }
         if not validators:

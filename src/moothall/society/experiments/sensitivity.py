@@ -115,7 +115,7 @@ async def analyse(
     check_integer("samples", samples, 2, None)
     if method == "sobol" and samples & (samples - 1):
         raise ConfigError(f"samples must be a power of 2 for sobol, got {samples}")
-    name = checked_condition(design, condition)
+    condition_name = checked_condition(design, condition)
     ranges = bounds_of(design, bounds)
     sampler = import_package(f"SALib.sample.{method}", "sensitivity", "sensitivity")
     analyser = import_package(f"SALib.analyze.{method}", "sensitivity", "sensitivity")
@@ -132,21 +132,23 @@ async def analyse(
         {key: ranges[key].value(value) for key, value in zip(ranges, row, strict=True)}
         for row in sample.tolist()
     ]
-    results = await run_points(design, points, [name], jobs=jobs, out=out, progress=progress)
+    results = await run_points(
+        design, points, [condition_name], jobs=jobs, out=out, progress=progress
+    )
     rows = []
     for metric in results.metrics:
-        point_conditions = (condition_at(number, name) for number in range(len(points)))
+        point_conditions = (condition_at(number, condition_name) for number in range(len(points)))
         values = np.array([results.interval(metric, each).mean for each in point_conditions])
         indices = METHODS[method]
         if np.ptp(values) == 0:
-            result = {index: [None] * len(ranges) for index in indices}
+            result = {name: [None] * len(ranges) for name in indices}
         elif method == "sobol":
             result = analyser.analyze(problem, values, calc_second_order=False, seed=seed)
         else:
             result = analyser.analyze(problem, sample, values, num_levels=_MORRIS_LEVELS, seed=seed)
-        for value, parameter in enumerate(ranges):
+        for index, parameter in enumerate(ranges):
             row = {"metric": metric, "parameter": parameter}
-            rows.append(row | {index: _finite_or_none(result[index][value]) for index in indices})
+            rows.append(row | {name: _finite_or_none(result[name][index]) for name in indices})
     return Sensitivity(method, rows, results, points)
 
 

@@ -278,7 +278,7 @@ class SocietyTab(Tab):
             "relations": relations[:_MAX_RECENT],
             "stream": respondent.stream[: -_MAX_RECENT - 1 : -1],
             "messages": town.messages(id)[: -_MAX_RECENT - 1 : -1],
-            "own": town.own_values(respondent.status),
+            "own": town.custom_values(respondent.status),
         }
 
     def find(self, name: str) -> list[list[str]]:

@@ -85,11 +85,11 @@ class Town:
         self._is_between_steps = self._step_once = False  # between two steps; to live one more
         self._close_event = threading.Event()
         self._resumed_at = time.monotonic()
-        self._step_s = self._shown_at = 0.0
+        self._mean_step_duration_s = self._shown_at = 0.0
         self._positions: Whereabouts | None = None
         self._made_event = threading.Event()  # set when pages can be shown it, or it has failed
         self._map: TownMap | ModelMap | None = None
-        self._own_metrics: dict[int, dict[str, float]] = {}  # a program's own metrics, by step
+        self._custom_metrics: dict[int, dict[str, float]] = {}  # a program's own metrics, by step
         self._act_counts: dict[int, list[int]] = {}  # how many did each act, by step lived here
         self._changes = 0
         self._guard = guard()
@@ -140,12 +140,13 @@ class Town:
         self._act_counts[row["step"]] = self.society.act_counts()
         if isinstance(self.order, ShownRun):
             values = {name: float(fn(self.society)) for name, fn in self.order.metrics.items()}
-            self._own_metrics[row["step"]] = values
+            self._custom_metrics[row["step"]] = values
         for step, citizen_id, problem in [*self.society.failures]:
             if step == row["step"]:
                 self._log_event("failure", citizen_id, problem[:300], step)
         elapsed = time.monotonic() - self._resumed_at
-        self._step_s = 0.7 * self._step_s + 0.3 * elapsed if self._step_s else elapsed
+        mean_s = self._mean_step_duration_s
+        self._mean_step_duration_s = 0.7 * mean_s + 0.3 * elapsed if mean_s else elapsed
         due_at = self._resumed_at + (1 / self.speed if self.speed else 0)
         self._is_between_steps = True
         remaining_s = self._seconds_to_wait(due_at)
@@ -156,7 +157,7 @@ class Town:
         while not self._step_once and self.step < self.order.steps:
             if (remaining_s := self._seconds_to_wait(due_at)) is not None and remaining_s <= 0:
                 break
-            # Not `wait_for`: before Python 3.12 it loses a cancellation that comes with the bell.
+            # Not `wait_for`: before Python 3.12 it loses a cancellation that comes with the event.
             with suppress(TimeoutError):
                 async with asyncio.timeout(remaining_s):
                     await self._wake_event.wait()
@@ -165,7 +166,7 @@ class Town:
         self._resumed_at = time.monotonic()
 
     def _seconds_to_wait(self, due_at: float) -> float | None:
-        """Return how many seconds it waits before the next step; None: until somebody rings."""
+        """Return how many seconds it waits before the next step; None: until it is woken."""
         other, step = self._paired_town, self.step
         if self._is_follower:
             return 0 if other is not None and other.step > step else None
@@ -231,7 +232,7 @@ class Town:
         last = self._event_count
         return {"town": self.number, "events": events, "names": names, "last": last}
 
-    def own_values(self, status: dict[str, Any]) -> dict[str, Any]:
+    def custom_values(self, status: dict[str, Any]) -> dict[str, Any]:
         """Return the values of a status that blocks of a program's own keep, by name for people."""
         return {name: status[path] for path, name in self._layers.items() if path in status}
 
@@ -274,7 +275,7 @@ class Town:
                 continue  # a step has begun meanwhile
             description = "; ".join(f"{name}: {value}" for name, value in change.items())
             self._log_event("change", "you", description, step)
-            self._publish_state()
+            self._note_change()
             return step
 
     def note(self, data: dict[str, Any]) -> None:
@@ -282,9 +283,9 @@ class Town:
         self.notes.append({"step": self.wait_for_society().number, **data})
         subject = f"citizen {data['citizen']}" if "citizen" in data else f"{data['asked']} citizens"
         self._log_event(data["kind"], "you", f"asked {subject}: {data['question']}")
-        self._publish_state()
+        self._note_change()
 
-    def _publish_state(self) -> None:
+    def _note_change(self) -> None:
         self._changes += 1
         self.notify_pages()
 
@@ -348,10 +349,10 @@ class Town:
         positions, drawn_map = self._positions, self._map
         if positions is None or drawn_map is None:
             return b""
-        west, low, wide, tall = drawn_map.bounds
+        west, south, wide, tall = drawn_map.bounds
         xs, ys = drawn_map.drawn_positions(positions)
         parts = []
-        for values, start, size in ((xs, west, wide), (ys, low, tall)):
+        for values, start, size in ((xs, west, wide), (ys, south, tall)):
             scaled = (np.array(values, dtype=np.float64) - start) / size * (_NOWHERE - 1)
             parts.append(np.nan_to_num(scaled, nan=_NOWHERE).astype("<u2").tobytes())
         return b"".join((*parts, np.array(positions.act, dtype=np.uint8).tobytes()))
@@ -397,22 +398,24 @@ class Town:
                 }
             level, level_data = self._level(layer)
             body += level
-            columns, rows, own_columns = self._table(max(after, len(society.metrics) - _MAX_ROWS))
+            columns, rows, custom_columns = self._table(
+                max(after, len(society.metrics) - _MAX_ROWS)
+            )
             head |= {
                 "step": society.number,
                 "time": society.clock.moment.isoformat(),
                 "start": society.clock.start.isoformat(),
                 "step_s": society.clock.step_s,
                 "ids": None if ids == [*map(str, range(1, len(ids) + 1))] else ids,
-                "rate": round(len(ids) / self._step_s) if self._step_s else 0,
+                "rate": round(len(ids) / mean_s) if (mean_s := self._mean_step_duration_s) else 0,
                 "rows": rows,
                 "closed": sorted(society.changed.closed),
                 "columns": columns,
                 "charts": charts(),
-                "own": own_columns,
+                "own": custom_columns,
                 "metrics": [
                     *([each.name, each.label or each.name, each.scale] for each in METRICS),
-                    *([name, name, 1] for name in own_columns),
+                    *([name, name, 1] for name in custom_columns),
                 ],
                 "layers": [*self._layers.items()],
                 "level": level_data or None,
@@ -431,18 +434,20 @@ class Town:
         society = self.wait_for_society()
         assert self._positions is not None
         acts, names = self._positions.acts, [each.name for each in METRICS]
-        own_columns = [name for name in society.metrics[-1] if name not in {"step", "time", *names}]
-        own_columns += self.order.metrics if isinstance(self.order, ShownRun) else ()
-        columns = ["step", "time", *names, *own_columns]
+        custom_columns = [
+            name for name in society.metrics[-1] if name not in {"step", "time", *names}
+        ]
+        custom_columns += self.order.metrics if isinstance(self.order, ShownRun) else ()
+        columns = ["step", "time", *names, *custom_columns]
         unknown = [None] * len(acts)  # of steps before the studio resumed the run
         rows = [
             [
-                *map({**row, **self._own_metrics.get(row["step"], {})}.get, columns),
+                *map({**row, **self._custom_metrics.get(row["step"], {})}.get, columns),
                 *self._act_counts.get(row["step"], unknown),
             ]
             for row in society.metrics[first:]
         ]
-        return [*columns, *(f"act.{each}" for each in acts)], rows, own_columns
+        return [*columns, *(f"act.{each}" for each in acts)], rows, custom_columns
 
     def as_csv(self) -> str:
         """Return the charts of all steps as CSV: a row a step."""

@@ -60,9 +60,9 @@ class Consumer:
     """Consumes queues on one channel, and acknowledges in as few frames as possible.
 
     Attributes:
-        number: how many channels it has had
-        soon_s: how long an acknowledgement waits for a write that can carry it
-        most_bytes: how many bytes the messages may have that are not acknowledged; each queue may
+        channel_number: how many channels it has had
+        acknowledge_delay_s: how long an acknowledgement waits for a write that can carry it
+        max_bytes: how many bytes the messages may have that are not acknowledged; each queue may
             have one message in any case
     """
 
@@ -79,7 +79,7 @@ class Consumer:
         self._is_flush_due = False
         self._timer: asyncio.TimerHandle
         self._waiters: set[asyncio.Future[None]] = set()
-        self._consumers: dict[str, Consumption] = {}
+        self._consumptions_by_tag: dict[str, Consumption] = {}
         self._paused_consumptions: dict[Consumption, None] = {}
 
     def attach(self, channel: Channel) -> None:
@@ -89,7 +89,7 @@ class Consumer:
         self._bytes = 0
         self._unacknowledged.clear()
         self._to_acknowledge.clear()
-        self._consumers.clear()
+        self._consumptions_by_tag.clear()
         self._paused_consumptions.clear()
         channel.add_on_cancel_callback(self._on_cancel)
 
@@ -120,7 +120,7 @@ class Consumer:
         )
         consumption.window = prefetch
         await self._start(consumption)
-        if consumption.tag not in self._consumers:
+        if consumption.tag not in self._consumptions_by_tag:
             raise LinkLost("the queue was deleted as its consumer started")
         return consumption
 
@@ -153,7 +153,7 @@ class Consumer:
                 consumption.queue, take, arguments=consumption.arguments, callback=done
             )
             # Before the answer: the queue may be deleted as the consumer starts.
-            self._consumers[consumption.tag] = consumption
+            self._consumptions_by_tag[consumption.tag] = consumption
 
         await self._await_answer(start)
 
@@ -197,7 +197,7 @@ class Consumer:
         try:
             if consumption.tag:
                 tag, consumption.tag = consumption.tag, ""
-                self._consumers.pop(tag, None)
+                self._consumptions_by_tag.pop(tag, None)
                 await self._await_answer(lambda channel, done: channel.basic_cancel(tag, done))
             if window and not consumption.is_ended:
                 self._paused_consumptions.pop(consumption, None)
@@ -232,7 +232,7 @@ class Consumer:
         their way would return to the queue and be deleted with it.
         """
         end: asyncio.Future[None] = self._loop.create_future()
-        if consumption.tag not in self._consumers:
+        if consumption.tag not in self._consumptions_by_tag:
             settle(end)
         else:
             consumption.on_cancelled = lambda: settle(end)
@@ -245,7 +245,7 @@ class Consumer:
         """End a consumption; the broker gets back what it has delivered since."""
         consumption.is_ended = True
         self._paused_consumptions.pop(consumption, None)
-        if self._consumers.pop(consumption.tag, None) is not None:
+        if self._consumptions_by_tag.pop(consumption.tag, None) is not None:
             tag = consumption.tag
             await self._await_answer(lambda channel, done: channel.basic_cancel(tag, done))
 
@@ -322,7 +322,7 @@ class Consumer:
 
     def _on_cancel(self, frame: Any) -> None:
         """Tell the owner of a consumer that the broker has cancelled it."""
-        consumption = self._consumers.pop(frame.method.consumer_tag, None)
+        consumption = self._consumptions_by_tag.pop(frame.method.consumer_tag, None)
         if consumption is not None:
             consumption.is_ended = True
             consumption.on_cancelled()
