@@ -10,8 +10,8 @@ from tests.extending.conftest import Added
 FIELD = (("    within: str | None = None\n", "    tone: str | None = None\n"),)
 ROW = (
     (
-        '    HeaderField("within", "within", (SEND, REQUEST), None, _text, resent=True),\n',
-        '    HeaderField("tone", "tone", (SEND, REQUEST, ANSWER), None, _text, resent=True),\n',
+        '    HeaderField("within", "within", (SEND, REQUEST), None, _text, is_resent=True),\n',
+        '    HeaderField("tone", "tone", (SEND, REQUEST, ANSWER), None, _text, is_resent=True),\n',
     ),
 )
 USES = """
@@ -24,7 +24,7 @@ from moothall.spaces.amqp.dead_letters import DeadLetter
 Envelope.from_message({"to": "b", "action": {"name": "do", "args": {}}}, "a")
 sent = Envelope("a", "b", "do", {}, tone="loud", within="r")
 body = wire.encode(sent)
-made = wire.Outbound("key", wire.SEND, "agent.b", body, headers=wire.headers(wire.SEND, sent))
+made = wire.Outbound("key", wire.SEND, "agent.b", body, headers=wire.headers_of(wire.SEND, sent))
 assert wire.read_message(made.properties(), body).envelope == sent
 kept, _ = wire.read_stored(wire.stored_bytes_of(made.properties(), body))
 assert kept.envelope == sent
