@@ -30,7 +30,7 @@ SPENT_BY_CALLS = {
     "models/wrappers/budgeted.py": (('"model_calls": 1', ', "pages": 1'),),
     "agents/loop/steps.py": (
         (
-            "        with ModelCall(bill=bill):\n",
+            "        with CallContext(bill=bill):\n",
             "            self.context.budget.reserve(pages=3).settle()\n",
         ),
     ),

@@ -45,8 +45,8 @@ class Bill:
 
 
 @dataclass(slots=True, eq=False)
-class ModelCall:
-    """A call of a model, or of an action that may ask some, in a `with` block.
+class CallContext:
+    """The context of a call of a model, or of an action that may ask some: for `with`.
 
     It may be entered again.
     """
@@ -54,30 +54,30 @@ class ModelCall:
     step: Any = None  # its recorded step, in which a model keeps what a resumed run must find
     bill: Bill | None = None  # takes what models reserve; that of the call around it by default
     attempt: int = 1  # the number of the try: at temperature 0 a second one would repeat the first
-    _token: Token[ModelCall] | None = None
+    _token: Token[CallContext] | None = None
 
     def __enter__(self) -> None:
-        outer = MODEL_CALL.get()
+        outer = CALL_CONTEXT.get()
         self.attempt = outer.attempt
         if self.bill is None:
             self.bill = outer.bill
         elif self.bill is not outer.bill:
             self.bill.outer = outer.bill
-        self._token = MODEL_CALL.set(self)
+        self._token = CALL_CONTEXT.set(self)
 
     def __exit__(self, *_: object) -> None:
         assert self._token is not None
         reset(self._token)
 
 
-_NO_MODEL_CALL: Final = ModelCall()  # nobody enters it, so it stays as it is
-MODEL_CALL: Final[ContextVar[ModelCall]] = ContextVar("moothall_model_call", default=_NO_MODEL_CALL)
+_NO_CALL: Final = CallContext()  # nobody enters it, so it stays as it is
+CALL_CONTEXT: Final[ContextVar[CallContext]] = ContextVar("moothall_model_call", default=_NO_CALL)
 """The call of a model in this context."""
 
 
 def add_to_bill(hold: BilledHold) -> None:
     """Put a reservation on the bills of the calls around it, if it counts in their budgets."""
-    bill = MODEL_CALL.get().bill
+    bill = CALL_CONTEXT.get().bill
     while bill is not None:
         if any(map(bill.account.is_same, hold.accounts)):
             bill.holds.append(hold)

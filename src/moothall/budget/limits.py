@@ -16,7 +16,7 @@ from moothall.foundation.arguments import check_integer
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.text import excerpt, shorten
 
-PICO: Final = 10**12
+PICOS_PER_UNIT: Final = 10**12
 MAX_AMOUNT: Final = 2**53  # every JSON reader reads integers up to this exactly
 _MAX_USD = 10**16
 _MIN_USD = Decimal("1E-12")
@@ -73,7 +73,7 @@ class Limit:
         return f"{integer}.{places:012d}".rstrip("0").rstrip(".")
 
 
-class Time(Limit):
+class TimeLimit(Limit):
     """A limit of seconds, which pass by themselves: nobody reserves them."""
 
     stop_reason = "deadline"
@@ -93,7 +93,7 @@ class Time(Limit):
         return amount
 
 
-USD: Final = Limit("usd", "US dollars", PICO, True, True, "limit of costs in US dollars.")
+USD: Final = Limit("usd", "US dollars", PICOS_PER_UNIT, True, True, "limit of costs in US dollars.")
 RESERVABLE: Final = (
     Limit(
         "tokens",
@@ -108,9 +108,10 @@ RESERVABLE: Final = (
 )
 """What is reserved, in the order of all counted amounts."""
 KIND_BY_NAME: Final = {limit.name: kind for kind, limit in enumerate(RESERVABLE)}
+"""The index in `RESERVABLE` of each limit: what budgets call its kind."""
 # They stand in every state and book; those of an older moothall lack later ones.
 ORIGINAL_LIMIT_COUNT: Final = 4
-SECONDS: Final = Time("seconds", "seconds", option_help="time limit.")
+SECONDS: Final = TimeLimit("seconds", "seconds", option_help="time limit.")
 LIMITS: Final = (*RESERVABLE, SECONDS)
 """The kinds of limits of a budget, the time last."""
 RUN_LIMITS: Final = {f"max_{each.name}": each for each in LIMITS if each.option_help}
@@ -225,4 +226,5 @@ def picodollars(subject: str, usd: object, name: str = "usd", *, rounds_up: bool
         # The exact ratio of 1e-999999 would fill the memory.
         return 1 if rounds_up and value else 0
     numerator, denominator = value.as_integer_ratio()
-    return -(-numerator * PICO // denominator) if rounds_up else numerator * PICO // denominator
+    picos = numerator * PICOS_PER_UNIT
+    return -(-picos // denominator) if rounds_up else picos // denominator

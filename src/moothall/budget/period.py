@@ -10,7 +10,7 @@ from moothall.foundation.errors import ConfigError
 from moothall.foundation.text import excerpt
 
 Per: TypeAlias = Literal["day", "month"]
-PERIODS: Final[tuple[Per, ...]] = get_args(Per)
+PERIOD_KINDS: Final[tuple[Per, ...]] = get_args(Per)
 
 
 class _PeriodForm(NamedTuple):
@@ -31,7 +31,7 @@ _FORM_BY_LENGTH: Final = {
 def checked_per(per: Per | None) -> Per | None:
     """Check `per=`."""
     if per is not None and (not isinstance(per, str) or per not in _FORMS):
-        choices = " or ".join(map(repr, PERIODS))
+        choices = " or ".join(map(repr, PERIOD_KINDS))
         raise ConfigError(f"Budget: per= must be {choices}, got {excerpt(per)}")
     return per
 

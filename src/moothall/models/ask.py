@@ -6,7 +6,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias, TypeVar
 
-from moothall.budget.bill import MODEL_CALL, ModelCall
+from moothall.budget.bill import CALL_CONTEXT, CallContext
 from moothall.foundation.errors import DefinitionError, InvalidArguments
 from moothall.foundation.jsonvalue import UnreadableText, readable
 from moothall.foundation.text import copied_example, cut
@@ -92,8 +92,8 @@ async def ask_value(
 
 async def run_as_attempt(number: int, work: Awaitable[T]) -> T:
     """Run some work as a try of this number; return its result."""
-    outer_call = MODEL_CALL.get()
-    with context_value(MODEL_CALL, ModelCall(outer_call.step, outer_call.bill, number)):
+    outer_call = CALL_CONTEXT.get()
+    with context_value(CALL_CONTEXT, CallContext(outer_call.step, outer_call.bill, number)):
         return await work
 
 

@@ -191,8 +191,8 @@ class DecisionKinds(tuple[DecisionKind, ...]):
         kind = self.kind_of(answer)
         if kind is None:
             return answer if isinstance(answer, Later) else False
-        has_more = not kind.word or kind.holds(request)
-        return kind.for_request(answer, request) if has_more else kind.permits
+        fits_request = not kind.word or kind.holds(request)
+        return kind.for_request(answer, request) if fits_request else kind.permits
 
     def keys_in_run(self, request: ApprovalRequest, decision: object) -> tuple[str, ...]:
         """Return by what a decision holds for later calls in the run."""

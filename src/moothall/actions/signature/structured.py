@@ -73,28 +73,29 @@ def _with_integers(value: Any) -> Any:
     return [_with_integers(item) for item in value] if isinstance(value, list) else value
 
 
-def _adapt_core_schema(schema: Any, encoded: bool = True) -> Any:
+def _adapt_core_schema(schema: Any, decodes_base64: bool = True) -> Any:
     """Return a core schema for JSON: bytes are base64, and `true` and 1 are different choices.
 
-    A model says itself how its bytes are `encoded`, and so does pydantic's `Base64Bytes`.
+    A model says itself how its bytes are encoded, and so does pydantic's `Base64Bytes`: in these
+    nothing `decodes_base64`.
     """
     if isinstance(schema, list):
-        return [_adapt_core_schema(item, encoded) for item in schema]
+        return [_adapt_core_schema(item, decodes_base64) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    if schema.get("type") == "bytes" and encoded:
+    if schema.get("type") == "bytes" and decodes_base64:
         read = {"type": "no-info", "function": _decode_base64}
         return {"type": "function-before", "function": read, "schema": schema}
     function = schema.get("function")
     callee = function.get("function") if isinstance(function, dict) else None
     owner = getattr(callee, "__self__", None)
     if schema.get("type") == "model" or isinstance(owner, EncodedBytes):
-        encoded = False
+        decodes_base64 = False
     if schema.get("type") == "generator":  # an Iterable, whose items are to be checked now
         schema = schema | {"type": "list"}
     if schema.get("type") == "nullable":  # as a union it says that null was possible, too
         extras = {key: schema[key] for key in ("ref", "metadata") if key in schema}
-        choices = [{"type": "none"}, _adapt_core_schema(schema["schema"], encoded)]
+        choices = [{"type": "none"}, _adapt_core_schema(schema["schema"], decodes_base64)]
         return {"type": "union", "mode": "left_to_right", "choices": choices, **extras}
     if schema.get("type") == "literal" and isinstance(schema.get("expected"), list):
         choices = schema["expected"]
@@ -102,7 +103,7 @@ def _adapt_core_schema(schema: Any, encoded: bool = True) -> Any:
         choices = [member.value for member in schema["members"]]
     else:
         return {
-            key: item if key == "default" else _adapt_core_schema(item, encoded)
+            key: item if key == "default" else _adapt_core_schema(item, decodes_base64)
             for key, item in schema.items()
         }
     numbers = [choice for choice in choices if isinstance(choice, int | float)]
@@ -148,12 +149,12 @@ def adapter_schemas(
         schema_generator=_QuietSchema,
     )
     definitions = joint_schema.get("$defs", {})
-    recursive: dict[str, Any] = {}
+    recursive_schemas: dict[str, Any] = {}
     tidy_schemas = {
-        name: _tidy(by_name[name, mode], definitions, recursive, cut=cut_recursion)
+        name: _tidy(by_name[name, mode], definitions, recursive_schemas, cut=cut_recursion)
         for name in adapters
     }
-    return tidy_schemas, recursive
+    return tidy_schemas, recursive_schemas
 
 
 class _QuietSchema(GenerateJsonSchema):
@@ -203,15 +204,15 @@ def _forbid_extra_keys(core: Any, schema: dict[str, Any]) -> dict[str, Any]:
 def _tidy(
     schema: dict[str, Any],
     definitions: dict[str, Any],
-    resolved: dict[str, Any],
+    recursive_schemas: dict[str, Any],
     *,
     cut: bool,
 ) -> dict[str, Any]:
-    """Return a schema without references and titles; recursive types go to `resolved`.
+    """Return a schema without references and titles.
 
-    With `cut` they are cut instead.
+    Recursive types go to `recursive_schemas`; with `cut` they are cut instead.
     """
-    recursive = {name for name in definitions if _reaches(name, definitions)}
+    recursive_names = {name for name in definitions if _is_recursive(name, definitions)}
 
     def walk(node: Any, parents: tuple[str, ...]) -> Any:
         if isinstance(node, str):
@@ -234,23 +235,23 @@ def _tidy(
         if not reference.startswith(_REF):
             return result
         name = reference.removeprefix(_REF)
-        if name not in recursive:
+        if name not in recursive_names:
             return walk(definitions[name], parents) | result
         if cut:
             if name not in parents:
                 return walk(definitions[name], (*parents, name)) | result
             kind = definitions[name].get("type", "object")
             return {"type": kind, "description": f"recursive: again a {name}"} | result
-        if name not in resolved:
-            resolved[name] = None  # set before the recursion, which comes here again
-            resolved[name] = walk(definitions[name], parents)
+        if name not in recursive_schemas:
+            recursive_schemas[name] = None  # set before the recursion, which comes here again
+            recursive_schemas[name] = walk(definitions[name], parents)
         return {"$ref": reference} | result
 
     tidied: dict[str, Any] = walk(schema, ())
     return tidied
 
 
-def _reaches(name: str, definitions: dict[str, Any]) -> bool:
+def _is_recursive(name: str, definitions: dict[str, Any]) -> bool:
     """Return whether a definition refers to itself, directly or indirectly."""
     visited: set[str] = set()
     pending = _references(definitions[name])

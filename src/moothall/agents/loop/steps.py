@@ -16,7 +16,7 @@ from moothall.agents.loop.provenance import note_execution, note_foreign, source
 from moothall.agents.replies.events import CallEnded
 from moothall.agents.replies.hooks import expect_messages
 from moothall.agents.replies.sub_agents.ask_agent import budgets_new_to_call, run_id_of_call
-from moothall.budget.bill import Bill, ModelCall
+from moothall.budget.bill import Bill, CallContext
 from moothall.foundation import tracing
 from moothall.foundation.jsonvalue import as_json, copy_json
 
@@ -220,7 +220,7 @@ class LoopActionStep:
             budgets_new_to_call(self.action.origin.agent, self.turn.budget, record, self.key)
         bill = Bill(self.turn.budget.accounts[0])
         self.record.charge(bill.take_json)
-        with ModelCall(bill=bill):
+        with CallContext(bill=bill):
             return await call()
 
     @property

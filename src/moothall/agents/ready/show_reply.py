@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import Any, ClassVar, TextIO, TypeVar, overload
 
 from moothall import ConfigError, Done, Event, Reply, ReplyStream
-from moothall.agents.ready.terminal import shown_lines
+from moothall.agents.ready.terminal import terminal_text
 from moothall.build import one_line
 from moothall.journal import REASONS
 
@@ -146,7 +146,7 @@ class _Printer:
         if not text:
             return
         file = self._file or sys.stdout  # looked up now: an approver may replace it while it asks
-        file.write(shown_lines(text, file))
+        file.write(terminal_text(text, file))
         file.flush()
         self._in_line = not text.endswith("\n")
 

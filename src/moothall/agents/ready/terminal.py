@@ -12,10 +12,10 @@ from moothall import TerminalApprover
 from moothall.build import escaped, guard, in_child
 
 
-def shown_lines(text: str, file: TextIO) -> str:
+def terminal_text(text: str, file: TextIO) -> str:
     """Return a text for a terminal or file: control characters, and what it lacks, escaped."""
-    lines, encoding = escaped(text, lines=True), getattr(file, "encoding", None)
-    return lines.encode(encoding, "backslashreplace").decode(encoding) if encoding else lines
+    text, encoding = escaped(text, lines=True), getattr(file, "encoding", None)
+    return text.encode(encoding, "backslashreplace").decode(encoding) if encoding else text
 
 
 class Terminal:
@@ -38,7 +38,7 @@ class Terminal:
     def show(self, text: str) -> None:
         """Write a text, line by line, with terminal control characters escaped."""
         stdout = self._stdout or sys.stdout
-        print(shown_lines(text, stdout), file=stdout, flush=True)
+        print(terminal_text(text, stdout), file=stdout, flush=True)
 
     async def ask(self, prompt: str) -> str | None:
         """Return the line that the person writes; None if the terminal is closed."""

@@ -13,7 +13,7 @@ from moothall.agents.caller_context import CallerContext
 from moothall.agents.replies.checked_parts import check_part, members_of
 from moothall.agents.replies.step import KEPT_SUFFIX
 from moothall.budget.amounts import checked_amounts
-from moothall.budget.bill import Bill, ModelCall, charged_json
+from moothall.budget.bill import Bill, CallContext, charged_json
 from moothall.budget.limits import RESERVABLE
 from moothall.foundation.errors import BudgetExceeded, ConfigError
 from moothall.models.base import answer_of, stream_to
@@ -142,7 +142,7 @@ async def begin_call(
     """
     if budget is None:
         await step.begins(args)
-        return ModelCall(step)
+        return CallContext(step)
     bill = Bill(budget.accounts[0])
     step.charge(bill.to_json)
     try:
@@ -150,7 +150,7 @@ async def begin_call(
     except Exception:
         reserved = None  # the call itself raises the same error
     await step.begins(args, reserved)
-    return ModelCall(step, bill)
+    return CallContext(step, bill)
 
 
 def with_budget(model: Any, budget: Budget | None) -> Any:

@@ -174,7 +174,7 @@ class RecordedAgent(ConversationalAgent):
             if self._journal is None:  # nothing is recorded
                 reply = await self._traced_work(request, NULL_RECORD)
                 if reply.stop_reason == "waiting":
-                    self._release_reserved(request)
+                    self._pause_budget(request)
                 return reply
             part = await self._open_run(self._journal, request)
         record: Record[Any] = NULL_RECORD
@@ -198,7 +198,7 @@ class RecordedAgent(ConversationalAgent):
                 ids = [e.request.run_id for e in ENCLOSING_REPLIES.get() if e.request and e.open]
                 await answer_asker(self._journal, record, reply, ids, request.state.texts)
             if reply.stop_reason == "waiting" and request.record is None:
-                self._release_reserved(request)
+                self._pause_budget(request)
                 if reply.error is not None:  # an asked agent's program has changed
                     raise reply.error
             return reply
@@ -217,8 +217,8 @@ class RecordedAgent(ConversationalAgent):
             partial(self.recorded_reply, request, record), "reply", self, request
         )
 
-    def _release_reserved(self, request: ReplyRequest) -> None:
-        """Give back what a run that waits has reserved."""
+    def _pause_budget(self, request: ReplyRequest) -> None:
+        """Have the seconds of a run's budget stand still while it waits."""
         budget = request.budget or getattr(self, "budget", None)
         if budget is not None:
             budget.pause()

@@ -20,7 +20,7 @@ logger: logging.Logger = logging.getLogger("moothall.skills")
 MAX_NAME: Final = 64
 MAX_DESCRIPTION: Final = 1024
 MAX_COMPATIBILITY: Final = 500
-FILES: Final = ("SKILL.md", "skill.md")
+SKILL_FILE_NAMES: Final = ("SKILL.md", "skill.md")
 
 _FIELDS: Final = frozenset(
     ("name", "description", "license", "allowed-tools", "metadata", "compatibility")
@@ -64,7 +64,7 @@ def check_skill(folder: str | os.PathLike[str]) -> list[str]:
     path = Path(folder)
     if not path.is_dir():
         return [f"{path} is not a folder" if path.exists() else f"{path} does not exist"]
-    if not any((path / name).is_file() for name in FILES):
+    if not any((path / name).is_file() for name in SKILL_FILE_NAMES):
         return ["it has no SKILL.md"]
     try:
         head, _ = _fields_and_body(path)
@@ -119,7 +119,7 @@ def _text_faults(value: Any, field: str, max_chars: int) -> list[str]:
 
 def skill_folders(root: Path, depth: int = _MAX_DEPTH) -> Iterator[Path]:
     """Yield the folders that have a skill; within one, no other is looked for."""
-    if any((root / name).is_file() for name in FILES):
+    if any((root / name).is_file() for name in SKILL_FILE_NAMES):
         yield root
     elif depth:
         try:
@@ -162,7 +162,7 @@ def loaded_skill(path: Path) -> Skill | None:
 
 def _fields_and_body(path: Path, *, lenient: bool = False) -> tuple[dict[str, Any], str]:
     """Return the fields and the body of a skill's file."""
-    name = next(each for each in FILES if (path / each).is_file())
+    name = next(each for each in SKILL_FILE_NAMES if (path / each).is_file())
     text = Folder(path).read(name).removeprefix("\ufeff")  # of an editor on Windows
     text = text.lstrip() if lenient else text
     parts = _HEAD.fullmatch(text.replace("\r\n", "\n"))

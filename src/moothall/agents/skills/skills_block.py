@@ -25,7 +25,7 @@ from moothall import (
     OutsideFolder,
 )
 from moothall.agents import Folder, SandboxChoice, Shell
-from moothall.agents.skills.format import FILES, Skill, loaded_skill, skill_folders
+from moothall.agents.skills.format import SKILL_FILE_NAMES, Skill, loaded_skill, skill_folders
 from moothall.build import check_seconds, names_checked, nearest, shorten
 
 logger: logging.Logger = logging.getLogger("moothall.skills")
@@ -101,11 +101,11 @@ class Skills(Block):
             if skill is not None and self.skills.setdefault(skill.name, skill) is not skill:
                 first = self.skills[skill.name].folder.root
                 logger.warning("the skill in %s is left out: %s has its name", path, first)
-        self._root = ", ".join(map(str, roots))
+        self._roots_text = ", ".join(map(str, roots))
         if not self.skills:
             raise ConfigError(
-                f"there is no skill in {self._root}: a skill is a folder with a SKILL.md that has "
-                "a description"
+                f"there is no skill in {self._roots_text}: a skill is a folder with a SKILL.md "
+                "that has a description"
             )
         self._policy: AccessPolicy = access_policy
         self._owners = dict.fromkeys(self.skills, self)
@@ -114,11 +114,11 @@ class Skills(Block):
         self.actions: dict[str, str] = dict(descriptions)
 
     def _skill_actions(self) -> dict[str, Action]:
-        scripts: Any = {"access_policy": self._policy, "timeout": None}
+        script_options: Any = {"access_policy": self._policy, "timeout": None}
         actions = (
             Action("load_skill", self._load, idempotent=True),
             Action("read_skill_file", self._read_file, idempotent=True),
-            Action("run_skill_script", self._run_script, **scripts),
+            Action("run_skill_script", self._run_script, **script_options),
         )
         return {each.name: each for each in actions}
 
@@ -137,8 +137,8 @@ class Skills(Block):
         if self._policy != other._policy:
             raise DefinitionError(
                 "an agent runs the scripts of all its skills by one action, and access_policy= is "
-                f"{self._policy!r} for {self._root} and {other._policy!r} for {other._root}: give "
-                "both Skills the same"
+                f"{self._policy!r} for {self._roots_text} and {other._policy!r} for "
+                f"{other._roots_text}: give both Skills the same"
             )
         merged = copy(self)
         merged.skills = {**self.skills, **other.skills}
@@ -176,7 +176,7 @@ class Skills(Block):
             name: Name of the skill
         """
         skill = self._skill(name)
-        files = [each for each in _files(skill) if each not in FILES]
+        files = [each for each in _files(skill) if each not in SKILL_FILE_NAMES]
         listed = "".join(f"\n- {each}" for each in files[:MAX_FILES])
         if len(files) > MAX_FILES:
             listed += f"\nand {len(files) - MAX_FILES} more"

@@ -11,7 +11,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from moothall.budget.bill import MODEL_CALL
+from moothall.budget.bill import CALL_CONTEXT
 from moothall.foundation.arguments import (
     check_boolean,
     check_integer,
@@ -317,7 +317,7 @@ class LocalModel(InProcess, AnsweringModel):
         elif offered:
             answer = schema or {"type": "string"}
             text_schema = self._form.text_schema(offered, answer if may_answer else None)
-        if MODEL_CALL.get().attempt > 1:
+        if CALL_CONTEXT.get().attempt > 1:
             body["temperature"] = max(body["temperature"], _RETRY_TEMPERATURE)
         if text_schema is None and self._is_small and "tools" not in body:
             body |= _ANTI_LOOP_OPTIONS

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
-from moothall.budget.bill import MODEL_CALL
+from moothall.budget.bill import CALL_CONTEXT
 from moothall.foundation.errors import ModelError
 from moothall.foundation.http import HTTPError, may_pass, tries_note
 from moothall.models.remote.responses_format import is_response
@@ -105,7 +105,7 @@ class Batches:
 
         A batch whose requests are all cancelled is cancelled, unless their runs go on later.
         """
-        loop, step = asyncio.get_running_loop(), MODEL_CALL.get().step
+        loop, step = asyncio.get_running_loop(), CALL_CONTEXT.get().step
         queue = self._queues.setdefault(loop, _LoopQueue())
         item = _BatchRequest(content, loop.create_future(), step)
         resumed = None if step is None else step.take_kept()
