@@ -31,7 +31,7 @@ class NotSameInRun:
     ),
     ("Decision: TypeAlias = bool | Refused", " | SameInRun | NotSameInRun"),
     (
-        "            for_request=_changed_or_refused,\n        ),\n",
+        "            for_request=_check_changed_args,\n        ),\n",
         """        DecisionKind(
             SameInRun,
             "same_in_run",

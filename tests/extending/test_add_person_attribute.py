@@ -17,7 +17,7 @@ DRAWN = (
 )
 KEPT = (
     (
-        "PLANNED: Final[dict[str, Column]] = {\n",
+        "PLAN_BLOCK_COLUMNS: Final[dict[str, Column]] = {\n",
         '    "boat": Column("uint8", words=(None, "a boat"), key=("profile", "boat")),\n',
     ),
 )

@@ -16,7 +16,7 @@ FIGURE = (
 )
 READS = (
     (
-        "        min(thought, answered),\n",
+        "        min(reasoning_tokens, output_tokens),\n",
         '        min(token_count(details, "audio_tokens"), input_tokens),\n',
     ),
 )

@@ -28,7 +28,7 @@ MOVED = {
 }
 _HOMES: dict[str, dict[str, str]] = {}
 _PACKAGES: dict[str, None] = {}  # those with public names, in the order of their import
-_UNSHOWN: dict[str, dict[str, str]] = {}  # names whose classes do not yet read as their package
+_PENDING: dict[str, dict[str, str]] = {}  # names whose classes do not yet read as their package
 
 
 class PublicModule(str):
@@ -87,7 +87,7 @@ def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]
         # A module may be a public name, too.
         value = vars(home)[name] if name in vars(home) else import_module(f"{homes[name]}.{name}")
         names[name] = value
-        show_classes()
+        set_public_modules()
         return value
 
     return load, lambda: sorted({*names, *homes_of(package)})
@@ -115,7 +115,7 @@ def homes_of(package: str) -> dict[str, str]:
     return homes
 
 
-def show_classes(package: str = "") -> None:
+def set_public_modules(package: str = "") -> None:
     """Have each public class that is loaded read as its public package: `moothall`, if it is there.
 
     A package that loads its names itself calls this at its end, with its name.
@@ -124,13 +124,13 @@ def show_classes(package: str = "") -> None:
         _PACKAGES[package] = None
         _HOMES[package] = dict.fromkeys(sys.modules[package].__all__, package)
     for each in sorted(_PACKAGES, key=len):  # a class belongs to the first that has it
-        if each not in _UNSHOWN:
-            _UNSHOWN[each] = {**homes_of(each)}
-        unshown = _UNSHOWN[each]
-        for name, home in [*unshown.items()]:
+        if each not in _PENDING:
+            _PENDING[each] = {**homes_of(each)}
+        pending = _PENDING[each]
+        for name, home in [*pending.items()]:
             if home in sys.modules and name in vars(sys.modules[home]):
-                unshown.pop(name, None)  # another thread may load names, too
-                _show(vars(sys.modules[home])[name], name, each)
+                pending.pop(name, None)  # another thread may load names, too
+                _set_public_module(vars(sys.modules[home])[name], name, each)
 
 
 def is_ours(kind: type) -> bool:
@@ -157,7 +157,7 @@ def _moved_message(path: str) -> str:
     return f"{path} has moved to {new}: write `from {new} import …` (docs/versions.md has the list)"
 
 
-def _show(value: Any, name: str, package: str) -> None:
+def _set_public_module(value: Any, name: str, package: str) -> None:
     if not isinstance(value, type) or value.__qualname__ != name:
         return
     home = value.__module__

@@ -82,11 +82,11 @@ def _tag_paths(tags: Any) -> Iterator[tuple[str, str | None]]:
         yield f'."{name}"', text
 
 
-def _texts_by_name(tags: Any, text: str | None) -> dict[str, Any]:
+def _texts_by_name(tags: Any, default_text: str | None) -> dict[str, Any]:
     if isinstance(tags, Mapping):
         texts = dict(tags)
     elif isinstance(tags, Iterable):
-        texts = dict.fromkeys((tags,) if isinstance(tags, str) else tags, text)
+        texts = dict.fromkeys((tags,) if isinstance(tags, str) else tags, default_text)
     else:
         raise ConfigError(
             "tags= must be texts by name, such as {'customer': 'acme'}, or names, "

@@ -21,7 +21,7 @@ from moothall.foundation.errors import ConfigError, JournalError, RunHeld
 from moothall.journal.doubt import Doubt
 from moothall.journal.find import THREAD_CONDITION, RunQuery, thread_values
 from moothall.journal.holders import Holders, Pace, has_named_values, increment_deletion_count
-from moothall.journal.opening import Runs
+from moothall.journal.opening import RunOpener
 from moothall.journal.stop_reason import FINAL_REASONS
 from moothall.journal.store.holding import batches, placeholders
 from moothall.journal.store.store import Store
@@ -105,7 +105,7 @@ class Deletions:
     """Deletes runs of a journal."""
 
     def __init__(
-        self, store: Store, runs: Runs, answer_askers: Callable[[Iterable[str]], None]
+        self, store: Store, runs: RunOpener, answer_askers: Callable[[Iterable[str]], None]
     ) -> None:
         self._store = store
         self._runs = runs

@@ -6,7 +6,7 @@ import time
 from typing import Final
 
 from moothall.foundation.database import Database
-from moothall.journal.opening import Runs
+from moothall.journal.opening import RunOpener
 from moothall.journal.store.holding import (
     BATCH_SIZE,
     batches,
@@ -54,7 +54,7 @@ class Pace:
 class Holders:
     """The table `holders`, to which commits add; forks, imports and old runs are read here."""
 
-    def __init__(self, store: Store, runs: Runs) -> None:
+    def __init__(self, store: Store, runs: RunOpener) -> None:
         self._store = store
         self._runs = runs
         self._pace = Pace(store)

@@ -27,7 +27,7 @@ from moothall.journal.entry import Entry, Outline, Outlines, Sums, outlines_of_k
 from moothall.journal.find import FIELDS, FILTERS, Filters, RunFilter, RunQuery, with_filters
 from moothall.journal.forking import fork_run
 from moothall.journal.moving import adopt_run, export_run, file_path, import_run, move_run
-from moothall.journal.opening import Runs
+from moothall.journal.opening import RunOpener
 from moothall.journal.run_parts import RunPart, reply_of
 from moothall.journal.shared_budgets import SharedBudgets
 from moothall.journal.store.backup import back_up, find_faults, restore_journal
@@ -81,7 +81,7 @@ class Journal:
         self.file: Store = open_store(path, durability, timeout)
         self.durability = durability
         self._commits = Commits(self.file)
-        self.held_runs: Runs = Runs(self.file, self._commits)
+        self.held_runs: RunOpener = RunOpener(self.file, self._commits)
         self.budgets: SharedBudgets = SharedBudgets(self.file, self.held_runs)
         self.waits: Waits = Waits(self.file, self.held_runs)
         self.deletions: Deletions = Deletions(self.file, self.held_runs, self.waits.answer_askers)

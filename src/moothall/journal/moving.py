@@ -26,7 +26,7 @@ from moothall.foundation.files import written_whole
 from moothall.journal.attributes import attributes_json, checked_attributes
 from moothall.journal.doubt import state_of
 from moothall.journal.entry import Entry, begin_data_of
-from moothall.journal.opening import Runs
+from moothall.journal.opening import RunOpener
 from moothall.journal.stop_reason import ELSEWHERE_STATE, FINAL_REASONS, OPEN_STATES
 from moothall.journal.store.backup import value_hashes
 from moothall.journal.store.entry_values import hash_of, stored_json
@@ -115,7 +115,7 @@ def export_run(store: Store, run_id: str, path: Path, answers: Answers | None = 
                 out.write(f"{line}\n")
 
 
-def move_run(store: Store, runs: Runs, run_id: str, path: Path) -> None:
+def move_run(store: Store, runs: RunOpener, run_id: str, path: Path) -> None:
     """Write a run to a file with which it goes on where that is imported, and not here.
 
     It stays here, so that nothing that has its id begins it anew.
@@ -141,7 +141,7 @@ def move_run(store: Store, runs: Runs, run_id: str, path: Path) -> None:
             raise
 
 
-def adopt_run(store: Store, runs: Runs, run_id: str) -> None:
+def adopt_run(store: Store, runs: RunOpener, run_id: str) -> None:
     """Let a run go on here that may go on elsewhere; do nothing to any other."""
     with _locked_run(store, runs, run_id) as number:
         if _state(store, number) == ELSEWHERE_STATE:
@@ -173,7 +173,7 @@ def _set_state(db: Database, number: int, run_id: str, entries: list[Entry]) -> 
 
 
 @contextmanager
-def _locked_run(store: Store, runs: Runs, run_id: str) -> Iterator[int]:
+def _locked_run(store: Store, runs: RunOpener, run_id: str) -> Iterator[int]:
     """Yield the number of a run on which no process works meanwhile."""
     with store.reading() as db:
         number = store.run_number(db, run_id)

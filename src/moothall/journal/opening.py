@@ -42,7 +42,7 @@ _WAITING_RUNS: Final = (
 """The other runs of a thread that wait."""
 
 
-class Runs:
+class RunOpener:
     """Opens runs of a journal; this process holds a lease on each run that it works on."""
 
     def __init__(self, store: Store, commits: Commits) -> None:
@@ -84,12 +84,12 @@ class Runs:
         with self._leases.lock:
             self._leases.give_back(number)
 
-    def leave_runs(self, run_id: str | None, is_left: bool) -> None:
+    def leave_runs(self, run_id: str | None, leave: bool) -> None:
         """Have a run, or all that are open or opened later, get no end if they are cancelled."""
         if run_id is None:
-            self.resumes_cancelled_runs = is_left
+            self.resumes_cancelled_runs = leave
         for run in list(self._open_runs):
-            run.resumes_later = run.resumes_later or (is_left and run_id in (None, run.id))
+            run.resumes_later = run.resumes_later or (leave and run_id in (None, run.id))
 
     def all_leased_runs(self, db: Database) -> set[int]:
         """Return the numbers of the runs that processes work on."""
@@ -123,7 +123,7 @@ class Runs:
         """Open an existing run."""
         self._store.check()
         with self._opening_lock:
-            return self._open_leased(run_id)
+            return self._open_with_retries(run_id)
 
     def _open_for(
         self, run_future: concurrent.futures.Future[OpenRun], run_id: str, new_run: NewRun | None
@@ -133,7 +133,7 @@ class Runs:
             if run_future.cancelled():
                 return
             try:
-                run = self._open_leased(run_id, new_run)
+                run = self._open_with_retries(run_id, new_run)
             except BaseException as error:
                 with suppress(concurrent.futures.InvalidStateError):
                     run_future.set_exception(error)
@@ -143,8 +143,8 @@ class Runs:
             except concurrent.futures.InvalidStateError:
                 run.close()
 
-    def _open_leased(self, run_id: str, new_run: NewRun | None = None) -> OpenRun:
-        """Take the lease of a run and read its entries; with `new_run`, create a missing run."""
+    def _open_with_retries(self, run_id: str, new_run: NewRun | None = None) -> OpenRun:
+        """Open a run, again if a connection was lost; with `new_run`, create a missing one."""
         for _ in range(_MAX_TRIES):
             try:
                 return self._open_once(run_id, new_run)
@@ -153,16 +153,17 @@ class Runs:
         return self._open_once(run_id, new_run)
 
     def _open_once(self, run_id: str, new_run: NewRun | None) -> OpenRun:
+        """Take the lease of a run and read its entries."""
         leased_number = 0
         try:
             with self._store.writing(lock=RUNS) as db:
-                number, holder = self._find_or_create(db, run_id, new_run)
+                number, last_holder = self._find_or_create(db, run_id, new_run)
                 with self._leases.lock:
                     if not self._leases.take(number):
-                        raise RunHeld(run_id, holder or "another process")
+                        raise RunHeld(run_id, last_holder or "another process")
                 leased_number = number
-                lease_holder = f"process {os.getpid()} on {socket.gethostname()}"
-                key, state, *identity = db.execute(
+                this_process = f"process {os.getpid()} on {socket.gethostname()}"
+                key, state, *agent_and_thread = db.execute(
                     "SELECT key, state, agent, coalesce(thread, '') FROM runs WHERE number = ?",
                     (number,),
                 ).fetchone()
@@ -171,9 +172,9 @@ class Runs:
                         f"run {run_id!r} may go on in the journal that it was copied from or moved "
                         "to: delete it there, then `moothall runs adopt` lets it go on here"
                     )
-                if holder != lease_holder:
+                if last_holder != this_process:
                     db.execute(
-                        "UPDATE runs SET holder = ? WHERE number = ?", (lease_holder, number)
+                        "UPDATE runs SET holder = ? WHERE number = ?", (this_process, number)
                     )
             # No other process writes it now. Read without the lock, so that no other run waits.
             entries: list[Entry] = []
@@ -184,7 +185,7 @@ class Runs:
                     entries.append(entry)
                     past_entries.setdefault(entry.path, []).append(entry)
                     end = (entry.sequence, checksum)
-                waiting_runs = db.execute(_WAITING_RUNS, (*identity, number)).fetchall()
+                waiting_runs = db.execute(_WAITING_RUNS, (*agent_and_thread, number)).fetchall()
         except BaseException:
             if leased_number:
                 self.release(leased_number)

@@ -21,7 +21,7 @@ from moothall.budget.stored_budget import (
 )
 from moothall.foundation.database import BUDGETS, Database
 from moothall.foundation.errors import ConfigError
-from moothall.journal.opening import Runs
+from moothall.journal.opening import RunOpener
 from moothall.journal.store.entry_values import stored_json
 from moothall.journal.store.store import Store
 
@@ -35,7 +35,7 @@ class SharedBudgets:
     The name of a child has those of its parents before it, such as `service/anna`.
     """
 
-    def __init__(self, store: Store, runs: Runs) -> None:
+    def __init__(self, store: Store, runs: RunOpener) -> None:
         self._store = store
         self._runs = runs
         self._holder = ""  # of this process, once it reserves

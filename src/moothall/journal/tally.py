@@ -54,15 +54,15 @@ class Tally:
             if "action" in subject_in(data) and "again" not in data:
                 self.actions += 1
         elif kind in ("ended", "failed"):
-            details = subject_in(data)
-            if "model" in details and (spent := spending_in(kind, data)):
+            subject = subject_in(data)
+            if "model" in subject and (spent := spending_in(kind, data)):
                 self.tokens += min(spent.tokens, _MAX_PER_CALL)
                 self.usd += float(spent.usd or 0)
                 self.model_calls += min(spent.model_calls, _MAX_PER_CALL)
             # Nearly all steps end well: this asks without a call of a function.
             try:
                 result = data["result"]
-                error = result["result"]["error"] if "action" in details else result["failed"]
+                error = result["result"]["error"] if "action" in subject else result["failed"]
             except (KeyError, TypeError):
                 error = None
             if error is not None or kind == "failed":
@@ -111,22 +111,22 @@ def fault_line(error: Any) -> str:
 
 def fault_in(kind: str, data: dict[str, Any]) -> str:
     """Return what went wrong in a step; empty if nothing did, or if the call was refused."""
-    details = subject_in(data)
+    subject = subject_in(data)
     if kind == "state":  # what was wrong with the answer of a model
         state = data.get("state")
         return str(state.get("faults") or "") if isinstance(state, dict) else ""
     if kind == "failed":
         return "" if data.get("cancelled") else fault_line(str(data.get("error")))
     result = data.get("result") if kind == "ended" else None
-    if is_refused(details.get("action"), data.get("result")):
+    if is_refused(subject.get("action"), data.get("result")):
         return ""
-    if "action" in details and isinstance(result, dict):
+    if "action" in subject and isinstance(result, dict):
         result = result.get("result")
     if not isinstance(result, dict):
         return ""
     # In a society, a missing answer is recorded as a result.
-    fault = result.get("error") if "action" in details else result.get("failed")
-    return "" if fault is None or not details else fault_line(str(fault))
+    fault = result.get("error") if "action" in subject else result.get("failed")
+    return "" if fault is None or not subject else fault_line(str(fault))
 
 
 def detail_in(end: str | None) -> str:
@@ -140,24 +140,24 @@ def detail_in(end: str | None) -> str:
 
 def spending_in(kind: str, data: dict[str, Any]) -> StepSpending | None:
     """Return what an entry says that a call of a model or a member's reply used, or None."""
-    details, result = subject_in(data), data.get("result")
-    if kind not in ("ended", "failed") or "action" in details:
+    subject, result = subject_in(data), data.get("result")
+    if kind not in ("ended", "failed") or "action" in subject:
         return None
     if isinstance(result, dict) and isinstance(result.get("answer"), dict):  # in a society
         result = result["answer"]
     reply = result if isinstance(result, dict) else {}
-    if "model" not in details and not ("stop_reason" in reply and "usage" in reply):
+    if "model" not in subject and not ("stop_reason" in reply and "usage" in reply):
         return None
     charged = data.get("charged") or {}
     try:
         input, output = map(int, (reply.get("usage") or (0, 0))[:2])
         tokens = max(input + output, int(charged.get("tokens", 0)))
         usd: Decimal | None = Decimal(charged.get("usd", 0))
-        model_calls = int(charged.get("model_calls", "model" in details))
+        model_calls = int(charged.get("model_calls", "model" in subject))
     except (TypeError, ValueError, AttributeError, InvalidOperation):
         return None  # a user's own orchestrator uses these names for something else
     if tokens and not usd:
-        usd = _cost(details.get("model"), input, tokens - input)
+        usd = _cost(subject.get("model"), input, tokens - input)
     return StepSpending(input, output, tokens, model_calls, usd)
 
 

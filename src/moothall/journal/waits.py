@@ -15,7 +15,7 @@ from moothall.foundation.errors import NoSuchRun, NotPermitted, RunHeld, StateEr
 from moothall.foundation.jsonvalue import json_text
 from moothall.journal.doubt import Doubt, decisions_for, state_of_parts
 from moothall.journal.entry import CHANGED_SUFFIX, Entry
-from moothall.journal.opening import NOTIFIER_LEASE, Runs
+from moothall.journal.opening import NOTIFIER_LEASE, RunOpener
 from moothall.journal.stop_reason import FINAL_REASONS, NO_ANSWER_TEXT, cancel_reason
 from moothall.journal.store.due_runs import DueRuns
 from moothall.journal.store.entry_values import stored_json
@@ -78,7 +78,7 @@ class Waits(DueRuns):
         kind for kind, wait_kind in WAIT_KINDS.items() if wait_kind.by_person
     )
 
-    def __init__(self, store: Store, runs: Runs) -> None:
+    def __init__(self, store: Store, runs: RunOpener) -> None:
         super().__init__(store)
         self._runs = runs
         # By a run and its last change.

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 
 from moothall.foundation.errors import ConfigError, DefinitionError, MissingExtra, ModelError
 from moothall.foundation.http.server_url import ServerURL
-from moothall.foundation.lazily import show_classes
+from moothall.foundation.lazily import set_public_modules
 from moothall.foundation.text import nearest
 from moothall.foundation.threads import guard, in_child
 from moothall.models.base import with_options
@@ -213,7 +213,7 @@ def _shared_model(key: tuple[str, ...], make: Callable[[], Model]) -> Model:
         if shared is None or getattr(shared, "closed", False):
             try:
                 shared = _MODELS[key] = make()
-                show_classes()
+                set_public_modules()
             except DefinitionError as error:
                 raise ModelError(f"there is no such model: {error}") from error
         return shared

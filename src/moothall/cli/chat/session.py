@@ -121,7 +121,7 @@ class Session:
 
     def _on_observed(self, message: dict[str, Any]) -> None:
         self._call_on_loop(self._you.note_sender, message)
-        if not self._is_quiet(message):
+        if not self._note_if_quiet(message):
             self._call_on_loop(
                 self._put_line, shown_message(self._console.screen, message, self._name)
             )
@@ -261,7 +261,8 @@ class Session:
             return False
         return False not in outcomes
 
-    def _is_quiet(self, message: dict[str, Any]) -> bool:
+    def _note_if_quiet(self, message: dict[str, Any]) -> bool:
+        """Return whether a message is not shown; note another's `help`, nor is its answer."""
         asker, id, name = message["from"], message.get("id"), message["action"]["name"]
         if name in ("response", "error"):
             asker, id = message["to"], message["action"]["args"].get("original_message_id")

@@ -15,19 +15,19 @@ _MIN_WORDS: Final = 3
 _WORD: Final = re.compile(r"\w+")
 
 
-def copied_stretch(answer: str, texts: Iterable[str], words: int = COPIED_WORDS) -> str:
+def copied_stretch(answer: str, texts: Iterable[str], word_count: int = COPIED_WORDS) -> str:
     """Return the first stretch of so many words in a row that stands in a shown text, else ""."""
     answer_words = answer.split()
-    if len(answer_words) < words:
+    if len(answer_words) < word_count:
         return ""
     stretches = {
-        tuple(source_words[start : start + words])
+        tuple(source_words[start : start + word_count])
         for source_words in (text.split() for text in texts)
-        for start in range(len(source_words) - words + 1)
+        for start in range(len(source_words) - word_count + 1)
     }
-    for start in range(len(answer_words) - words + 1):
-        if tuple(answer_words[start : start + words]) in stretches:
-            return " ".join(answer_words[start : start + words])
+    for start in range(len(answer_words) - word_count + 1):
+        if tuple(answer_words[start : start + word_count]) in stretches:
+            return " ".join(answer_words[start : start + word_count])
     return ""
 
 

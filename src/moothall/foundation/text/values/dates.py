@@ -25,7 +25,7 @@ _DATES: Final = (
 )
 TIME: Final = re.compile(
     r"(?:(?<=\dt)|(?<![\w.:+]))(?P<h>\d{1,2})(?::(?P<m>\d{2})(?::(?P<s>\d{2})(?:\.0+)?)?"
-    r"(?: ?(?P<half>[ap])\.?m\b\.?)?|(?: ?(?P<just>[ap])\.?m\b\.?))(?![\d:])"
+    r"(?: ?(?P<half>[ap])\.?m\b\.?)?|(?: ?(?P<half_alone>[ap])\.?m\b\.?))(?![\d:])"
 )
 _MONTH_OF_YEAR: Final = re.compile(
     rf"(?<!\w)(?P<n>{_MONTH})\b\.?,? (?:of |de )?(?P<y>\d{{4}})(?!\d)"
@@ -79,13 +79,13 @@ def times_in(text: str) -> list[list[int]]:
     return [times for match in TIME.finditer(text) if (times := [*_readings_of_time(match)])]
 
 
-def date_of(text: str) -> list[Date]:
+def date_readings(text: str) -> list[Date]:
     """Return the readings of a folded text that is a date and nothing else."""
     matches = (pattern.fullmatch(text) for pattern in _DATES)
     return [date for match in matches if match is not None for date in readings(match)]
 
 
-def time_of(text: str) -> list[int]:
+def time_readings(text: str) -> list[int]:
     """Return the readings, in seconds, of a folded text that is a time and nothing else."""
     match = TIME.fullmatch(text)
     return [] if match is None else [*_readings_of_time(match)]
@@ -113,7 +113,7 @@ def readings(match: re.Match[str]) -> list[Date]:
 
 
 def _readings_of_time(match: re.Match[str]) -> Iterator[int]:
-    hour, day_half = int(match["h"]), match["half"] or match["just"]
+    hour, day_half = int(match["h"]), match["half"] or match["half_alone"]
     seconds = int(match["m"] or 0) * 60 + int(match["s"] or 0)
     if hour > 23 or seconds >= 3600 or (day_half and not 1 <= hour <= 12):
         return

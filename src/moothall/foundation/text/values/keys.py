@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
-from moothall.foundation.text.values.dates import date_of, dates_in, time_of, times_in
+from moothall.foundation.text.values.dates import date_readings, dates_in, time_readings, times_in
 from moothall.foundation.text.values.numbers import (
     FINE_CURRENCIES,
     Number,
@@ -40,8 +40,8 @@ def keys_of(value: Any) -> list[Key]:
         keys = [each for each in _numbers(number) if (each[0] == "amount") == is_amount]
         if keys:
             return keys
-    dates: list[Key] = [("date", *each) for each in date_of(value)]
-    return dates + [("time", each) for each in time_of(value)]
+    dates: list[Key] = [("date", *each) for each in date_readings(value)]
+    return dates + [("time", each) for each in time_readings(value)]
 
 
 def keys_in(text: str) -> Iterator[Key]:
