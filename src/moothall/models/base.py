@@ -183,7 +183,7 @@ def stream_answer(
     """
     stream: Any = None if in_one_piece else getattr(model, "stream", None)
     if stream is None:
-        return _not_streamed(model, messages, actions, schema, not in_one_piece)
+        return _whole_or_split(model, messages, actions, schema, not in_one_piece)
     parts = stream(messages, actions=actions, **({} if schema is None else {"schema": schema}))
     if not hasattr(parts, "aclose"):  # a user's own iterator may have none
         parts = _closable(parts)
@@ -194,12 +194,13 @@ def stream_answer(
     )
 
 
-async def _not_streamed(
-    model: Any, messages: Any, actions: Any, schema: Any, splits: bool
+async def _whole_or_split(
+    model: Any, messages: Any, actions: Any, schema: Any, may_split: bool
 ) -> AsyncGenerator[StreamPart, None]:
+    """Yield the answer of a model that does not stream, or its text and then the whole."""
     reply: Any = await answer_of(model, messages, actions=actions, schema=schema)
     # A user's own model may return anything; the reader checks it.
-    is_split = splits and isinstance(reply, ModelReply)
+    is_split = may_split and isinstance(reply, ModelReply)
     for part in in_pieces(reply, by_word=False) if is_split else (reply,):
         yield part
 
@@ -236,13 +237,13 @@ def with_options(model: Any, options: Mapping[str, Any] | None) -> Any:
     """
     if not options:
         return model
-    setter = getattr(model, "with_options", None)
-    if setter is None:
+    make_with_options = getattr(model, "with_options", None)
+    if make_with_options is None:
         raise ConfigError(
             f"options= is for a model behind a server; {getattr(model, 'name', model)!r:.200} "
             "takes none"
         )
-    return setter(options)
+    return make_with_options(options)
 
 
 def in_pieces(reply: ModelReply, by_word: bool = True) -> Iterator[StreamPart]:

@@ -89,7 +89,7 @@ def model(
         if callable(getattr(name, "complete", None)):
             return name
         raise ModelError(f"{name!r:.80} is neither a model nor the name of one; {_usable_names()}")
-    kind, short_name = check_name(name, bool(api_key))
+    kind, target = check_name(name, bool(api_key))
     full_name, (name, options) = name, _split_settings(name)
     misplaced = [f"{each}=" for each, value in of_server.items() if value]
     if misplaced and not is_remote(name):
@@ -97,9 +97,9 @@ def model(
     if kind in ("local", "gguf"):
         from moothall.models.local.local_model import LocalModel
 
-        path = Path(short_name)
+        path = Path(target)
         if kind == "local":
-            weights_entry = weights.find_weights(short_name or weights.DEFAULT_WEIGHTS.name)
+            weights_entry = weights.find_weights(target or weights.DEFAULT_WEIGHTS.name)
             name, path = f"local:{weights_entry.name}", weights_entry.path
         arguments: dict[str, Any] = {
             each: options.pop(each) for each in _LOCAL_SETTINGS if each in options
@@ -107,14 +107,14 @@ def model(
         key: tuple[str, ...] = (name, full_name.partition("?")[2])
         return _shared_model(key, lambda: LocalModel(path, name=name, options=options, **arguments))
     # The environment is part of what a name means.
-    server_key = (api_key or "", repr(sorted(of_server.items())))
-    key = (full_name, *server_key, *(PROVIDERS[kind].settings if kind in PROVIDERS else ()))
+    server_identity = (api_key or "", repr(sorted(of_server.items())))
+    key = (full_name, *server_identity, *(PROVIDERS[kind].settings if kind in PROVIDERS else ()))
     if kind in PROVIDERS:
         module_name = PROVIDERS[kind].form.partition(".")[0]
         module: Any = import_module(f"moothall.models.remote.{module_name}")
 
         def make_model() -> Any:
-            return with_options(module.of_provider(kind, short_name, api_key, **of_server), options)
+            return with_options(module.of_provider(kind, target, api_key, **of_server), options)
 
         return _shared_model(key, make_model)
     from moothall.models.remote.openai import OpenAIModel
@@ -127,7 +127,7 @@ def model(
 
 def check_name(name: str, has_key: bool = False) -> tuple[str, str]:
     """Return a name's kind of model and its rest; raise what `model` raises, but load nothing."""
-    kind, short_name = check_spelling(name)
+    kind, target = check_spelling(name)
     label, extra, packages = _REQUIREMENTS[kind]
     MissingExtra.unless(label, extra, *packages)
     missing = missing_variable(kind) if kind in PROVIDERS else ""
@@ -137,16 +137,16 @@ def check_name(name: str, has_key: bool = False) -> tuple[str, str]:
         label = "key" if missing.endswith("_KEY") else "address"
         raise ModelError(f"{name:.200}: there is no {label}: set {missing}")
     if kind == "local":
-        weights.find_weights(short_name or weights.DEFAULT_WEIGHTS.name).require()
+        weights.find_weights(target or weights.DEFAULT_WEIGHTS.name).require()
     elif kind == "gguf":
-        weights.check_gguf(Path(short_name).expanduser())
-    return kind, short_name
+        weights.check_gguf(Path(target).expanduser())
+    return kind, target
 
 
 def check_spelling(name: str) -> tuple[str, str]:
     """Return a name's kind of model and the rest; raise ModelError if no model can have it."""
     name, _ = _split_settings(name)
-    kind, colon, short_name = name.partition(":")
+    kind, colon, target = name.partition(":")
     if kind == "hf" or _HUB_NAME.fullmatch(name):
         owner, _, own_name = name.partition("/")
         hint = f" (did you mean '{owner}:{own_name}'?)" if owner in PROVIDERS else ""
@@ -155,11 +155,7 @@ def check_spelling(name: str) -> tuple[str, str]:
             "behind a server (such as `vllm serve ORG/NAME`), or here from a GGUF file "
             f"(`moothall models fetch hf:ORG/NAME/FILE.gguf`); {_usable_names()}"
         )
-    if (
-        kind not in _REQUIREMENTS
-        or bool(short_name) != bool(colon)
-        or (not short_name and kind != "local")
-    ):
+    if kind not in _REQUIREMENTS or bool(target) != bool(colon) or (not target and kind != "local"):
         provider = None if colon else BY_FAMILY.get(kind.partition("-")[0])
         provider_hint = f" (did you mean '{provider}:{name:.200}'?)" if provider else ""
         hint = "" if kind in _REQUIREMENTS else provider_hint or nearest(name, _SUGGESTIONS)
@@ -173,10 +169,10 @@ def check_spelling(name: str) -> tuple[str, str]:
         except DefinitionError as error:
             raise ModelError(f"there is no such model: {error}") from None
     if kind == "local":
-        if "/" in short_name or "\\" in short_name or short_name.endswith(".gguf"):
-            raise ModelError(f"{name!r:.200} is a file: write gguf:{short_name:.200}")
-        weights.find_weights(short_name or weights.DEFAULT_WEIGHTS.name)
-    return kind, short_name
+        if "/" in target or "\\" in target or target.endswith(".gguf"):
+            raise ModelError(f"{name!r:.200} is a file: write gguf:{target:.200}")
+        weights.find_weights(target or weights.DEFAULT_WEIGHTS.name)
+    return kind, target
 
 
 def _split_settings(name: str) -> tuple[str, dict[str, Any]]:

@@ -325,7 +325,7 @@ class LoopThread:
         loop.call_soon(started.set)
         try:
             self._run_until(lambda: self._is_stopping)
-            end_task = loop.create_task(self._end())
+            end_task = loop.create_task(self._shut_down())
             end_task.add_done_callback(lambda _: loop.stop())
             self._run_until(end_task.done)
             end_task.result()
@@ -359,7 +359,7 @@ class LoopThread:
                 if not is_done():
                     logger.error("something in a space has stopped the space's loop; it continues")
 
-    async def _end(self) -> None:
+    async def _shut_down(self) -> None:
         await self._on_close()
         self._refuses_calls = True
         current = asyncio.current_task()

@@ -1,4 +1,4 @@
-"""Access control: the token, Host and Origin, the open routes, the proxy in front, and limits."""
+"""Access control: the token, Host and Origin, the served routes, the proxy in front, and limits."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _HEADERS: Final = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class OpenRoutes:
+class ServedRoutes:
     """Which paths of an application are open to who has the token, and how its page is shown.
 
     Attributes:
@@ -69,7 +69,7 @@ class OpenRoutes:
             self.is_page(path) or self.shell.fullmatch(path) is not None
         )
 
-    def is_open(self, scope: checks.Scope) -> bool:
+    def is_route(self, scope: checks.Scope) -> bool:
         """Return whether a request is answered at all."""
         method, path = scope.get("method", "SOCKET"), scope["path"]
         method_path = f"{'GET' if method == 'HEAD' else method} {path}"
@@ -88,7 +88,7 @@ class PageGuard:
         app: Any,
         secret: str,
         host: str,
-        routes: OpenRoutes,
+        routes: ServedRoutes,
         *,
         is_password: bool,
         front: Front | None = None,
@@ -148,7 +148,7 @@ class PageGuard:
             return
         if not is_known:
             raise checks.RequestRefused(401, "no token")
-        if not self._routes.is_open(scope):
+        if not self._routes.is_route(scope):
             raise checks.RequestRefused(404, "there is no such page")
         if not is_socket:
             receive = checks.replayed(await checks.body_of(receive, MAX_BYTES), receive)
@@ -286,7 +286,7 @@ class PageGuard:
 
     def _is_login_or_route(self, scope: checks.Scope) -> bool:
         """Return whether a request is of the login page, or of a route of the studio."""
-        return scope["path"] == "/login" or self._routes.is_open(scope)
+        return scope["path"] == "/login" or self._routes.is_route(scope)
 
     def _missing_page(self) -> HTMLResponse:
         """Return the page of an unknown address, with a link to a known one."""

@@ -23,7 +23,7 @@ from moothall import CardGone, ConfigError, MoothallError, NoSuchRun, SlashError
 from moothall.serving.doors import Front
 from moothall.studio.event_feed import as_json
 from moothall.studio.page import AGREED_END, STATIC, FormError, Tab, WouldEnd, shell_html
-from moothall.studio.page_guard import KEY_HEADER, OpenRoutes, PageGuard
+from moothall.studio.page_guard import KEY_HEADER, PageGuard, ServedRoutes
 from moothall.studio.prose import prose
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def application(hub: Hub, secret: str, host: str, front: Front, *, is_password: 
     paths = [path for tab in tabs for path in (f"/{tab.name}", f"/{tab.name}/{{rest:path}}")]
     for path in ("/", *paths, "/styleguide"):
         app.get(path)(send_page)
-    routes = OpenRoutes(
+    routes = ServedRoutes(
         pages=re.compile(rf"/|/(?:{names}|styleguide)(?:/.{{0,500}})?"),
         shell=re.compile(r"/studio/static/.{0,240}"),
         requests=re.compile(r"(?!SOCKET)\w+ /studio/.{0,247}|SOCKET /studio/events"),

@@ -246,7 +246,7 @@ class SpaceConformance:
         assert worker.next_message() == {**message, "from": "me"}
 
     @pytest.mark.parametrize(
-        ("name", "args", "answer", "told_args"),
+        ("name", "args", "answer", "expected_args"),
         (
             ("add", {"a": 1, "b": 2}, "response", {"data": 3}),
             ("fail", {}, "error", {"error": "ZeroDivisionError: division by zero"}),
@@ -260,12 +260,12 @@ class SpaceConformance:
         name: str,
         args: dict[str, Any],
         answer: str,
-        told_args: dict[str, Any],
+        expected_args: dict[str, Any],
     ) -> None:
         me.send({"id": "m", "to": "worker", "action": {"name": name, "args": args}})
         reply = me.next_message()
         assert (reply["from"], reply["to"], reply["action"]["name"]) == ("worker", "me", answer)
-        assert reply["action"]["args"] == {**told_args, "original_message_id": "m"}
+        assert reply["action"]["args"] == {**expected_args, "original_message_id": "m"}
 
     def test_space_message_and_its_receivers_share_nothing(
         self, space: Any, me: ListeningAgent, worker: WorkingAgent
@@ -298,8 +298,8 @@ class SpaceConformance:
         me.send({"id": "b", "to": "*", "action": {"name": "add", "args": args}})
         answers = [me.next_message() for _ in range(2)]
         assert sorted(each["from"] for each in answers) == ["other", "worker"]
-        told_args = {"data": 3, "original_message_id": "b"}
-        assert [each["action"]["args"] for each in answers] == [told_args] * 2
+        expected_args = {"data": 3, "original_message_id": "b"}
+        assert [each["action"]["args"] for each in answers] == [expected_args] * 2
 
     def test_space_broadcast_reaches_its_sender_unless_it_takes_none(
         self, me: ListeningAgent, worker: WorkingAgent

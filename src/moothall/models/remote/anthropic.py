@@ -110,7 +110,7 @@ class AnthropicModel(RemoteModel):
             base_url=address,
             key=api_key or (None if base_url else key_of("anthropic")),
             provider=provider,
-            where_key="api_key=, or ANTHROPIC_API_KEY",
+            key_source="api_key=, or ANTHROPIC_API_KEY",
             model=name,
             max_tokens=max_tokens,
             fields={

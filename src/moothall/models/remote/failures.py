@@ -46,15 +46,15 @@ _ENCODED = re.compile(rb"[A-Za-z0-9+/=]{2000,}")
 """An image or a file, in base64."""
 
 
-class Failures:
+class ErrorMaker:
     """Turns what went wrong with a model's requests into errors.
 
     Attributes:
         secrets: the texts beside the key that no error shows
     """
 
-    def __init__(self, name: str, base_url: str | None, where_key: str) -> None:
-        self._name, self._base_url, self._where_key = name, base_url, where_key
+    def __init__(self, name: str, base_url: str | None, key_source: str) -> None:
+        self._name, self._base_url, self._key_source = name, base_url, key_source
         self.key: str | None = None
         self.secrets: list[str] = []
 
@@ -66,7 +66,9 @@ class Failures:
         reason = f"{self._name}: the server answered {status}: {server_text(body)}"
         if status == 413:
             return ContextOverflow(self.redact(f"{reason}; nothing was cut"))
-        if (request_error := _request_error(body, self.redact(reason), may_call)) is not None:
+        if (
+            request_error := _error_unless_may_call(body, self.redact(reason), may_call)
+        ) is not None:
             return request_error
         if advice := self._advice(status, server_text(body), headers):
             reason = f"{reason.removesuffix('.')}; {advice}"
@@ -78,7 +80,7 @@ class Failures:
     def is_lasting(response: HTTPResponse, may_call: bool) -> bool:
         """Return whether a refusal would be the same again, whatever its status."""
         body = _body(response.content.decode("utf-8", "replace"))
-        return _request_error(body, "", may_call) is not None or has_no_credit(body)
+        return _error_unless_may_call(body, "", may_call) is not None or has_no_credit(body)
 
     def _advice(self, status: int, message: str, headers: Mapping[str, str]) -> str:
         """Return what to do about a refusal."""
@@ -88,7 +90,7 @@ class Failures:
         if status in (400, 404, 422, 500, 501) and _ACTIONS_FAULT.search(message):
             return "choose a model and a server that take actions, or give the agent none"
         if status in (401, 403) or (status == 400 and _KEY_FAULT.search(message)):
-            return f"check {self._where_key}"
+            return f"check {self._key_source}"
         if status == 400 and _MODEL_FAULT.search(message):
             return "check the name of the model"
         if status in (404, 405) or 300 <= status < 400:
@@ -114,7 +116,7 @@ class Failures:
         return text
 
 
-def _request_error(body: Any, reason: str, may_call: bool) -> ModelError | None:
+def _error_unless_may_call(body: Any, reason: str, may_call: bool) -> ModelError | None:
     """Return the error of a refusal that is of the request alone."""
     error = request_error_of(body, reason)
     return None if isinstance(error, UnreadableCall) and not may_call else error

@@ -137,7 +137,7 @@ class OpenAIModel(RemoteModel):
             base_url=address,
             key=api_key or (None if base_url else key_of(provider)),
             provider=provider_row,
-            where_key=f"api_key=, or {variable}" if variable else "api_key=",
+            key_source=f"api_key=, or {variable}" if variable else "api_key=",
             model=name,
             max_tokens=max_tokens,
             # OpenAI's newer models refuse the old field; other servers do not know the new one.

@@ -44,7 +44,7 @@ from moothall.models.remote.chat_format import (
     tools,
 )
 from moothall.models.remote.exchange import parts_of, parts_of_body
-from moothall.models.remote.failures import Failures, estimated_tokens, has_actions
+from moothall.models.remote.failures import ErrorMaker, estimated_tokens, has_actions
 from moothall.models.remote.schema_form import SchemaForms, as_text, in_form
 from moothall.models.remote.server_settings import ServerSettings
 from moothall.models.settings import check_key
@@ -94,7 +94,9 @@ class RemoteModel(AnsweringModel):
         self._forms = SchemaForms(provider.schema_beside_actions)
         self._adapter = Adaptations(provider.call_ids, provider.answer_before_user)
         self._dropped_fields = () if provider.gives_back else KEPT_FIELDS
-        self.failures: Failures = Failures(settings.name, settings.base_url, settings.where_key)
+        self.failures: ErrorMaker = ErrorMaker(
+            settings.name, settings.base_url, settings.key_source
+        )
         self._given_key, self._given_headers = settings.key, settings.headers
         self.failures.key = None if callable(settings.key) else settings.key
         self.request_fields: dict[str, Any] = settings.request_fields

@@ -46,7 +46,7 @@ class ServerSettings:
     Attributes:
         kind: the model's class, as errors name it
         name: the model's, for `model()`
-        where_key: where its key is set, for errors
+        key_source: where its key is set, for errors
         model: the provider's name of it
         fields: fields of each request; None is left out
         own_fields: fields that `options` cannot set
@@ -57,7 +57,7 @@ class ServerSettings:
     base_url: str
     key: KeyLike
     provider: Provider
-    where_key: str
+    key_source: str
     model: str
     max_tokens: int | None
     fields: Mapping[str, Any]

@@ -81,7 +81,7 @@ KINDS: Final = {
     ),
 }
 """By the name of the kind."""
-PARSERS: Final = {name: each for name, each in KINDS.items() if each.package}
+PARSED_KINDS: Final = {name: each for name, each in KINDS.items() if each.package}
 BY_SUFFIX: Final = {end: name for name, each in KINDS.items() for end in each.suffixes.split()}
 BY_MEDIA_TYPE: Final = {
     type: name for name, each in KINDS.items() for type in each.media_types.split()

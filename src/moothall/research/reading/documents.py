@@ -17,7 +17,7 @@ from moothall import MoothallError, UnreadableDocument
 from moothall.build import counted, error_text
 from moothall.research.findings import Section
 from moothall.research.reading import process
-from moothall.research.reading.document_kinds import BY_SUFFIX, PARSERS
+from moothall.research.reading.document_kinds import BY_SUFFIX, PARSED_KINDS
 from moothall.research.reading.encodings import (
     declared_encoding,
     decode_text,
@@ -125,7 +125,7 @@ def kind_of(name: str) -> str | None:
 
 def read_document(kind: str, name: str, data: bytes, url: str) -> Document | None:
     """Read a file of a kind of `kind_of`; None if it is binary or minified; parsers may raise."""
-    if kind in PARSERS and kind != "manual":
+    if kind in PARSED_KINDS and kind != "manual":
         document = process.ProcessReading(kind, data).read()
         return with_attached(document) if document.attached else document
     if is_binary(data):

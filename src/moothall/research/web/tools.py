@@ -10,7 +10,7 @@ from typing import TypeVar
 from moothall import Action, MissingExtra, PageError, UnreadableDocument
 from moothall.build import WORKERS
 from moothall.research.findings import Resource
-from moothall.research.reading.document_kinds import BY_MEDIA_TYPE, KINDS, PARSERS
+from moothall.research.reading.document_kinds import BY_MEDIA_TYPE, KINDS, PARSED_KINDS
 from moothall.research.reading.documents import read_document, with_attached
 from moothall.research.reading.encodings import decode_text, is_binary, plain_text
 from moothall.research.reading.html import Document, read_html
@@ -160,7 +160,7 @@ def _media_kind(page: FetchedPage) -> str:
         kind = "pdf" if start.startswith(b"%pdf-") else "html" if is_html else None
     elif page.type.startswith("text/") or page.type.endswith("+json"):
         kind = kind or "text"
-    if kind in PARSERS:
+    if kind in PARSED_KINDS:
         return kind
     if kind is None:
         kinds = ", ".join(name for name, each in KINDS.items() if each.media_types)
@@ -175,7 +175,7 @@ async def _read_document(page: FetchedPage, kind: str) -> Document:
     timeout_error = UnreadableDocument(
         f"{page.url}: reading its text took longer than {_READ_TIMEOUT_S:g} s"
     )
-    if kind in PARSERS:
+    if kind in PARSED_KINDS:
         reading = ProcessReading(kind, page.data)
         try:
             return await _in_thread(

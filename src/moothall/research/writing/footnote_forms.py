@@ -18,19 +18,19 @@ _SKIPPED_CODE: Final = (  # code cites nothing
 )
 _NUMBER: Final = r"\^?\d{1,4}\^?"
 _NUMBERS: Final = rf"{_NUMBER}(?:\s{{0,2}}(?:[,;]|[-–—]|\band\b|&)\s{{0,2}}{_NUMBER})*"
-_NAME: Final = (
+_SOURCE_WORD: Final = (
     r"(?:(?:sources?|refs?\.?|references?|see|cite|citations?|passages?|docs?|documents?)"
     r"[ :_-]{0,2}(?:no\.? )?)"
 )
-_LABEL: Final = f"{_NAME}?"
+_OPTIONAL_SOURCE_WORD: Final = f"{_SOURCE_WORD}?"
 _LINKED: Final = r"(?:\((?:[^()\s]|\([^()\s]*\))*(?:\s+\"[^\"\n]*\")?\))"
-_NOTE: Final = re.compile(
+_NOTE_IN_ANY_FORM: Final = re.compile(
     rf"{_SKIPPED_CODE}"
     rf"|(?P<sup><sup>\s*)?(?:"
-    rf"\[\[(?P<double>{_NUMBERS})\]\](?P<l1>{_LINKED})?"
-    rf"|\[{_LABEL}(?P<square>{_NUMBERS})\](?P<l2>{_LINKED})?"
-    rf"|[【\uff3b]{_LABEL}(?P<wide>{_NUMBERS})(?:[†:][^】\uff3d\n]{{0,80}})?[】\uff3d]"
-    rf"|[\uff08(]{_NAME}(?P<round>{_NUMBERS})[)\uff09]"
+    rf"\[\[(?P<double>{_NUMBERS})\]\](?P<link1>{_LINKED})?"
+    rf"|\[{_OPTIONAL_SOURCE_WORD}(?P<square>{_NUMBERS})\](?P<link2>{_LINKED})?"
+    rf"|[【\uff3b]{_OPTIONAL_SOURCE_WORD}(?P<wide>{_NUMBERS})(?:[†:][^】\uff3d\n]{{0,80}})?[】\uff3d]"
+    rf"|[\uff08(]{_SOURCE_WORD}(?P<round>{_NUMBERS})[)\uff09]"
     rf"|(?(sup)(?P<tag>{_NUMBERS})|(?P<small>[{_DIGITS}]{{1,3}}(?:[,\u02d2 ][{_DIGITS}]{{1,3}})*))"
     rf")(?(sup)\s*</sup>)",
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
@@ -38,7 +38,7 @@ _NOTE: Final = re.compile(
 _IN_EMPHASIS: Final = re.compile(r"((?:\[\^\d{1,4}\^\])+)(\*{1,3}|_{1,3})(?=\s|\Z)")
 # `(Sources: [1], [2])`, `(Quelle: [1])`, `([1] and [2])`: brackets around footnotes alone.
 _WRAPPED_NOTES: Final = re.compile(
-    rf"[(\uff08](?:[^\W\d_]{{1,15}}:\s{{0,2}}|{_LABEL})"
+    rf"[(\uff08](?:[^\W\d_]{{1,15}}:\s{{0,2}}|{_OPTIONAL_SOURCE_WORD})"
     r"((?:\[\^\d{1,4}\^\](?:\s{0,2}(?:[,;&]|[^\W\d_]{1,3}\s)\s{0,2})?){1,20})[)\uff09]",
     re.IGNORECASE,
 )
@@ -63,7 +63,7 @@ def with_footnotes(markdown: str, sources: Collection[int]) -> str:
     sources = frozenset(sources)
     if fenced := _FENCED.fullmatch(markdown):
         markdown = fenced[1] or fenced[2]
-    marks = [each for each in _NOTE.finditer(markdown) if _may_be_note(each, markdown)]
+    marks = [each for each in _NOTE_IN_ANY_FORM.finditer(markdown) if _may_be_note(each, markdown)]
     notes = [each for each in marks if _numbers(each, sources)]
     has_footnotes, has_brackets = bool(notes), not all(map(_is_raised, notes))
 
@@ -79,7 +79,7 @@ def with_footnotes(markdown: str, sources: Collection[int]) -> str:
 
     text = _WRAPPED_NOTES.sub(
         lambda wrapped: "".join(each[0] for each in NOTE.finditer(wrapped[1])),
-        _NOTE.sub(rewrite, markdown),
+        _NOTE_IN_ANY_FORM.sub(rewrite, markdown),
     )
     return _IN_EMPHASIS.sub(r"\2\1", text)
 
@@ -110,7 +110,7 @@ def _may_be_note(match: re.Match[str], text: str) -> bool:
     line = text[text.rfind("\n", 0, start) + 1 : start].strip(" \t>*-+")
     if _is_raised(match):
         return bool(line) and not _POWER_BASE.search(text, max(start - 4, 0), start)
-    if before == "!" and (match["l1"] or match["l2"]):
+    if before == "!" and (match["link1"] or match["link2"]):
         return False  # an image
     if match["square"] and "^" in match["square"]:
         return True

@@ -240,7 +240,7 @@ class A2AAgent(ConversationalAgent):
             await self._exchange(request, conversation, parts, task)
             conversation.context_id = task.context_id or conversation.context_id
             asks_operator = (
-                task.state == INPUT_REQUIRED and task.is_for_others
+                task.state == INPUT_REQUIRED and task.waits_for_others
             )  # its server's operator asks
             if asks_operator or task.message_parts is not None or task.state == COMPLETED:
                 return
@@ -373,7 +373,7 @@ class A2AAgent(ConversationalAgent):
     async def _cancel(self, task: RemoteTask, work: asyncio.Future[None] | None = None) -> None:
         """Have the server cancel a task that it may be working on, once its id is known."""
         if work is not None and not work.done():
-            id_wait = asyncio.ensure_future(task.has_id.wait())
+            id_wait = asyncio.ensure_future(task.id_event.wait())
             try:
                 await asyncio.wait(
                     (work, id_wait), timeout=_CANCEL_S, return_when="FIRST_COMPLETED"

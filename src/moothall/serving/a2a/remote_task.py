@@ -26,14 +26,14 @@ class RemoteTask:
 
     def __init__(self) -> None:
         self.id: str = ""
-        self.has_id: asyncio.Event = asyncio.Event()  # set once there is an id
+        self.id_event: asyncio.Event = asyncio.Event()  # set once there is an id
         self.context_id: str = ""
         self.state: str = SUBMITTED
         self.status_parts: list[dict[str, Any]] = []
         self.artifacts: dict[str, list[dict[str, Any]]] = {}
         self.message_parts: list[dict[str, Any]] | None = None
         self._shown_artifacts: set[str] = set()  # the artifacts whose text was shown as it came
-        self._is_disjoint = False  # whether what was shown is not how the text begins
+        self._has_diverged = False  # whether what was shown is not how the text begins
         self._part_count = 0  # of the parts of all artifacts
 
     @property
@@ -42,7 +42,7 @@ class RemoteTask:
         return self.message_parts is not None or self.state in TERMINAL | PAUSED
 
     @property
-    def is_for_others(self) -> bool:
+    def waits_for_others(self) -> bool:
         """Whether it waits for nothing that its caller can answer."""
         return bool(self.status_parts) and all(map(is_for_others, self.status_parts))
 
@@ -105,7 +105,7 @@ class RemoteTask:
             return "".join([self._take_artifact(each, False) for each in artifacts])
         if (message := update.get("message")) is not None:
             self._identify(message, "taskId")
-            self._is_disjoint = self._is_disjoint or self.message_parts is not None
+            self._has_diverged = self._has_diverged or self.message_parts is not None
             self.message_parts = _checked_parts(message)
             return self._added_text("", _text_of(self.message_parts, "\n\n"))
         if (status := update.get("statusUpdate")) is not None:
@@ -118,8 +118,8 @@ class RemoteTask:
 
     def _added_text(self, id: str, text: str) -> str:
         """Return what the text of an artifact, or the message, adds at the end of all."""
-        self._is_disjoint |= bool(text) and id != next(reversed(self.artifacts), id)
-        if self._is_disjoint or not text:
+        self._has_diverged |= bool(text) and id != next(reversed(self.artifacts), id)
+        if self._has_diverged or not text:
             return ""
         separator = "\n\n" if self._shown_artifacts and id not in self._shown_artifacts else ""
         self._shown_artifacts.add(id)
@@ -135,7 +135,7 @@ class RemoteTask:
             raise ModelError("the server told of another task than the one that was asked for")
         self.id, self.context_id = id or self.id, context or self.context_id
         if self.id:
-            self.has_id.set()
+            self.id_event.set()
 
     def _set_status(self, status: Any) -> None:
         if not isinstance(status, dict) or status.get("state") not in STATES:
@@ -160,7 +160,7 @@ class RemoteTask:
             new_text = "".join([part["text"] for part in parts if "text" in part])
         elif parts_before:
             old_text = _text_of(parts_before, "")
-            self._is_disjoint = self._is_disjoint or not new_text.startswith(old_text)
+            self._has_diverged = self._has_diverged or not new_text.startswith(old_text)
             self._part_count -= len(parts_before)
             parts_before.clear()
         parts_before += parts

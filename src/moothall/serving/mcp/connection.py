@@ -218,11 +218,11 @@ class ServerConnection:
                 await self._list_is_current.wait()
                 continue  # it may have ended meanwhile
             try:
-                value = await connection.answer(request.send)
+                value = await connection.send(request.send)
             except MCPError as error:
-                if may_retry and await connection.has_forgotten(error):
+                if may_retry and await connection.is_session_lost(error):
                     may_retry = False
-                    connection.forget()
+                    connection.end_when_idle()
                 elif question_count < _MOST_OPENING_QUESTIONS and await self._has_opened_addresses(
                     request, error
                 ):
@@ -280,7 +280,7 @@ class ServerConnection:
             if not self._closed:
                 reason = await self._run_connection(connection)
             self._open_connection = None
-            connection.end(reason)
+            connection.set_end_reason(reason)
             self._fail_opening(reason)
             self._list_changed.clear()
             self._list_is_current.set()

@@ -45,37 +45,37 @@ class LiveConnection:
         """Return what its process wrote that was no message, as the end of an error's text."""
         return "" if self.process is None else self.process.output_hint()
 
-    def forget(self) -> None:
+    def end_when_idle(self) -> None:
         """Have this connection end with the last of its requests, or soon."""
         if not self.is_forgotten:
             self.is_forgotten = True
             delay_s = _LAST_REQUESTS_S if self.request_count else 0
             asyncio.get_running_loop().call_later(delay_s, self.end_event.set)
 
-    async def answer(self, send: Send) -> Any:
+    async def send(self, send_with: Send) -> Any:
         """Send a request, and return its answer."""
         self.request_count += 1
         try:
-            return await send(self.client)
+            return await send_with(self.client)
         finally:
             self.request_count -= 1
             if self.is_forgotten and not self.request_count:
                 self.end_event.set()
 
-    async def has_forgotten(self, error: MCPError) -> bool:
+    async def is_session_lost(self, error: MCPError) -> bool:
         """Whether an error says that the server knows no such session, so it ran nothing."""
         from mcp import MCPError
 
         status = refusal_in(error)
         if status and status != 404 and not self.is_forgotten:  # it may refuse this request alone
             try:
-                await self.answer(_ping)
+                await self.send(_ping)
                 return False
             except MCPError as second_error:
                 status = refusal_in(second_error)
         return bool(status)
 
-    def end(self, reason: str) -> None:
+    def set_end_reason(self, reason: str) -> None:
         """Say why it has ended, once it is closed."""
         self.end_event.set()
         if not self.end_reason.done():

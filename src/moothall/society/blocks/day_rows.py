@@ -34,14 +34,14 @@ _DESKS: Final = [1 + OCCUPATIONS.index(each) for each in DESK_JOBS]
 _FREE: Final = 6  # the number of an elementary span of the day outside the six set items
 
 
-def make_plans(self: CitizenBlock, rows: Rows, plans: Plans, at: Array) -> None:
+def make_plans(block: CitizenBlock, rows: Rows, plans: Plans, plan_indices: Array) -> None:
     """Write this day's plans of some of the rows."""
     arrays = plans.arrays
-    index = plans.index[at]
-    home, duty = plans.home[at], plans.duty[at]
-    day = _hours_of_rows(self, rows, plans, at)
+    index = plans.index[plan_indices]
+    home, duty = plans.home[plan_indices], plans.duty[plan_indices]
+    day = _hours_of_rows(block, rows, plans, plan_indices)
     is_child = arrays["age"][index] < MIN_AGE_ALONE
-    by_slot = items_of(self, rows, rows.ids[at], day, home, duty, is_child)
+    by_slot = items_of(block, rows, rows.ids[plan_indices], day, home, duty, is_child)
     for slot, (positions, items) in enumerate(by_slot):
         arrays["plan"][:, slot][index[positions]] = items
         _clear(arrays, index[positions[np.flatnonzero(items >> UNTIL_SHIFT >= DAY_S)]], slot + 1)
@@ -54,79 +54,85 @@ def make_plans(self: CitizenBlock, rows: Rows, plans: Plans, at: Array) -> None:
 
 
 def items_of(
-    self: CitizenBlock, rows: Rows, ids: Array, day: Day, home: Array, duty: Array, is_child: Array
+    block: CitizenBlock, rows: Rows, ids: Array, day: Day, home: Array, duty: Array, is_child: Array
 ) -> Iterator[tuple[Array, Array]]:
     """Yield the items of a day's plans, by slots: who has an item there, and the items.
 
     Sleep, meals, work or school at their hours, and drawn pieces in the time that is left: a
     child's at home.
     """
-    ends, item_numbers, activities, place_codes = _fixed_items(self, rows, ids, day, is_child)
+    span_ends, item_numbers, activities, place_codes = _fixed_items(block, rows, ids, day, is_child)
     count = len(ids)
     # Without a home, items at home have no place (NONE); a duty at home is coded as HOME.
-    homeless = (home < 0).astype(np.uint8) * np.uint8(HOME - NO_PLACE)
-    at_home = ((duty == home) | day.remote) * (np.uint8(DUTY - HOME) + homeless)
+    homeless_offset = (home < 0).astype(np.uint8) * np.uint8(HOME - NO_PLACE)
+    home_duty_offset = ((duty == home) | day.remote) * (np.uint8(DUTY - HOME) + homeless_offset)
     pending, start = np.arange(count), np.zeros(count, np.int32)
     span_index = pending.copy()
-    weights = _leisure_weights(rows, self.params.leisure)
+    leisure_tables = _leisure_tables(rows, block.params.leisure)
     while len(pending):
-        end, item = ends.take(span_index), item_numbers.take(span_index)
+        end, item = span_ends.take(span_index), item_numbers.take(span_index)
         item_index = item * count + pending
-        do, code, stop = activities.take(item_index), place_codes.take(item_index), end.copy()
+        act, code, stop = activities.take(item_index), place_codes.take(item_index), end.copy()
         free = ((item == _FREE) & (end - start >= 1800)).nonzero()[0]
         if len(free):
-            do[free], code[free], stop[free] = _draw_free_time(
-                self.params,
+            act[free], code[free], stop[free] = _draw_free_time(
+                block.params,
                 rows,
                 ids[pending[free]],
                 start[free],
                 end[free],
-                weights,
+                leisure_tables,
                 is_child[pending[free]],
             )
-        where = code - (code == HOME) * homeless[pending] - (code == DUTY) * at_home[pending]
-        yield pending, item_words(do, where, stop)
+        where = (
+            code
+            - (code == HOME) * homeless_offset[pending]
+            - (code == DUTY) * home_duty_offset[pending]
+        )
+        yield pending, item_words(act, where, stop)
         span_index += (stop == end) * count
         going_on = (stop < DAY_S).nonzero()[0]
         pending, span_index, start = pending[going_on], span_index[going_on], stop[going_on]
-        while len(covered := (ends.take(span_index) <= start).nonzero()[0]):
+        while len(covered := (span_ends.take(span_index) <= start).nonzero()[0]):
             span_index[covered] += count  # skip spans that belong to an earlier item
 
 
-def _clear(arrays: dict[str, Array], rows: Array, slot: int) -> None:
+def _clear(arrays: dict[str, Array], row_indices: Array, slot: int) -> None:
     """Clear the slots from `slot` on that the previous plans used."""
-    while slot < MAX_SLOTS and len(rows):
+    while slot < MAX_SLOTS and len(row_indices):
         column = arrays["plan"][:, slot]
-        rows = rows[np.flatnonzero(column[rows])]
-        column[rows] = 0
+        row_indices = row_indices[np.flatnonzero(column[row_indices])]
+        column[row_indices] = 0
         slot += 1
 
 
 def _fixed_items(
-    self: CitizenBlock, rows: Rows, ids: Array, day: Day, is_child: Array
+    block: CitizenBlock, rows: Rows, ids: Array, day: Day, is_child: Array
 ) -> tuple[Array, Array, Array, Array]:
     """Return the set items of each day: sleep, meals, and work or school."""
     seed, count = rows.population.seed, len(ids)
     dinner_place = np.full(count, HOME, np.uint8)
     kinds = city_queries.kind_numbers(rows)
-    lunch, dinner, begins, ends = day.lunch_at, day.dinner_at, day.duty_start, day.duty_end
+    lunch, dinner, begins, duty_ends = day.lunch_at, day.dinner_at, day.duty_start, day.duty_end
     if "restaurant" in kinds:
-        dines_out = draw_below(1000, seed, ids, rows.step, "plan.dine") < self.params.dines
+        dines_out = draw_below(1000, seed, ids, rows.step, "plan.dine") < block.params.dines
         dines_out &= ~is_child
         is_open = city_queries.any_open(rows, "restaurant", dinner) > 0
         dinner_place[dines_out & is_open] = FIRST_KIND + kinds["restaurant"]
-    has_duty, do = day.duty != NO_DUTY, np.array(_DUTIES)[day.duty]
+    has_duty, act = day.duty != NO_DUTY, np.array(_DUTIES)[day.duty]
     lunch_end, dinner_end = lunch + day.lunch, dinner + day.dinner
-    lunch_place = np.where(has_duty & (begins <= lunch) & (lunch < ends), DUTY, HOME)
+    lunch_place = np.where(has_duty & (begins <= lunch) & (lunch < duty_ends), DUTY, HOME)
     # A duty continues after lunch; dinner during a duty is eaten there.
-    dines_before = (begins < np.minimum(ends, lunch)) & (begins < dinner_end)
-    dines_before &= dinner < np.minimum(ends, lunch)
+    dines_before = (begins < np.minimum(duty_ends, lunch)) & (begins < dinner_end)
+    dines_before &= dinner < np.minimum(duty_ends, lunch)
     afternoon_start = np.maximum(begins, lunch_end)
-    dines_after = (afternoon_start < ends) & (afternoon_start < dinner_end) & (dinner < ends)
+    dines_after = (
+        (afternoon_start < duty_ends) & (afternoon_start < dinner_end) & (dinner < duty_ends)
+    )
     dinner_place = np.where(has_duty & (dines_before | dines_after), DUTY, dinner_place)
     eat, sleep = act_code("eat"), act_code("sleep")
     items: tuple[tuple[Any, ...], ...] = (  # later items cover earlier ones
-        (do, DUTY, np.where(has_duty, begins, DAY_S), np.where(has_duty, ends, DAY_S)),
+        (act, DUTY, np.where(has_duty, begins, DAY_S), np.where(has_duty, duty_ends, DAY_S)),
         (eat, lunch_place, lunch, lunch_end),
         (eat, dinner_place, dinner, dinner_end),
         (eat, HOME, day.wake, day.wake + day.breakfast),
@@ -145,31 +151,35 @@ def _fixed_items(
         np.maximum(item_numbers, inside * np.int8(number + 1), out=item_numbers)
     item_numbers += (item_numbers == 0) * np.int8(_FREE + 1) - np.int8(1)
     # Merge adjacent spans of the same item; an empty span takes the item of the next span.
-    ends = limits[1:].copy()
+    span_ends = limits[1:].copy()
     empty = limits[1:] == limits[:-1]
     item_numbers[12] += empty[12] * (np.int8(_FREE + 1) - item_numbers[12])
     for number in range(11, -1, -1):
         item_numbers[number] += empty[number] * (item_numbers[number + 1] - item_numbers[number])
         same = item_numbers[number] == item_numbers[number + 1]
-        ends[number] += same * (ends[number + 1] - ends[number])
+        span_ends[number] += same * (span_ends[number + 1] - span_ends[number])
     activities = np.full((_FREE + 1, count), act_code("leisure"), np.uint8)
     place_codes = np.full((_FREE + 1, count), HOME, np.uint8)
     for number, (activity, place, *_) in enumerate(items):
         activities[number], place_codes[number] = activity, place
     # The rising ends of a day's spans and their items, (13, n); what items are, (7, n).
-    return ends, item_numbers.astype(np.int64), activities, place_codes
+    return span_ends, item_numbers.astype(np.int64), activities, place_codes
 
 
-def _hours_of_rows(self: CitizenBlock, rows: Rows, plans: Plans, at: Array) -> Day:
+def _hours_of_rows(block: CitizenBlock, rows: Rows, plans: Plans, plan_indices: Array) -> Day:
     """Return the hours of this day."""
-    place, arrays, index = plans.duty[at].astype(np.int64), rows.population.arrays, plans.index[at]
+    place, arrays, index = (
+        plans.duty[plan_indices].astype(np.int64),
+        rows.population.arrays,
+        plans.index[plan_indices],
+    )
     duty = np.where(arrays["work"][index] >= 0, WORK, STUDY) * (place >= 0)
-    at_desk = np.isin(arrays["occupation"][index], _DESKS) & (plans.home[at] >= 0)
-    return hours_of(self, rows, rows.ids[at], duty, at_desk, place)
+    at_desk = np.isin(arrays["occupation"][index], _DESKS) & (plans.home[plan_indices] >= 0)
+    return hours_of(block, rows, rows.ids[plan_indices], duty, at_desk, place)
 
 
 def hours_of(
-    self: CitizenBlock, rows: Rows, ids: Array, duty: Array, at_desk: Array, place: Array
+    block: CitizenBlock, rows: Rows, ids: Array, duty: Array, at_desk: Array, place: Array
 ) -> Day:
     """Return the hours of this day: of citizens by id, with duties at places (−1: none known)."""
     is_office, with_place = np.zeros(len(ids), bool), np.flatnonzero(place >= 0)
@@ -183,7 +193,7 @@ def hours_of(
                 city_queries.open_at(rows, places, np.arange(0, DAY_S, SLOT_S)[:, None])
             )
     return day_of(
-        self.params,
+        block.params,
         rows.population.seed,
         ids,
         rows.step,
@@ -195,11 +205,11 @@ def hours_of(
     )
 
 
-def _leisure_weights(rows: Rows, by_item: tuple[int, ...]) -> tuple[list[str], Array, Array, Array]:
+def _leisure_tables(rows: Rows, by_item: tuple[int, ...]) -> tuple[list[str], Array, Array, Array]:
     """Return `LEISURE` as arrays: kinds, activities, places, cumulative weights by open kinds."""
     kinds = city_queries.kind_numbers(rows)
     kinds_away = sorted({where for _, where, _ in LEISURE} - {"home"})
-    do = np.array([act_code(each[0]) for each in LEISURE], np.uint8)
+    act = np.array([act_code(each[0]) for each in LEISURE], np.uint8)
     where = np.array(
         [HOME if each[1] == "home" else FIRST_KIND + kinds.get(each[1], 0) for each in LEISURE],
         np.uint8,
@@ -213,7 +223,7 @@ def _leisure_weights(rows: Rows, by_item: tuple[int, ...]) -> tuple[list[str], A
             for mask in range(1 << len(kinds_away))
         ]
     )
-    return kinds_away, do, where, weights.cumsum(axis=1)
+    return kinds_away, act, where, weights.cumsum(axis=1)
 
 
 def _draw_free_time(
@@ -227,12 +237,12 @@ def _draw_free_time(
 ) -> tuple[Array, Array, Array]:
     """Draw a piece of free time for each row; return activities, places and ends."""
     seed, step = rows.population.seed, rows.step
-    kinds, do, where, sums = leisure
+    kinds, act, where, sums = leisure
     mask = sum(city_queries.any_open(rows, kind, start) << bit for bit, kind in enumerate(kinds))
     mask = mask * ~is_child
-    share = draw_below(sums[mask, -1], seed, ids, step, "plan.leisure", start)
-    index = (sums.T.take(mask, axis=1) <= share).sum(axis=0)
-    activity = do[index]
+    drawn = draw_below(sums[mask, -1], seed, ids, step, "plan.leisure", start)
+    index = (sums.T.take(mask, axis=1) <= drawn).sum(axis=0)
+    activity = act[index]
     shops = activity == act_code("shop")
     shortest, extra = (
         np.where(shops, a, b) for a, b in zip(params.shopping, params.piece, strict=True)

@@ -80,7 +80,8 @@ class AgentQueues:
     def _is_consumed_here(self, queue: AgentQueue) -> bool:
         """Return whether a queue is consumed on the present channel."""
         return (
-            queue.consumer is not None and queue.consumer.channel == self._consumer.channel_number
+            queue.consumer is not None
+            and queue.consumer.channel_number == self._consumer.channel_number
         )
 
     async def add(self, mailbox: Mailbox) -> bool:

@@ -59,7 +59,7 @@ class Card:
     asked_at: float
     deliver: Callable[[Any], None] = field(repr=False)  # passes the answer on
     read_answer: _Reader = field(repr=False)
-    wait: tuple[str, str] | None = None  # of the journal: the run, and the key of the wait
+    wait_key: tuple[str, str] | None = None  # of the journal: the run, and the key of the wait
 
     def to_json(self) -> dict[str, Any]:
         """Return the card as pages get it."""
@@ -79,8 +79,8 @@ class Cards:
         self._open: dict[int, Card] = {}
         self._numbers = itertools.count(1)
         self._guard = guard()
-        self._look_guard = guard()  # of two looks at once, both would make a card of a wait
-        self._last_fingerprint: tuple[Any, ...] | None = None  # what waited at the last look
+        self._refresh_lock = guard()  # of two refreshes at once, both would make a card of a wait
+        self._last_fingerprint: tuple[Any, ...] | None = None  # what waited at the last refresh
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return the open cards, the oldest first."""
@@ -129,9 +129,9 @@ class Cards:
         except InvalidArguments as error:
             raise ConfigError(str(error)) from None
         value, outcome = card.read_answer(**args)
-        if card.wait is not None:
+        if card.wait_key is not None:
             card.deliver(value)  # it may be refused there: then the card stays
-            with suppress(CardGone):  # a look has found the answer in the journal
+            with suppress(CardGone):  # a refresh has found the answer in the journal
                 self._close(number, outcome)
             return outcome
         # First: of two pages that answer at once, the one that closes the card is heard.
@@ -146,7 +146,7 @@ class Cards:
             journal: the journal
             answerer: the name in which answers are given
         """
-        with self._look_guard:
+        with self._refresh_lock:
             fingerprint = (journal.path, *journal.waits.fingerprint())
             if fingerprint != self._last_fingerprint:
                 self._show_waits(journal, answerer)
@@ -157,7 +157,9 @@ class Cards:
         waiting = journal.waiting(kind=Waits.of_a_person)[:_MAX_STORED]
         waits = {(each.run, each.key): each for each in waiting}
         with self._guard:
-            numbers_by_wait = {card.wait: card.number for card in self._open.values() if card.wait}
+            numbers_by_wait = {
+                card.wait_key: card.number for card in self._open.values() if card.wait_key
+            }
         for wait in [each for each in numbers_by_wait if each not in waits]:
             with suppress(CardGone):
                 self._close(numbers_by_wait[wait], _close_outcome(journal, wait[0]))
@@ -172,7 +174,7 @@ class Cards:
         """Take away what runs of the journal wait for: it is closed."""
         self._last_fingerprint = None
         with self._guard:
-            stored = [card.number for card in self._open.values() if card.wait]
+            stored = [card.number for card in self._open.values() if card.wait_key]
         for number in stored:
             with suppress(CardGone):
                 self._close(number, "withdrawn")

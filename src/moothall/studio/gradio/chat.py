@@ -119,7 +119,7 @@ class GradioChat(ServedHub):
         from fastapi.staticfiles import StaticFiles
 
         from moothall.studio.page import STATIC
-        from moothall.studio.page_guard import OpenRoutes, PageGuard
+        from moothall.studio.page_guard import PageGuard, ServedRoutes
 
         app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
         app.mount("/studio/static", StaticFiles(directory=STATIC))
@@ -134,7 +134,7 @@ class GradioChat(ServedHub):
             theme=gradio.themes.Base(font=("system-ui", "sans-serif"), font_mono=("monospace",)),
             **disabled,
         )
-        routes = OpenRoutes(
+        routes = ServedRoutes(
             pages=re.compile("/"),
             shell=_SHELL_PATHS,
             requests=_OPEN_CALLS,

@@ -335,7 +335,7 @@ class SocietyTab(Tab):
             ]
             for each in society.interventions
         ]
-        return {"said": [*town.notes][::-1], "changes": changes[::-1]}
+        return {"said": [*town.interviews][::-1], "changes": changes[::-1]}
 
     def control(self, body: RunControl) -> None:
         """Play, pause, live one step, or set the speed."""
@@ -346,12 +346,12 @@ class SocietyTab(Tab):
         town, society = await asyncio.to_thread(self._ready_town)
         answer = await society.interview(body.citizen, body.question, model=body.make_model())
         answer_data = {"answer": str(answer), "source": answer.source, "reason": answer.reason}
-        town.note({"kind": "interview", **body.model_dump(), **answer_data})
+        town.add_interview({"kind": "interview", **body.model_dump(), **answer_data})
 
     async def survey(self, body: SurveyOfAll) -> None:
         """Ask several citizens one question, between two steps."""
         town, society = await asyncio.to_thread(self._ready_town)
-        town.note(await body.run(society, town.order.model is not None))
+        town.add_interview(await body.run(society, town.order.model is not None))
 
     def intervene(self, change: Change) -> int:
         """Change the world at the start of the next step; return that step's number."""

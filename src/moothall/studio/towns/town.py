@@ -72,7 +72,7 @@ class Town:
         self.state: str = "making"
         self.fault: str = ""
         self.speed: float = _SPEED
-        self.notes: deque[dict[str, Any]] = deque(maxlen=200)
+        self.interviews: deque[dict[str, Any]] = deque(maxlen=200)
         self._events: deque[tuple[int, int, str, str, str, str]] = deque(maxlen=_MAX_EVENTS)
         self._event_count = 0  # events so far
         self._names: dict[str, str] = {}  # of its citizens, once they are asked for
@@ -278,9 +278,9 @@ class Town:
             self._note_change()
             return step
 
-    def note(self, data: dict[str, Any]) -> None:
+    def add_interview(self, data: dict[str, Any]) -> None:
         """Keep an interview or a survey, and tell all pages."""
-        self.notes.append({"step": self.wait_for_society().number, **data})
+        self.interviews.append({"step": self.wait_for_society().number, **data})
         subject = f"citizen {data['citizen']}" if "citizen" in data else f"{data['asked']} citizens"
         self._log_event(data["kind"], "you", f"asked {subject}: {data['question']}")
         self._note_change()

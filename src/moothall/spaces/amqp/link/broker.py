@@ -26,7 +26,7 @@ from moothall.spaces.amqp.link.connection import (
     LinkLost,
     RefusedByBroker,
 )
-from moothall.spaces.amqp.link.consumer import Consumer, Deliver
+from moothall.spaces.amqp.link.consumer import ChannelConsumers, Deliver
 from moothall.spaces.amqp.link.dialling import (
     DIAL_S,
     connection_parameters,
@@ -105,7 +105,7 @@ class Broker:
         self.reply_key: str = self.names.key("reply", self.process)
         self._reply_queue = ""
         self._counter = count(1)
-        self.consumer: Consumer = Consumer(self.loop, self.limits.prefetch_bytes)
+        self.consumer: ChannelConsumers = ChannelConsumers(self.loop, self.limits.prefetch_bytes)
         self.publisher: Publisher = Publisher(
             self.names.exchange, self.on_outcome, self.thread.set_open
         )
@@ -397,7 +397,7 @@ class Broker:
     def _on_channel_closed(
         self,
         attach: Callable[[], Any],
-        user: Consumer | Publisher,
+        user: ChannelConsumers | Publisher,
         error: Exception,
         consequence: str,
         remedy: str = "",

@@ -47,8 +47,8 @@ class Consumption:
     on_cancelled: Callable[[], None]  # called when the broker has ended it: the queue was deleted
     arguments: dict[str, Any] | None
     counts_bytes: bool  # whether its messages count as bytes in hand, and fewer are taken if large
-    channel: int
-    tag: str = ""  # of the consumer; empty before it starts
+    channel_number: int
+    consumer_tag: str = ""  # empty before it starts
     window: int = 0  # how many messages that one takes ahead
     count: int = 0  # how many messages are in hand: not acknowledged
     bytes: int = 0  # and how many bytes they have
@@ -56,7 +56,7 @@ class Consumption:
     is_ended: bool = False
 
 
-class Consumer:
+class ChannelConsumers:
     """Consumes queues on one channel, and acknowledges in as few frames as possible.
 
     Attributes:
@@ -120,7 +120,7 @@ class Consumer:
         )
         consumption.window = prefetch
         await self._start(consumption)
-        if consumption.tag not in self._consumptions_by_tag:
+        if consumption.consumer_tag not in self._consumptions_by_tag:
             raise LinkLost("the queue was deleted as its consumer started")
         return consumption
 
@@ -149,11 +149,11 @@ class Consumer:
         def start(channel: Channel, done: Callable[[Any], None]) -> None:
             # The prefetch applies to the consumers that start after it.
             channel.basic_qos(prefetch_count=consumption.window)
-            consumption.tag = channel.basic_consume(
+            consumption.consumer_tag = channel.basic_consume(
                 consumption.queue, take, arguments=consumption.arguments, callback=done
             )
             # Before the answer: the queue may be deleted as the consumer starts.
-            self._consumptions_by_tag[consumption.tag] = consumption
+            self._consumptions_by_tag[consumption.consumer_tag] = consumption
 
         await self._await_answer(start)
 
@@ -164,13 +164,13 @@ class Consumer:
         if (
             consumption.is_changing
             or consumption.is_ended
-            or consumption.channel != self.channel_number
+            or consumption.channel_number != self.channel_number
         ):
             return
         if self._bytes > self.max_bytes and consumption.count > 1:
-            if consumption.tag:
+            if consumption.consumer_tag:
                 self._start_change(consumption, 0)
-        elif not consumption.tag:
+        elif not consumption.consumer_tag:
             if consumption.count <= 1 or self._bytes < self.max_bytes // 2:
                 self._start_change(consumption, self._fitting_window(consumption))
         elif (
@@ -195,8 +195,8 @@ class Consumer:
 
     async def _replace(self, consumption: Consumption, window: int) -> None:
         try:
-            if consumption.tag:
-                tag, consumption.tag = consumption.tag, ""
+            if consumption.consumer_tag:
+                tag, consumption.consumer_tag = consumption.consumer_tag, ""
                 self._consumptions_by_tag.pop(tag, None)
                 await self._await_answer(lambda channel, done: channel.basic_cancel(tag, done))
             if window and not consumption.is_ended:
@@ -232,7 +232,7 @@ class Consumer:
         their way would return to the queue and be deleted with it.
         """
         end: asyncio.Future[None] = self._loop.create_future()
-        if consumption.tag not in self._consumptions_by_tag:
+        if consumption.consumer_tag not in self._consumptions_by_tag:
             settle(end)
         else:
             consumption.on_cancelled = lambda: settle(end)
@@ -245,8 +245,8 @@ class Consumer:
         """End a consumption; the broker gets back what it has delivered since."""
         consumption.is_ended = True
         self._paused_consumptions.pop(consumption, None)
-        if self._consumptions_by_tag.pop(consumption.tag, None) is not None:
-            tag = consumption.tag
+        if self._consumptions_by_tag.pop(consumption.consumer_tag, None) is not None:
+            tag = consumption.consumer_tag
             await self._await_answer(lambda channel, done: channel.basic_cancel(tag, done))
 
     async def sync(self) -> None:
