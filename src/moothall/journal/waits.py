@@ -218,6 +218,13 @@ class Waits(DueRuns):
                 with suppress(StateError, NotPermitted):
                     give_answer(self._store, db, run, key, value, outcome)
 
+    def goes_on_as(self, run_id: str) -> str:
+        """Return the copy in which a changed program has gone on with a run, or else the run."""
+        with self._store.reading() as db:
+            while row := db.execute(_CHANGED, (run_id, f"%{CHANGED_SUFFIX}")).fetchone():
+                run_id = row[1]
+        return run_id
+
     def answer_askers(
         self,
         run_ids: Iterable[str],

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Unpack
 
 from moothall import Agent, ConfigError, DefinitionError, MissingExtra
-from moothall.agents import keep_resuming
+from moothall.agents import keep_resuming, who_resumes
 from moothall.build import check_text, log_failure, nearest
 from moothall.serving.doors.a2a import A2ADoor
 from moothall.serving.doors.a2a_records import is_task
@@ -29,6 +29,7 @@ from moothall.serving.doors.door_guard import DoorGuard
 from moothall.serving.doors.front import FRONT_OPTIONS, NO_FRONT, WILDCARD, Front, FrontOptions
 from moothall.serving.doors.mcp import MCPDoor
 from moothall.serving.doors.openai.door import OpenAIDoor
+from moothall.serving.doors.openai.response_chain import is_response
 from moothall.serving.doors.protocols import A2A, MCP, TooOften, answer_to
 from moothall.serving.doors.served_agents import Served
 
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
+
+    from moothall.budget import Budget
+    from moothall.journal import Outline
 
 logger: logging.Logger = logging.getLogger("moothall.doors")
 _POLL_S = 2.0
@@ -186,8 +190,9 @@ class _Doors:
                         lambda: self._served.offered.values(),
                         _POLL_S,
                         lambda run: not (is_task(run.id) or run.id in self._served.answered_runs),
+                        self._budget_of,
                     )
-                    tasks.append(asyncio.create_task(resuming))
+                    tasks += map(asyncio.create_task, (resuming, self._resume_responses()))
                 try:
                     yield
                 finally:
@@ -196,6 +201,21 @@ class _Doors:
         finally:
             self._ag_ui.close()
             await self._a2a.close()
+
+    def _budget_of(self, run: Outline) -> Budget | None:
+        return self._served.callers.budget_of_thread(run.thread)
+
+    async def _resume_responses(self) -> None:
+        """Go on with the responses whose process was killed: their clients look for them."""
+        for agent in [
+            each for served in self._served.replying().values() for each in who_resumes(served)
+        ]:
+            try:
+                await agent.resume_runs(
+                    which=lambda run: is_response(run.id), budget=self._budget_of
+                )
+            except Exception as error:  # of a journal that is away, or an agent's own code
+                log_failure(logger, "responses that were cut off cannot be looked up", error)
 
     async def _resume_tasks(self) -> None:
         """Go on with tasks that have waited, once anybody has answered or their time has come."""

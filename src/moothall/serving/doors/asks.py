@@ -23,6 +23,8 @@ ASK_WAIT_S: Final = 600.0
 MOST_WAITING: Final = 1000
 RESTING: Final = ("waiting", "in_doubt")
 """Why a reply has stopped that goes on once somebody answers, or decides about a call."""
+GOING_ON: Final = ("running", "stopped", *RESTING)
+"""The states of a run that has not ended."""
 _OPERATOR_HINT: Final = "; its operator answers (`moothall waiting`)"
 _CANNOT_ASK: Final = (
     "its caller's client cannot ask anybody, and only a reply of an agent with a journal= can wait"

@@ -14,8 +14,9 @@ from weakref import WeakKeyDictionary
 
 from moothall import BudgetExceeded, ConfigError, DeadlineExceeded, NoSuchRun, NotPermitted
 from moothall.budget import LIMITS
-from moothall.build import Threaded, check_function, check_integer, guard
+from moothall.build import Thread, Threaded, check_function, check_integer, guard
 from moothall.serving.doors.checks import Scope
+from moothall.serving.doors.protocols import DOORS
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
@@ -176,6 +177,14 @@ class Callers:
         if budget is not None:
             _check_budget(budget, caller)
         return budget
+
+    def budget_of_thread(self, thread: str | None) -> Budget | None:
+        """Return what the caller may spend who began a run in a thread; raise as `budget` does."""
+        sender = Thread.sender_of(thread or "").partition("/")[0]
+        for name in self.tokens or (LOCAL,):
+            if sender in (sender_of(door.sender, name) for door in DOORS):
+                return self.budget(name)
+        return None
 
     def note_server_address(self, place: str) -> None:
         """Keep an address at which a request has come, for a page."""

@@ -128,6 +128,7 @@ async def keep_resuming(
     find: Callable[[], Iterable[Any]],
     seconds: float,
     is_wanted: Callable[[Outline], bool] | None = None,
+    budget: Callable[[Outline], Budget | None] | None = None,
 ) -> None:
     """Resume what can go on of some agents every few seconds, until it is cancelled.
 
@@ -138,13 +139,15 @@ async def keep_resuming(
         find: returns the agents, of any kind, at each look
         seconds: how long it waits between two looks
         is_wanted: returns whether a run is resumed here; all are, if it is left out
+        budget: returns what a run may spend; without it, what its agent may
     """
+    choices = {"is_wanted": is_wanted, "budget": budget, "at_end": _log}
     tasks: set[asyncio.Task[Any]] = set()
     try:
         while True:
             for agent in [resuming for each in find() for resuming in _who_resumes_now(each)]:
                 try:
-                    new_tasks = await agent.resuming.begin_decided(is_wanted=is_wanted, at_end=_log)
+                    new_tasks = await agent.resuming.begin_decided(**choices)
                 except Exception as error:  # the others have other journals, and code of their own
                     _log_lookup_failure(agent, error)
                     continue

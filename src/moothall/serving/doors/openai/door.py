@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from typing import Any, Final, TypeAlias
 
 from moothall import (
@@ -60,6 +60,12 @@ from moothall.serving.doors.openai.response_chain import (
     question_and_answer,
     thread_of,
 )
+from moothall.serving.doors.openai.sent_again import (
+    DIGEST,
+    IS_AGAIN,
+    SentRequests,
+    is_sent_again,
+)
 from moothall.serving.doors.openai.stored_responses import ECHO_KEY, StoredResponses
 from moothall.serving.doors.protocols import OPENAI, TooOften, to_id
 from moothall.serving.doors.served_agents import Served
@@ -85,6 +91,7 @@ class OpenAIDoor:
         self._served = served
         self._chain = ResponseChain(served)
         self._stored = StoredResponses(served, self._chain)
+        self._sent = SentRequests(served)
 
     def routes(self) -> list[Any]:
         """Return the routes of the door."""
@@ -120,10 +127,15 @@ class OpenAIDoor:
         openai_request = chat_completion(body)
         agent = self._agent(openai_request.model)
         openai_request.messages = with_call_results(openai_request.messages)
-        run_id = secrets.token_hex(16)
-        form = ChatCompletion(openai_request, run_id)
-        thread = Thread.of_sender(sender_of(OPENAI.sender, caller), run_id)
-        await self._answer_request(agent, openai_request, run_id, thread, [], form, send, caller)
+        sender = sender_of(OPENAI.sender, caller)
+        digest = openai_request.digest = self._sent.digest(agent, sender, body)
+        run_id = await self._sent.earlier_run(agent, sender, body, digest) if digest else None
+        run_id = run_id or f"{digest[:8]}{secrets.token_hex(16)}"[:32]
+        form, thread = ChatCompletion(openai_request, run_id), Thread.of_sender(sender, run_id)
+        with self._sent.awaiting(run_id) if digest else nullcontext():
+            await self._answer_request(
+                agent, openai_request, run_id, thread, [], form, send, caller
+            )
 
     async def _respond(self, body: dict[str, Any], send: Send, caller: str) -> None:
         openai_request = response_request(await self._stored.resolve_references(body, caller))
@@ -137,9 +149,12 @@ class OpenAIDoor:
         openai_request.messages = with_call_results([*history, *openai_request.messages])[
             len(history) :
         ]
-        run_id = (
-            chain.new_id() if previous is None else await in_thread(chain.next_id, agent, previous)
-        )
+        digest = openai_request.digest = self._sent.digest(agent, sender, body)
+        run_id = await self._sent.earlier_run(agent, sender, body, digest) if digest else None
+        if run_id is None and previous is None:
+            run_id = chain.new_id(digest[:8])
+        elif run_id is None:
+            run_id = await in_thread(chain.next_id, agent, previous)
         form, thread = ResponseForm(openai_request, run_id), thread_of(sender, run_id)
 
         def keep_reply(reply: Reply, request: ReplyRequest) -> None:
@@ -157,9 +172,10 @@ class OpenAIDoor:
             chain.keep(run_id, str(agent.id), sender, messages, openai_request.messages, form)
 
         on_reply = keep_reply if openai_request.store else None
-        await self._answer_request(
-            agent, openai_request, run_id, thread, history, form, send, caller, on_reply
-        )
+        with self._sent.awaiting(run_id) if digest else nullcontext():
+            await self._answer_request(
+                agent, openai_request, run_id, thread, history, form, send, caller, on_reply
+            )
 
     def _agent(self, model: str) -> ConversationalAgent:
         agent = self._served.replying().get(model)
@@ -197,8 +213,10 @@ class OpenAIDoor:
         request.offered, request.must_call = openai_request.tools, openai_request.must_call
         if instructions := "\n\n".join(filter(None, (openai_request.instructions, request.demand))):
             earlier_messages = [{"role": "system", "content": instructions}, *earlier_messages]
+        if openai_request.digest:
+            request.door_data = {DIGEST: openai_request.digest}
         if isinstance(form, ResponseForm):
-            request.door_data = {ECHO_KEY: echo_of(openai_request.body)}
+            request.door_data[ECHO_KEY] = echo_of(openai_request.body)
         request.thoughts, only_last_text = [], wants_last_text(openai_request, agent)
 
         async def finish(reply: Reply) -> ClientOutcome:
@@ -331,6 +349,7 @@ class Endpoint:
             else:
                 params = body_of_request(await body_of(receive) or b"{}")  # the guard has its limit
                 params["path:id"] = scope["path_params"].get("id")
+                params[IS_AGAIN] = is_sent_again(scope)
             await run_until_disconnect(handler(params, send_and_note, caller_of(scope)), receive)
         except BadRequest as error:
             allow = ", ".join(self._handlers) if error.status == 405 else ""

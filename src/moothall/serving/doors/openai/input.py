@@ -44,6 +44,7 @@ class OpenAIRequest:
         body: the request itself
         client_tool_names: the caller's names of its tools, by those that models take, if
             they differ
+        digest: what it and the same one sent again have in common; empty without a journal
     """
 
     model: str
@@ -58,6 +59,7 @@ class OpenAIRequest:
     store: bool = True
     body: dict[str, Any] = field(default_factory=dict)
     client_tool_names: dict[str, str] = field(default_factory=dict)
+    digest: str = ""
 
     def __post_init__(self) -> None:
         model_names = {caller_name: name for name, caller_name in self.client_tool_names.items()}

@@ -11,7 +11,7 @@ from typing import Any, Final
 from moothall import ConversationalAgent, NoSuchRun, Reply
 from moothall.build import Thread
 from moothall.journal import Entry
-from moothall.serving.doors.asks import RESTING, waiting_text
+from moothall.serving.doors.asks import GOING_ON, RESTING, waiting_text
 from moothall.serving.doors.openai.input import without_pending
 from moothall.serving.doors.openai.message_content import BadRequest
 from moothall.serving.doors.openai.output import ResponseForm
@@ -103,9 +103,9 @@ class ResponseChain:
         return True
 
     @staticmethod
-    def new_id() -> str:
-        """Return a new, unique id of a run that continues none."""
-        return f"{secrets.token_hex(16)}.1"
+    def new_id(mark: str) -> str:
+        """Return a new, unique id of a run that continues none; it begins with the mark."""
+        return f"{mark}{secrets.token_hex(16)}"[:32] + ".1"
 
     def next_id(self, agent: ConversationalAgent, previous_run: str) -> str:
         """Return a new, unique id of a run that continues another; it writes the file."""
@@ -164,6 +164,11 @@ class ResponseChain:
         return run_id, messages
 
 
+def is_response(run_id: str) -> bool:
+    """Return whether a run is that of a response, which its client may look for."""
+    return _RUN_ID.fullmatch(run_id) is not None
+
+
 def thread_of(sender: str, run_id: str) -> str:
     """Return the thread of a run."""
     return Thread.of_sender(sender, run_id.rpartition(".")[0])
@@ -206,13 +211,14 @@ def _recorded_messages(
 ) -> list[dict[str, Any]]:
     """Return the messages of a run in the agent's journal, for a response that is continued."""
     try:
-        run, entries = agent.journal.run(run_id), agent.journal.entries(run_id)
-        waits = agent.journal.waiting(run_id) if run.state in RESTING else []
+        run = agent.journal.run(agent.journal.waits.goes_on_as(run_id))
+        entries = agent.journal.entries(run.id)
+        waits = agent.journal.waiting(run.id) if run.state in RESTING else []
     except NoSuchRun:
         raise _unknown_response(response_id) from None
     if (run.agent, run.thread) != (str(agent.id), thread_of(sender, run_id)):
         raise _unknown_response(response_id)
-    if run.state in ("running", "stopped", *RESTING):
+    if run.state in GOING_ON:
         raise _unfinished_response(f"resp_{run_id}", waiting_text(waits))
     if not Reply.gives_text(agent, run.state):
         raise _unanswered_response(response_id, run.state)

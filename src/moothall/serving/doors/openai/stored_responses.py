@@ -12,7 +12,7 @@ from moothall.build import json_text
 from moothall.journal import Outline
 from moothall.memory import split_message
 from moothall.models import BLOCKS
-from moothall.serving.doors.asks import RESTING, waiting_text
+from moothall.serving.doors.asks import GOING_ON, RESTING, waiting_text
 from moothall.serving.doors.callers import sender_of
 from moothall.serving.doors.checks import Send, in_thread
 from moothall.serving.doors.openai.client_outcome import (
@@ -112,8 +112,8 @@ class StoredResponses:
         if stored is not None:
             return stored
         agent, run = self._agent_and_run(run_id, sender)
-        waits = agent.journal.waiting(run_id) if run.state in RESTING and not run.held else []
-        begun_data = next(e.data for e in agent.journal.entries(run_id) if e.kind == "begun")
+        waits = agent.journal.waiting(run.id) if run.state in RESTING and not run.held else []
+        begun_data = next(e.data for e in agent.journal.entries(run.id) if e.kind == "begun")
         run_data = {"model": run.agent, "input": "-", "previous_response_id": previous_of(run_id)}
         request = response_request({**begun_data.get(ECHO_KEY, {}), **run_data})
         response = ResponseForm(request, run_id, int(run.began))
@@ -121,12 +121,12 @@ class StoredResponses:
             return {**response.unfinished(), "status": "cancelled"}
         reply: Reply | None = None
         with suppress(StateError):  # its process was killed
-            reply = agent.journal.replay(run_id)
+            reply = agent.journal.replay(run.id)
         if waits:
             return response.complete(
                 waiting_outcome(waits, Usage() if reply is None else reply.usage)
             )
-        if reply is None or run.state in RESTING:  # it goes on soon
+        if reply is None or run.state in GOING_ON:
             return response.unfinished()
         try:
             outcome = outcome_of(reply, request, agent, (), wants_last_text(request, agent))
@@ -160,7 +160,7 @@ class StoredResponses:
         _check_no_doubt(agent, run)
         try:
             with suppress(NoSuchRun):
-                agent.journal.delete(run_id)
+                agent.journal.delete(*{run_id, run.id})
         except RunHeld:
             raise _in_progress_error() from None
         self._chain.drop(run_id, sender)
@@ -172,7 +172,7 @@ class StoredResponses:
             agent, run = self._agent_and_run(run_id, sender)
             _check_no_doubt(agent, run)
             try:
-                agent.journal.waits.cancel(run_id, "the response was cancelled")
+                agent.journal.waits.cancel(run.id, "the response was cancelled")
                 return self._load(id, caller)
             except RunHeld:
                 raise _in_progress_error() from None
@@ -196,12 +196,12 @@ class StoredResponses:
         return [{**item, "id": f"in_{run_id}_{number}"} for number, item in enumerate(items)]
 
     def _agent_and_run(self, run_id: str, sender: str) -> tuple[Any, Outline]:
-        """Return the agent and the run of a caller's response."""
+        """Return the agent and the run of a caller's response, as it goes on now."""
         for id, agent in self._served.replying().items():
             if (journal := self._served.journal_of(id)) is None:
                 continue
             try:
-                run = journal.run(run_id)
+                run = journal.run(journal.waits.goes_on_as(run_id))
             except NoSuchRun:
                 continue
             if (run.agent, run.thread) == (id, thread_of(sender, run_id)):
