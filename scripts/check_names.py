@@ -87,7 +87,7 @@ CEILINGS = {
     "journal": 3,
     "models": 1,
     "research": 4,
-    "serving": 42,
+    "serving": 5,
     "society": 27,
     "spaces": 1,
     "studio": 5,

@@ -29,11 +29,11 @@ def stop(row: dict[str, Any]) -> None:
 
 async def lived(order: SimulateOrder, journal: Journal | None, progress: Any = None) -> Any:
     async with society_of(order, journal) as town:
+        options: Any = {"progress": progress}
         if journal is not None:
             await record_order(order, journal, "r", town)
-        await town.run(
-            order.days, order.step, run_id="r", save_every=order.save_every, progress=progress
-        )
+            options |= {"run_id": "r", "save_every": order.save_every}
+        await town.run(order.days, order.step, **options)
         return town.state_dict()
 
 

@@ -279,10 +279,11 @@ def _check_budget(budget: Budget, caller: str) -> None:
 
 def _amounts(budget: Budget) -> list[dict[str, Any]]:
     """Return what was spent and is left, of each kind that is limited or spent."""
-    spent, remaining = budget.spent, budget.left
+    spent_amounts, left_amounts = budget.spent, budget.left
     rows = []
     for limit in LIMITS:
-        used, remaining = getattr(spent, limit.name), getattr(remaining, limit.name)
+        used = getattr(spent_amounts, limit.name)
+        remaining = getattr(left_amounts, limit.name)
         if remaining is not None or (used and limit.name != "seconds"):
             rows.append({"name": limit.name, "unit": limit.unit, "spent": used, "left": remaining})
     return rows
