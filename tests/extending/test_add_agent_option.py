@@ -34,7 +34,7 @@ ACTS = (
         "from moothall.journal.describe import is_refused\n",
     ),
     (
-        "        reply = self._terminal(zip(actions, turn.steps, strict=True))\n",
+        "        if is_interrupted:\n            return None\n",
         "        if agent.stop_on_refusal:\n"
         "            for step in turn.steps:\n"
         '                if is_refused(step.action, {"result": step.result}):\n'

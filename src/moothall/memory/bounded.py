@@ -122,11 +122,11 @@ class TokenBoundedMemory(Memory):
         items.append(memory)
         size = self.size_of(memory)
         self._sizes.append(size)
-        self._tokens += size
+        tokens = self._tokens = self._tokens + size
         if NUMBER_KEY in memory:
             self._numbered_count += 1
             self._clearable_count += _may_clear(memory)
-        if self._tokens > self.max_tokens and self._tokens > (bound := self._bound):
+        if tokens > self.max_tokens and tokens > (bound := self._bound):
             self._shrink_to(bound)
 
     def _shrink_to(self, bound: int) -> None:
@@ -142,6 +142,8 @@ class TokenBoundedMemory(Memory):
 
     def take_cleared(self) -> list[int]:
         """Return the numbers of results that were cleared since, once."""
+        if not self._cleared:
+            return []
         numbers, self._cleared = self._cleared, ()
         return list(numbers)
 
@@ -291,9 +293,10 @@ class TokenBoundedMemory(Memory):
     @property
     def _bound(self) -> int:
         """How many tokens there may be now: more while a reply runs."""
-        if self.reply_tokens is None or not -1 < self._task_index < len(self._items) - 1:
-            return self.max_tokens
-        return max(self.max_tokens, self.reply_tokens)
+        bound, reply_bound = self.max_tokens, self.reply_tokens
+        if reply_bound is None or not -1 < self._task_index < len(self._items) - 1:
+            return bound
+        return bound if bound > reply_bound else reply_bound
 
     def _remove(self, start: int, end: int) -> None:
         cleared_numbers: list[int] = []

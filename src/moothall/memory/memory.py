@@ -21,7 +21,7 @@ _MAX_THREADS: Final = 1000
 _MAX_RUNS: Final = 10_000
 """For how many runs the number of added messages is kept; then the oldest is forgotten."""
 
-_LONG_LIST: Final = 500
+_LONG_LIST: Final = 2000
 """From how many messages on a list that was returned is used again."""
 _MAX_DROPPED: Final = 50
 """How many messages may have been dropped since, at its beginning."""

@@ -43,7 +43,8 @@ def current_reading() -> OpenReading | None:
 def begin_execution(call: OpenReading) -> Token[CallScope]:
     """Make a tool call the one of this context, until `end_execution`."""
     _executing_calls[id(call)] = call
-    return CALL_SCOPE.set(scope_with(call))
+    scope = CALL_SCOPE.get()
+    return CALL_SCOPE.set(CallScope(call, scope.clock_pause, scope.call_to_approve))
 
 
 def end_execution(call: OpenReading, token: Token[CallScope], result: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from moothall.actions.provenance import origins_of, sources_of, union
 from moothall.actions.provenance.marks import (
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from moothall.memory.memory import Memory
 
 KIND = "ReActAgent"
+Outcome: TypeAlias = tuple[str, dict[str, Any], str]
+"""A call: its action's name, its arguments, and the result that the model was shown."""
 
 
 class LoopTurn:
@@ -107,8 +109,7 @@ class LoopState(LoopTurn):
     faults: str = ""  # what was wrong with the last answer; empty if nothing
     unusable: int = 0  # how many answers in a row could not be used
     same: int = 0  # how many times in a row the calls and their results were equal
-    # The last calls, each with its name, arguments and the result that the model was shown.
-    before: Sequence[tuple[str, dict[str, Any], str]] = ()
+    before: Sequence[Outcome] = ()  # the last calls
     allowed: list[str] = field(default_factory=list)  # values from outside that were permitted
     # Of a turn that waits: the messages by which its thread shows it, once others come, and the
     # calls that wait. Then the calls whose results the thread is still to be shown; None: all.

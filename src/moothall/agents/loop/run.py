@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
-from moothall.actions import Action
 from moothall.actions.provenance.marks import Marks, with_marks
 from moothall.actions.provenance.origin import SourcedText
 from moothall.agents.context import Context
@@ -31,6 +30,7 @@ from moothall.agents.loop.provenance import (
 from moothall.agents.loop.recording import (
     LoopState,
     LoopTurn,
+    Outcome,
     call_ids,
     catch_up,
     end_data,
@@ -239,15 +239,16 @@ class LoopRun:
             if self._steering.pending_texts:
                 return None  # the user has interrupted meanwhile
             return self._make_reply("done", cause, value)
-        contents = await self.act(turn, answer)
+        outcomes = await self.act(turn, answer)
         is_interrupted = self._steering.pending_texts
-        repeated = "" if is_interrupted else self._repetition_fault(answer, contents)
+        repeated = "" if is_interrupted else self._repetition_fault(answer, outcomes)
         self.save(turn)
         if is_interrupted:
             return None
-        actions = [call.action for call in answer.calls]
-        reply = self._terminal(zip(actions, turn.steps, strict=True))
-        return self.end(Stop("no_progress", repeated)) if repeated and reply is None else reply
+        for call, step in zip(answer.calls, turn.steps, strict=True):
+            if call.action is not None and call.action.terminal and self._is_done(step):
+                return self._terminal_reply(step)
+        return self.end(Stop("no_progress", repeated)) if repeated else None
 
     @staticmethod
     def _cannot_resume(fault: str) -> Stop:
@@ -258,28 +259,29 @@ class LoopRun:
         )
         return Stop("error", detail, StateError(detail))
 
-    def _terminal(self, steps: Iterable[tuple[Action | None, Step]]) -> Reply | None:
-        """Return the reply if a terminal action of an answer succeeded."""
-        for action, step in steps:
-            if action is not None and action.terminal and step.error is None and step.executed:
-                value = step.result.get("result")
-                self.state.text = "" if value is None else json_text(value)
-                return self.end(Stop("terminal", ""), value)
-        return None
+    @staticmethod
+    def _is_done(step: Step) -> bool:
+        return step.error is None and step.executed
+
+    def _terminal_reply(self, step: Step) -> Reply:
+        """Return the reply, now that a terminal action has succeeded."""
+        value = step.result.get("result")
+        self.state.text = "" if value is None else json_text(value)
+        return self.end(Stop("terminal", ""), value)
 
     def _terminal_before(self) -> Reply | None:
         """Return the reply if a run's process died after a terminal action had succeeded."""
         if self.state.messages[-1]["role"] != "tool":
             return None
-        last_steps = [step for step in self.state.steps if step.iteration == self.state.iteration]
-        return self._terminal((self.view.action(step.action), step) for step in last_steps)
+        for step in self.state.steps:
+            if step.iteration == self.state.iteration and self._is_done(step):
+                action = self.view.action(step.action)
+                if action is not None and action.terminal:
+                    return self._terminal_reply(step)
+        return None
 
-    def _repetition_fault(self, answer: ModelAnswer, contents: list[str]) -> str:
+    def _repetition_fault(self, answer: ModelAnswer, outcomes: list[Outcome]) -> str:
         """Return how often the same calls had the same results, if that is too often; else ""."""
-        outcomes = [
-            (call.name, call.args, content)
-            for call, content in zip(answer.calls, contents, strict=True)
-        ]
         state = self.state
         is_same = outcomes == state.before and not any(
             call.action is not None and call.action.polling for call in answer.calls
@@ -416,7 +418,7 @@ class LoopRun:
 
     # -- acting ------------------------------------------------------------------------------------
 
-    async def act(self, turn: LoopTurn, answer: ModelAnswer) -> list[str]:
+    async def act(self, turn: LoopTurn, answer: ModelAnswer) -> list[Outcome]:
         """Execute the calls of an answer concurrently; add them and their results in call order."""
         record, tool_calls = self.record, answer.calls
         calls = ToolCalls(self.agent, tool_calls, self.request, turn.iteration)
@@ -451,17 +453,17 @@ class LoopRun:
         calls: ToolCalls,
         waiting: Collection[int] = (),
         ends: bool = True,
-    ) -> list[str]:
+    ) -> list[Outcome]:
         """Add the calls and their results, together: memory has no call without its result."""
         owed_places, request, thread = self.state.owed, self.request, self.thread
-        contents: list[str] = []
+        outcomes: list[Outcome] = []
         steps: list[Step] = []
-        turn.steps = steps
+        turn.steps, iteration = steps, turn.iteration
         if owed_places is not None and waiting:
             owed_places = [place for place in owed_places if place not in waiting]
         max_chars, offered = self.agent.max_result_chars, self.view.offered
         limit = result_chars(self._own_model, max_chars, len(answer.calls))
-        labels = (request.run_id, request.thread)
+        run_id, thread_id, numbered_chars = request.run_id, request.thread, min(LEAST_CHARS, limit)
         self._add_calls(turn, answer, owed_places)
         for place, call in enumerate(answer.calls):
             result = call.result
@@ -469,13 +471,16 @@ class LoopRun:
                 result = calls.cut_off(place, ends)
             if (error := result.get("error")) is not None:
                 error = str(error)
-            fields = (turn.iteration, call.name, call.args, result, error)
-            steps.append(Step(*fields, *labels, dict(call.origins), call.repaired))
+            name, args, origins = call.name, call.args, {**call.origins}
+            step = Step(
+                iteration, name, args, result, error, run_id, thread_id, origins, call.repaired
+            )
+            steps.append(step)
             full_text = call_results.result_content(result)
-            contents.append(cut(full_text, limit))
+            outcomes.append((name, args, cut(full_text, limit)))
             if owed_places is None or place in owed_places:
                 text, number = full_text, None
-                if len(full_text) >= min(LEAST_CHARS, limit) or call.original_args is not None:
+                if len(full_text) >= numbered_chars or call.original_args is not None:
                     text, number = self.results.content_shown(call, result, full_text, limit, turn)
                 content: str | list[dict[str, Any]] = text
                 if result.get("result").__class__ not in call_results.SCALARS:
@@ -484,7 +489,7 @@ class LoopRun:
                 turn.add_result(call, content, marks, number)
             if offered.finder is not None:
                 show_matches(thread, turn, offered, call)
-        return contents
+        return outcomes
 
     def _park(self, turn: LoopTurn, answer: ModelAnswer, calls: ToolCalls) -> None:
         """Keep a turn aside: the resumed run has it again.

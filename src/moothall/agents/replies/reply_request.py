@@ -28,6 +28,7 @@ from moothall.foundation.jsonvalue import (
     readable,
 )
 from moothall.foundation.text import cut, escaped, render_path, shorten
+from moothall.foundation.threads import in_child
 from moothall.journal.attributes import RunAttributes, checked_attributes
 from moothall.models.protocol import ReasoningPiece
 
@@ -82,6 +83,21 @@ class Conversational(Protocol):
         ...
 
 
+_IDS_AHEAD: Final = 256
+_new_ids: list[str] = []
+in_child(_new_ids.clear)  # else it would give the same ones as its parent
+
+
+def _new_run_id() -> str:
+    """Return 16 random digits; many are drawn at once, as the system call takes longest."""
+    try:
+        return _new_ids.pop()
+    except IndexError:
+        digits = os.urandom(8 * _IDS_AHEAD).hex()
+        _new_ids[:] = [digits[at : at + 16] for at in range(16, len(digits), 16)]
+        return digits[:16]
+
+
 class ReplyRequest:
     """A request for a reply: the content, the schema and the options."""
 
@@ -102,7 +118,7 @@ class ReplyRequest:
             self.set_schema(schema)
         # None for the agent's own.
         self.thread: str | None = None if thread is None else thread_id(thread)
-        self.run_id: str = os.urandom(8).hex() if run_id is None else _valid_id(run_id, "run_id")
+        self.run_id: str = _new_run_id() if run_id is None else _valid_id(run_id, "run_id")
         self.deps = deps  # for the `Context` of its actions; None for the agent's own
         self.budget = budget  # what it may spend; None for the agent's own budget
         self.options: Mapping[str, Any] | None = None  # of the requests to its model
