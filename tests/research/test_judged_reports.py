@@ -312,6 +312,16 @@ def test_sentences_of_different_sources_that_differ_stand_side_by_side_in_a_repo
             "reads ENV.”",
             "",
         ),
+        (
+            "“**A mount point is a folder.** For details see section 4.5.”",
+            "“A mount point is a folder. **For details see section 5.13.**”",
+            "",
+        ),
+        (
+            "“**The bridge was opened in 1931.** It has 12 arches.”",
+            "“It has 12 arches. **The bridge was opened in 1932.**”",
+            "different numbers",
+        ),
     ),
 )
 def test_sentences_differ_if_they_say_different_things_of_one_matter(

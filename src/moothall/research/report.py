@@ -304,7 +304,6 @@ def report_of(
     if stop in Report.completed and not under_way:  # what has most words is no answer yet
         are_quotes = is_quoted and stop == "done"
         end_text = phrase("quotes" if are_quotes else stop, all_topics)
-        end_text += f" ({as_text(progress.detail)})" * bool(progress.detail and not are_quotes)
     elif not under_way:
         state, _, reason = REASONS.in_words(stop, as_text(progress.detail)).partition(": ")
         end_text = reason or f"it {state}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Final
 
@@ -12,13 +14,16 @@ from moothall.research.findings import Citation
 _MAX_SENTENCES: Final = 150  # sentences that are compared with each other
 _SHARED_OF_SHORTER: Final = 0.7  # of the words, without numbers, that the shorter sentence shares
 _SHARED_OF_LONGER: Final = 0.5
+_MARKED: Final = re.compile(r"“.*?\*\*(.+?)\*\*.*”", re.DOTALL)
 
 
 def differing_citations(citations: Sequence[Citation]) -> list[tuple[Citation, Citation, str]]:
     """Return pairs of cited sentences of different sources that differ, with a remark."""
     by_sentence: dict[str, Citation] = {}
     for each in citations:
-        by_sentence.setdefault(each.sentence, each)
+        # What stands around the marked sentence of a quote is about other matters.
+        sentence = _MARKED.sub(r"“\1”", each.sentence)
+        by_sentence.setdefault(sentence, replace(each, sentence=sentence))
     pairs = []
     for earlier, other in combinations([*by_sentence.values()][:_MAX_SENTENCES], 2):
         is_one_page = _page_url(earlier) == _page_url(other)

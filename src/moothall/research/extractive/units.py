@@ -22,6 +22,7 @@ _ENTRY_SIGN: Final = re.compile(
     r"|(?P<id>\b97[89][-\d]{9}|\b10\.\d{4,}/|https?:)"
 )
 _ENTRY_CHARS: Final = 400  # characters of one, at most
+_LEADERS: Final = re.compile(r"(?:\.[ \t]?){5,}")  # of a table of contents, before its pages
 _LOG_LINES: Final = re.compile(
     r"(?:.{0,20}\d:\d\d.*(?:\n|\Z)){3,}"
 )  # lines of a log, with the time
@@ -89,7 +90,7 @@ def _spans(text: str, heading: str) -> Iterator[tuple[int, int, UnitKind]]:
             yield start, start + len(heading), "head"
             start += len(heading) + 1
         # One alone needs more signs.
-        if (
+        if len(_LEADERS.findall(text, start, end)) > 1 or (
             sign_counts[at] > 1
             and max(sign_counts[at] - 1, sign_counts[at - 1], sign_counts[at + 1]) > 1
         ):

@@ -185,8 +185,9 @@ def foot(
     ]
     supported_count = counts["supported"]
     is_empty = not (supported_count or counts or progress.unsupported or progress.uncited)
+    # That a quote is supported says nothing of an answer.
     lines = [say("counts", n=supported_count, marks=", ".join((*marks, str(progress.uncited))))] * (
-        not is_empty
+        not (is_empty or extractive)
     )
     if _is_judged(citations):
         lines.append(say("by_model"))
