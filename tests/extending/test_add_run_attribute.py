@@ -23,11 +23,6 @@ ROW = (
         "    return next(iter(texts), None)\n",
     ),
 )
-ARGUMENTS = (
-    ("        tags: Tags | None = None,\n", "        title: str | None = None,\n"),
-    ("options, tags=tags", ", title=title"),
-    ("if options or tags is not None", " or title is not None"),
-)
 USES = """
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -56,10 +51,10 @@ assert titles.count("Order 7") == 1
 """
 
 
-def test_run_attribute_added_in_two_files_is_kept_found_exported_on_spans_and_pages(
+def test_run_attribute_added_in_one_file_is_kept_found_exported_on_spans_and_pages(
     added: Added,
 ) -> None:
-    run = added({"journal/attributes.py": ROW, "agents/replies/conversational.py": ARGUMENTS})
+    run = added({"journal/attributes.py": ROW})
     run("-c", USES)
     found = run("-m", "moothall", "runs", "--journal", "runs.db", "--title", "Order 7")
     assert found.splitlines()[-1].startswith("2 runs: ")

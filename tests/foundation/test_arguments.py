@@ -205,13 +205,17 @@ def test_constructor_signatures_have_every_agents_options(name: str) -> None:
 @pytest.mark.parametrize("method", ("reply", "reply_sync", "stream"))
 def test_methods_that_ask_an_agent_show_their_arguments(method: str) -> None:
     named = [*inspect.signature(getattr(agent(), method)).parameters]
-    assert named == ["text", "schema", "thread", "run_id", "deps", "budget", "options", "tags"]
+    assert named == ["text", "schema", "thread", "run_id", "options", "tags", "deps", "budget"]
 
 
 @pytest.mark.parametrize("method", ("reply_sync", "stream"))
 def test_misspelt_argument_of_a_reply_is_named(method: str) -> None:
-    with pytest.raises(TypeError, match=r"reply\(\) got an unexpected keyword argument 'sesion'"):
-        getattr(agent(), method)("Hello", sesion="ada")
+    for wrong, hint in (
+        ("budgt", r" \(did you mean 'budget'\?\)"),
+        ("seed", r": .*options={'seed'"),
+    ):
+        with pytest.raises(DefinitionError, match=rf"reply has no argument {wrong}={hint}"):
+            getattr(agent(), method)("Hello", **{wrong: 1})
 
 
 CALLS: dict[str, Callable[[], Any]] = {

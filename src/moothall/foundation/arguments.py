@@ -70,11 +70,20 @@ def names_checked(target: Any = None, *, foreign_names: Mapping[str, str] | None
 
 
 def takes_as(other: Callable[..., Any]) -> Callable[[T], T]:
-    """Have `help` show a method with the parameters of another, which gets all its arguments."""
+    """Have `help` show a method with the parameters of another, which gets all its arguments.
+
+    Each name of `**options: Unpack[Options]` is a parameter of its own; what is left out is None.
+    """
+    parameters: list[inspect.Parameter] = []
+    for each in inspect.signature(other).parameters.values():
+        names = _unpacked(other, each) if each.kind is each.VAR_KEYWORD else {}
+        parameters += [
+            inspect.Parameter(name, each.KEYWORD_ONLY, default=None, annotation=hint)
+            for name, hint in names.items()
+        ] or [each]
 
     def with_signature(method: T) -> T:
-        own_signature, other_signature = inspect.signature(method), inspect.signature(other)
-        signature = other_signature.replace(return_annotation=own_signature.return_annotation)
+        signature = inspect.signature(method).replace(parameters=parameters)
         method.__signature__ = signature  # type: ignore[attr-defined]
         return method
 
@@ -97,7 +106,7 @@ def unknown_argument_error(
     method = _method_with(target, unknown)
     if our_name in parameters:
         hint = f": {unknown}= is {our_name}= here"
-    elif unknown in _REQUEST_FIELDS and "model" in parameters:
+    elif unknown in _REQUEST_FIELDS and not {"model", "options"}.isdisjoint(parameters):
         hint = f": a reply or its model has it, such as reply(…, options={{{unknown!r}: …}})"
     elif method:
         hint = f": its {method}({unknown}=…) has"
@@ -178,12 +187,18 @@ def _param_names(function: Callable[..., Any]) -> tuple[list[str], bool]:
     positional, unpacked, keyword_only = list[str](), list[str](), list[str]()
     for each in parameters:
         if each.kind is each.VAR_KEYWORD:
-            options = str(each.annotation).removeprefix("Unpack[").removesuffix("]")
-            options_type = getattr(inspect.unwrap(function), "__globals__", {}).get(options)
-            unpacked += getattr(options_type, "__annotations__", ())
+            unpacked += _unpacked(function, each)
         elif each.kind is not each.VAR_POSITIONAL:
             (keyword_only if each.kind is each.KEYWORD_ONLY else positional).append(each.name)
     return [*positional, *unpacked, *keyword_only], any(e.kind is e.VAR_KEYWORD for e in parameters)
+
+
+def _unpacked(function: Callable[..., Any], parameter: inspect.Parameter) -> dict[str, str]:
+    """Return the annotations, by name, of what `**options: Unpack[Options]` stands for."""
+    options = str(parameter.annotation).removeprefix("Unpack[").removesuffix("]")
+    options_type = getattr(inspect.unwrap(function), "__globals__", {}).get(options)
+    hints = getattr(options_type, "__annotations__", {})
+    return {name: getattr(hint, "__forward_arg__", hint) for name, hint in hints.items()}
 
 
 def check_integer(

@@ -1,8 +1,7 @@
 """What a caller says of a run: kept in one JSON column, by which runs are found and shown.
 
 To add one: a field of `RunAttributes` and of `RecordedAttributes`, and a row of `ATTRIBUTES`, by
-which journals, outlines, exports, forks, spans and `moothall runs` have it; and an argument of
-replies (`agents/replies/conversational.py`), by which callers say it.
+which replies take it, and journals, outlines, exports, forks, spans and `moothall runs` have it.
 """
 
 from __future__ import annotations

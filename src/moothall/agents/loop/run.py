@@ -92,8 +92,10 @@ class LoopRun:
         self.memory = memory
         self.thread: Thread = request.state
         self.budget: Budget | None = agent.budget if request.budget is None else request.budget
-        own_model, options = agent.model, request.options
-        self.model: Model = with_options(own_model, options) if options else own_model
+        own_model = agent.model
+        self.model: Model = own_model
+        if request.options:
+            self.model = with_options(own_model, request.options.get("options"))
         if self.budget is not None:
             self.model = with_budget(self.model, self.budget)
         self.schema: AnswerSchema | None = request.answer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, overload
@@ -52,7 +52,6 @@ from moothall.agents.replies.reply_request import (
     ReplyRequest,
     as_chat_message,
     thread_id,
-    with_options,
     with_speaker,
 )
 from moothall.agents.replies.stream import ReplyStream
@@ -70,14 +69,12 @@ from moothall.foundation.arguments import (
 from moothall.foundation.errors import ConfigError, DefinitionError
 from moothall.foundation.jsonvalue import readable
 from moothall.foundation.threads import refuse_on_loop, reset
-from moothall.journal.attributes import Tags
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm, Unpack
 
     from moothall.actions.approval import Approver
     from moothall.actions.message import Message
-    from moothall.budget import Budget
     from moothall.models.protocol import ChatMessage
 
 T = TypeVar("T")
@@ -192,16 +189,12 @@ class ConversationalAgent(Threaded):
         schema: Any = None,
         thread: str | int | None = None,
         run_id: str | None = None,
-        *,
-        deps: Any = None,
-        budget: Budget | None = None,
-        options: Mapping[str, Any] | None = None,
-        tags: Tags | None = None,
+        **options: Unpack[ReplyOptions],
     ) -> ReplyRequest:
         """Return the request that `reply`, `reply_sync` and `stream` make of their arguments."""
-        request = ReplyRequest(text, schema, thread, run_id, deps, budget)
-        if options or tags is not None:
-            with_options(self, request, options, tags=tags)
+        request = ReplyRequest(text, schema, thread, run_id)
+        if options:
+            request.take_options(self, options)
         return request
 
     _reply_request.__qualname__ = "ConversationalAgent.reply"  # which Python's errors name

@@ -15,6 +15,7 @@ from moothall.agents.replies.conversational import ConversationalAgent
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply
 from moothall.agents.replies.reply_context import ASK_CONTEXT, answer_cancellably
+from moothall.agents.replies.reply_request import KeptOptions
 from moothall.agents.replies.resume import (
     NULL_RECORD,
     answer_asker,
@@ -260,8 +261,9 @@ class RecordedAgent(ConversationalAgent):
         schema = None if request.answer is None else request.answer.json
         if schema is None and request.resumed and record.start is not None:
             schema = record.start["schema"]  # `resume` need not pass it again
-        if request.options is None and record.start is not None:
-            request.options = record.start.get("options")
+        if record.start is not None:  # a resumed run keeps those that it began with
+            kept_names = KeptOptions.__annotations__.keys() & record.start
+            request.options = {**{n: record.start[n] for n in kept_names}, **request.options}
         request_fields = {"task": request.original_content, "thread": request.thread}
         program = record.fingerprint(**request_fields, schema=schema)
         if record.start is not None and (request.record is not None or request.resumed):
@@ -269,11 +271,9 @@ class RecordedAgent(ConversationalAgent):
         before_hooks = request.original_content
         original = None if before_hooks == request.content else before_hooks
         beginning: dict[str, Any] = {"task": request.content, "given": original}
-        beginning |= {"thread": request.thread, "schema": schema}
-        if request.options:
-            beginning["options"] = dict(request.options)
+        beginning |= {"thread": request.thread, "schema": schema, **request.options}
         if request.record is None:
-            if record.start is not None:  # a resumed run keeps those that it began with
+            if record.start is not None:
                 request.attributes = record.start.get("attributes") or {}
             if request.attributes:
                 beginning["attributes"] = dict(request.attributes)

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, runtime_checkable
 
 from moothall.actions.signature.annotation import (
     Mismatch,
@@ -18,6 +18,7 @@ from moothall.actions.signature.annotation import (
     validator_of,
 )
 from moothall.actions.signature.schema import SchemaValidator, WrongSchema
+from moothall.foundation.arguments import unknown_argument_error
 from moothall.foundation.errors import ConfigError, DefinitionError
 from moothall.foundation.jsonvalue import (
     NotJSON,
@@ -45,15 +46,20 @@ if TYPE_CHECKING:
     from moothall.memory.memory import Memory
 
 
-NO_ATTRIBUTES: Final[Mapping[str, Any]] = MappingProxyType({})
+NO_OPTIONS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-class ReplyOptions(RunAttributes, total=False):
+class KeptOptions(TypedDict, total=False):
+    """What is said of one reply and kept in its record: a resumed run has it, too."""
+
+    options: Mapping[str, Any] | None
+
+
+class ReplyOptions(KeptOptions, RunAttributes, total=False):
     """What `reply`, `reply_sync` and `stream` take by name only."""
 
     deps: Any
     budget: Budget | None
-    options: Mapping[str, Any] | None
 
 
 @runtime_checkable
@@ -119,10 +125,10 @@ class ReplyRequest:
         # None for the agent's own.
         self.thread: str | None = None if thread is None else thread_id(thread)
         self.run_id: str = _new_run_id() if run_id is None else _valid_id(run_id, "run_id")
-        self.deps = deps  # for the `Context` of its actions; None for the agent's own
+        self.deps: Any = deps  # for the `Context` of its actions; None for the agent's own
         self.budget = budget  # what it may spend; None for the agent's own budget
-        self.options: Mapping[str, Any] | None = None  # of the requests to its model
-        self.attributes: Mapping[str, Any] = NO_ATTRIBUTES  # what the caller says of the run
+        self.options: Mapping[str, Any] = NO_OPTIONS  # the `KeptOptions` that are said
+        self.attributes: Mapping[str, Any] = NO_OPTIONS  # what the caller says of the run
         self.door_data: dict[str, Any] = {}  # what a door records as its run begins, by name
         self.emit: Callable[[Any], Any] | None = None  # where events go
         # Waits until the reader has seen the events; None without a reader to wait for.
@@ -190,23 +196,27 @@ class ReplyRequest:
 
         return tell
 
+    def take_options(self, agent: Any, options: ReplyOptions) -> None:
+        """Take what a caller says of the reply, of its run, and of the requests to its model."""
+        unknown_names = options.keys() - ReplyOptions.__annotations__
+        if unknown := unknown_argument_error(type(agent).reply, unknown_names):
+            raise unknown
+        self.deps, self.budget = options.get("deps"), options.get("budget")
+        self.attributes = checked_attributes(options)
+        kept = {name: options.get(name) for name in KeptOptions.__annotations__}
+        self.options = {
+            name: {**value} if isinstance(value, Mapping) else value  # a record takes no other
+            for name, value in kept.items()
+            if value
+        }
+        if self.options and not agent.takes_options:
+            names = "=, ".join(self.options)
+            raise ConfigError(f"agent {agent.id!r}: {names}= is for a ReActAgent")
+
     def set_schema(self, schema: Any) -> None:
         """Set the form of the answer: a JSON schema or a type; None for any text."""
         self.schema = schema
         self.answer = None if schema is None else AnswerSchema(schema)
-
-
-def with_options(
-    agent: Any, request: ReplyRequest, options: Mapping[str, Any] | None, **attributes: Any
-) -> ReplyRequest:
-    """Return a request with what is said of the requests to its model, and of its run."""
-    if options and not agent.takes_options:
-        raise ConfigError(f"agent {agent.id!r}: options= is for a ReActAgent")
-    request.options = options
-    for value in attributes.values():
-        if value is not None:
-            request.attributes = checked_attributes(attributes)
-    return request
 
 
 def checked_content(content: Any, label: str) -> str | list[dict[str, Any]]:
