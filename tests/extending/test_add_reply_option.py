@@ -36,7 +36,7 @@ assert inspect.signature(agent().stream).parameters["most_turns"].default is Non
 conversation = Conversation([agent()], id="c")
 for asked, text in (
     (lambda: agent().reply_sync("go", most_turn=2), "has no argument most_turn= (did you mean"),
-    (lambda: conversation.reply_sync("go", most_turns=2), "agent 'c': most_turns= is for a ReActAgent"),
+    (lambda: conversation.reply_sync("go", most_turns=2), "'c': most_turns= is for a ReAct"),
 ):
     try:
         asked()

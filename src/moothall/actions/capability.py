@@ -307,6 +307,11 @@ class Action(Options):
         return self.with_retries(**args)
 
     @functools.cached_property
+    def may_wait_in_thread(self) -> bool:
+        """Whether a call waits in its thread, so that a cancelled one must not begin later."""
+        return self.retries is not None
+
+    @functools.cached_property
     def with_retries(self) -> Callable[..., Any]:
         """The function, with its retries."""
         if self.retries is None:

@@ -160,7 +160,7 @@ async def execute_in_thread(
         return result
     call = _ThreadCall(loop)
     try:
-        if action.retries is None:
+        if not action.may_wait_in_thread:
             return await WORKERS.run(loop, _call_in_thread, call, environment, action, args)
         with retries_in_thread():
             return await WORKERS.run(loop, _call_in_thread, call, environment, action, args)

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypedDict, Unpack
+from typing import Unpack
 
 from moothall.foundation.arguments import names_checked
 from moothall.foundation.errors import ConfigError, DefinitionError, MissingExtra
 from moothall.foundation.postgres import is_url
-from moothall.memory.embedder import Embedder
 from moothall.memory.memory_tables import MemoryTables
 from moothall.memory.stored_memory import StoredMemory
-
-
-class MemoryOptions(TypedDict, total=False):
-    """What a memory in a store takes by name; `SQLiteMemory` documents it."""
-
-    tokens: int | None
-    count: Callable[[str], int] | None
-    embedder: Embedder | None
-    clear: bool
-    timeout: float
 
 
 @names_checked
@@ -48,7 +36,7 @@ class PostgresMemory(StoredMemory):
     """
 
     def __init__(
-        self, url: str, thread: str | None = None, **options: Unpack[MemoryOptions]
+        self, url: str, thread: str | None = None, **options: Unpack[StoredMemory.Options]
     ) -> None:
         if not is_url(url):
             raise ConfigError("PostgresMemory: url= must be a text that begins with postgresql://")

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypedDict
 
 from moothall.foundation import tracing
 from moothall.foundation.arguments import (
@@ -52,6 +52,15 @@ _KEPT_QUERY = """
 @names_checked
 class StoredMemory(Memory):
     """A memory of several conversations in a store, whichever it is."""
+
+    class Options(TypedDict, total=False):
+        """What subclasses take by name and pass on."""
+
+        tokens: int | None
+        count: Callable[[str], int] | None
+        embedder: Embedder | None
+        clear: bool
+        timeout: float
 
     is_in_file: bool = True
 

@@ -115,7 +115,7 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
     try:
         if offer.action.is_async:
             value = await offer.function(**kwargs)
-        elif offer.action.retries is None:
+        elif not offer.action.may_wait_in_thread:
             value = await _run_in_thread(mailbox.router, partial(offer.function, **kwargs), channel)
         else:
             with retries_in_thread() as retry_end:
