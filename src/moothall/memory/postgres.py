@@ -36,7 +36,7 @@ class PostgresMemory(StoredMemory):
     """
 
     def __init__(
-        self, url: str, thread: str | None = None, **options: Unpack[StoredMemory.Options]
+        self, url: str, thread: str | None = None, **options: Unpack[StoredMemory.MemoryOptions]
     ) -> None:
         if not is_url(url):
             raise ConfigError("PostgresMemory: url= must be a text that begins with postgresql://")

@@ -53,7 +53,7 @@ _KEPT_QUERY = """
 class StoredMemory(Memory):
     """A memory of several conversations in a store, whichever it is."""
 
-    class Options(TypedDict, total=False):
+    class MemoryOptions(TypedDict, total=False):
         """What subclasses take by name and pass on."""
 
         tokens: int | None

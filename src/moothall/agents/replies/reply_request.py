@@ -203,10 +203,10 @@ class ReplyRequest:
             raise unknown
         self.deps, self.budget = options.get("deps"), options.get("budget")
         self.attributes = checked_attributes(options)
-        kept = {name: options.get(name) for name in KeptOptions.__annotations__}
+        values = {name: options.get(name) for name in KeptOptions.__annotations__}
         self.options = {
             name: {**value} if isinstance(value, Mapping) else value  # a record takes no other
-            for name, value in kept.items()
+            for name, value in values.items()
             if value
         }
         if self.options and not agent.takes_options:
