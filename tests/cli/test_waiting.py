@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -166,6 +168,33 @@ def test_approvals_name_a_journal_whose_path_has_any_characters_as_a_shell_takes
         ["bash", "-c", f"printf '%s|' {command[1]}"], capture_output=True, text=True, check=True
     )
     assert words.stdout == "--journal|a\nb's \\.db|"
+
+
+def test_waiting_shows_commands_that_work_as_they_stand(tmp_path: Path) -> None:
+    async def order(context: Context[Any]) -> str:
+        """Order."""
+        return await context.ask_person("How many?")
+
+    pay = Action("pay", lambda: "paid", "Pay.", access_policy=ACCESS_REQUESTED)
+    with Journal(tmp_path / "runs.db") as journal:
+        model = ScriptedModel([[{"name": "pay"}, {"name": "order"}], {"name": "end"}])
+        actions = [pay, Action("order", order)]
+        person = Waiting(who=["Eva B", "bo"])
+        agent = ReActAgent("clerk", model, actions=actions, journal=journal, approver=person)
+        agent.actions.register(
+            Action("end", lambda: crash(journal.path, tmp_path / "end.db"), "End.")
+        )
+        agent.reply_sync("Go.", run_id="r")
+        shown = moothall("waiting", cwd=tmp_path).stdout
+        for command in re.findall(r"  (moothall .*?)(?:, or .*)?$", shown, re.MULTILINE):
+            words = shlex.split(command.replace("VALUE", "three"))[1:]
+            answered = moothall(*words, cwd=tmp_path)
+            assert answered.returncode == 0, (command, answered.stderr)
+        assert {each.by for each in journal.waits.decided()} == {"Eva B"}
+        asyncio.run(agent.resume_decided())
+    shown = moothall("waiting", "--journal", "end.db", cwd=tmp_path).stdout
+    rest = "--journal end.db"
+    assert f"""answer r doubt:2.0 repeat {rest}, or skip, or '{{"done": RESULT}}'""" in shown
 
 
 def test_answer_again_and_a_wrong_key_fail_with_what_is_wrong(folder: Path) -> None:

@@ -28,6 +28,9 @@ from moothall.studio.orders import has_resume
 _HASH_CHARS: Final = 12
 """So many characters of a hash are shown in a list; as few as tell it apart name it."""
 
+_OTHER_DECISIONS: Final = """, or skip, or '{"done": RESULT}'"""
+"""The other answers to a call in doubt, in the place of `repeat`."""
+
 user_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--as", "by", metavar="NAME", help="Who answers; by default the user of this system."
 )
@@ -94,16 +97,22 @@ def _print_list(
     waits: Sequence[Wait], asking_runs: Sequence[dict[str, str]], journal: Journal
 ) -> None:
     """Print what waits, and how each is answered; last, what a program asks a person itself."""
-    option = _option(journal)
     for each in waits:
+        option = _option(journal)
+        if each.who and user_name(None) not in each.who:
+            option += f" {typed_command('--as', each.who[0])}"
         is_approval = each.kind == "approval"
         key = escaped(each.key[:_HASH_CHARS] if is_approval else each.key)
         click.echo(f"{escaped(each.run)}  {key}")
         click.echo(f"  {escaped(each.agent)} waits for {each}")
         if is_approval:
             click.echo(f"  moothall approvals permit {key}{option}, or refuse {key}{option}")
-        else:
-            click.echo(f"  {typed_command('moothall', 'answer', each.run, each.key)} VALUE{option}")
+            continue
+        value, other_values = (
+            ("repeat", _OTHER_DECISIONS) if each.kind == "doubt" else ("VALUE", "")
+        )
+        command = typed_command("moothall", "answer", each.run, each.key)
+        click.echo(f"  {command} {value}{option}{other_values}")
     for wait in asking_runs:
         run, agent, process = map(escaped, wait.values())
         click.echo(f"{run}\n  {agent} asks a person in {process}: answer it there, by its")
