@@ -81,8 +81,18 @@ class AgentMailbox(Protocol):
     def approver(self) -> Approver | None:
         """The space's approver."""
 
-    def send(self, envelope: Envelope, answers: bool = False, delay: float = 0.0) -> None:
-        """Send a message without waiting; one that `answers` is itself not answered."""
+    def send(
+        self,
+        envelope: Envelope,
+        answers: bool = False,
+        delay: float = 0.0,
+        on_end: Callable[[], None] | None = None,
+    ) -> None:
+        """Send a message without waiting; one that `answers` is itself not answered.
+
+        `on_end` is called once it cannot be lost with this process any more, or will not arrive.
+        An answer of the same id is the same message: over a broker, its receiver takes it once.
+        """
 
     def request(
         self,

@@ -27,7 +27,10 @@ from moothall.journal.store.wait_rows import (
     WaitOutcome,
     asked_runs,
     doubt_key,
+    drop_late_reply,
     end_rows,
+    keep_late_reply,
+    late_replies,
     note_doubt_reminder,
 )
 from moothall.journal.wait_kinds import (
@@ -375,6 +378,23 @@ class Waits(DueRuns):
                     f"{query} IN {placeholders(batch)}", (f"\x01{mark}", *batch)
                 )
             ]
+
+    # -- replies that come late --------------------------------------------------------------------
+
+    def keep_late_reply(self, run_id: str) -> None:
+        """Keep that the sender of a run's message gets its reply later."""
+        with self._store.writing() as db:
+            keep_late_reply(db, run_id)
+
+    def drop_late_reply(self, run_id: str) -> None:
+        """Forget it: the sender has the reply."""
+        with self._store.writing() as db:
+            drop_late_reply(db, run_id)
+
+    def late_replies(self, agent: str) -> list[str]:
+        """Return the runs of an agent whose reply is there and still to be sent."""
+        with self._store.reading() as db:
+            return late_replies(db, agent)
 
     # -- what is due -------------------------------------------------------------------------------
 

@@ -153,9 +153,15 @@ class Mailbox:
         else:
             self.router.thread.call_soon(self.renew)
 
-    def send(self, envelope: Envelope, answers: bool = False, delay: float = 0.0) -> None:
+    def send(
+        self,
+        envelope: Envelope,
+        answers: bool = False,
+        delay: float = 0.0,
+        on_end: Callable[[], None] | None = None,
+    ) -> None:
         """Send a message without waiting; one that `answers` is itself not answered."""
-        self.router.send(envelope, self, ANSWER if answers else SEND, delay)
+        self.router.send(envelope, self, ANSWER if answers else SEND, delay, on_end)
 
     def request(
         self,

@@ -67,9 +67,17 @@ class Router(Outcomes):
     # -- messages, from any thread -----------------------------------------------------------------
 
     def send(
-        self, envelope: Envelope, mailbox: Mailbox, kind: int = SEND, delay: float = 0.0
+        self,
+        envelope: Envelope,
+        mailbox: Mailbox,
+        kind: int = SEND,
+        delay: float = 0.0,
+        on_end: Callable[[], None] | None = None,
     ) -> None:
-        """Send a message of the agent in `mailbox`, to be delivered after `delay` seconds."""
+        """Send a message of the agent in `mailbox`, to be delivered after `delay` seconds.
+
+        `on_end` is called once it cannot be lost with this process any more, or will not arrive.
+        """
         if delay:
             self.call_soon(self._route_later, envelope, mailbox, delay)
             return
@@ -80,6 +88,8 @@ class Router(Outcomes):
         else:
             self.submit_method(envelope)(self.route, envelope, mailbox, kind)
             mailbox.has_thread_messages = True
+        if on_end is not None:  # its receiver ends with this process
+            on_end()
 
     def request(
         self,

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from moothall.actions.message import ENCLOSING_REPLIES, Envelope
+from moothall.actions.message import ENCLOSING_REPLIES
 from moothall.agents.agent import CURRENT
 from moothall.agents.replies.conversational import ConversationalAgent
 from moothall.agents.replies.record import Record
@@ -23,6 +23,7 @@ from moothall.agents.replies.resume import (
     shares_journal,
 )
 from moothall.agents.replies.state import VERSION, dump_state, load_state
+from moothall.agents.replies.sub_agents.late_replies import asked_by, keep_late_reply
 from moothall.agents.replies.sub_agents.resuming import (
     ResumedRun,
     ResumingRuns,
@@ -34,7 +35,6 @@ from moothall.foundation.arguments import check_function, check_integer
 from moothall.foundation.errors import ConfigError, DefinitionError, RunMismatch, StateError
 from moothall.foundation.jsonvalue import NotJSON, as_json, copy_json, json_text
 from moothall.foundation.threads import WORKERS
-from moothall.journal.entry import FIRST_ENTRIES, begin_data_of
 
 if TYPE_CHECKING:
     from moothall.actions import Action
@@ -150,20 +150,6 @@ class RecordedAgent(ConversationalAgent):
         for name, fn in (("deps", deps), ("budget", budget), ("which", which)):
             check_function(f"agent {self.id!r}: {method}: {name}=", fn, "run", optional=True)
 
-    def tell_sender(self, run: Outline, text: str) -> None:
-        """Send a late reply to the sender of the message that asked for it, if it was a message."""
-        assert self._journal is not None
-        start = begin_data_of(self._journal.entries(run.id, most=FIRST_ENTRIES)) or {}
-        sender, mailbox = start.get("asked_by"), self.space_mailbox
-        if not isinstance(sender, str) or mailbox is None:
-            return
-        message = {"to": sender, "action": {"name": "say", "args": {"content": text}}}
-        envelope = Envelope.from_message(message, mailbox.id)._replace(
-            thread=str(start.get("asked_within", "")),
-            within=run.thread,  # whose sources are those of the text
-        )
-        mailbox.send(envelope, answers=True)
-
     async def respond(self, request: ReplyRequest) -> Reply:
         """Answer a request."""
         if request.state.runs is not None:
@@ -198,6 +184,8 @@ class RecordedAgent(ConversationalAgent):
             if part.past_entries:
                 ids = [e.request.run_id for e in ENCLOSING_REPLIES.get() if e.request and e.open]
                 await answer_asker(self._journal, record, reply, ids, request.state.texts)
+            if request.record is None:
+                await keep_late_reply(self, record, reply.stop_reason)
             if reply.stop_reason == "waiting" and request.record is None:
                 self._pause_budget(request)
                 if reply.error is not None:  # an asked agent's program has changed
@@ -303,8 +291,7 @@ class RecordedAgent(ConversationalAgent):
         message = handling.message() if handling is not None and handling.agent is self else None
         if handling is None or message is None or message["action"]["name"] != "say":
             return {}
-        within = {} if handling.within is None else {"asked_within": handling.within}
-        return {"asked_by": str(message["from"]), **within}
+        return asked_by(message, handling.within)
 
     async def _prepare(self) -> None:
         for source in self.action_sources():

@@ -12,6 +12,7 @@ from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import NotJSON, copy_json
 from moothall.journal.entry import Entry
+from moothall.journal.stop_reason import ANSWERED_REASONS
 from moothall.journal.wait_kinds import WAIT_KINDS, Wait
 
 WAIT_ENTRY: Final = "waits"
@@ -62,6 +63,20 @@ _INSERT_ANSWER: Final = (
     "INSERT INTO waits (run, kind, path, step, place, since, key, name, value, decided_by, "
     f"answered, sources, agent, thread) VALUES (?, '', '', '', 0, ?, ?, ?, ?, ?, ?, ?, "
     f"{_AGENT_AND_THREAD}) ON CONFLICT (run, key) DO NOTHING"
+)
+
+
+# No call waits for it: a reply that came late, until the sender of its message has it.
+_LATE: Final = "late"
+_INSERT_LATE: Final = (
+    "INSERT INTO waits (run, key, kind, agent, thread, path, step, place, since, due) "
+    f"SELECT number, '\x01late', '{_LATE}', agent, '', '', '', 0, ?, 0.0 FROM runs "
+    "WHERE id = ? AND NOT deleted ON CONFLICT (run, key) DO NOTHING"
+)
+_LATE_RUNS: Final = (
+    "SELECT r.id FROM waits w JOIN runs r ON r.number = w.run WHERE NOT w.taken AND w.due <= 0.0 "
+    f"AND w.kind = '{_LATE}' AND w.agent = ? AND NOT r.deleted AND r.state IN "
+    f"({', '.join('?' * len(ANSWERED_REASONS))}) ORDER BY r.number"
 )
 
 
@@ -205,7 +220,29 @@ def asked_runs(db: Database, run: int) -> list[str]:
 
 def end_rows(db: Database, run: int) -> None:
     """Have nobody wait for what a run that is over had asked."""
-    db.execute("UPDATE waits SET taken = TRUE WHERE run = ? AND NOT taken", (run,))
+    query = f"UPDATE waits SET taken = TRUE WHERE run = ? AND NOT taken AND kind <> '{_LATE}'"
+    db.execute(query, (run,))
+
+
+def keep_late_reply(db: Database, run_id: str) -> None:
+    """Keep that whoever sent the message of a run is still to get its reply."""
+    db.execute(_INSERT_LATE, (time.time(), run_id))
+
+
+def drop_late_reply(db: Database, run_id: str) -> None:
+    """Forget it: the sender has the reply."""
+    query = "DELETE FROM waits WHERE kind = ? AND run IN (SELECT number FROM runs WHERE id = ?)"
+    db.execute(query, (_LATE, run_id))
+
+
+def move_late_reply(db: Database, run: int, fork: int) -> None:
+    """Have the fork that goes on with a run send its reply."""
+    db.execute("UPDATE waits SET run = ? WHERE run = ? AND kind = ?", (fork, run, _LATE))
+
+
+def late_replies(db: Database, agent: str) -> list[str]:
+    """Return the runs of an agent whose reply is still to be sent, and is there."""
+    return [str(id) for (id,) in db.execute(_LATE_RUNS, (agent, *ANSWERED_REASONS)).fetchall()]
 
 
 def sorted_json(text: str) -> str:

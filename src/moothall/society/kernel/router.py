@@ -239,7 +239,12 @@ class SocietyRouter(Router):
     # -- sending -----------------------------------------------------------------------------------
 
     def send(
-        self, envelope: Envelope, mailbox: Mailbox, kind: int = Delivery.SEND, delay: float = 0.0
+        self,
+        envelope: Envelope,
+        mailbox: Mailbox,
+        kind: int = Delivery.SEND,
+        delay: float = 0.0,
+        on_end: Callable[[], None] | None = None,
     ) -> None:
         """Send a message of the agent in `mailbox`; raise VirtualTimeError if it has a delay."""
         if delay:
@@ -247,7 +252,7 @@ class SocietyRouter(Router):
                 f"agent {mailbox.id!r} cannot delay a message: a society's time passes in steps; "
                 "send it in a later step"
             )
-        super().send(envelope, mailbox, kind)
+        super().send(envelope, mailbox, kind, on_end=on_end)
 
     def route(self, envelope: Envelope, mailbox: Mailbox | None, kind: int = Delivery.SEND) -> None:
         """Keep a message for the next step."""

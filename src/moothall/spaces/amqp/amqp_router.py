@@ -42,7 +42,12 @@ from moothall.spaces.amqp.observers import Observers
 from moothall.spaces.amqp.presence import Presence
 from moothall.spaces.amqp.queues import Queues
 from moothall.spaces.amqp.receiver import Receiver
-from moothall.spaces.amqp.recorder import InFlight, Recorder, in_flight_of
+from moothall.spaces.amqp.recorder import (
+    InFlight,
+    Recorder,
+    in_flight_of,
+    key_of_late_answer,
+)
 from moothall.spaces.amqp.requests import OpenRequests
 from moothall.spaces.amqp.wire import Outbound
 from moothall.spaces.deadlock import WaitGraph
@@ -134,19 +139,31 @@ class AMQPRouter(Router):
     # -- out ---------------------------------------------------------------------------------------
 
     def send(
-        self, envelope: Envelope, mailbox: Mailbox, kind: int = SEND, delay: float = 0.0
+        self,
+        envelope: Envelope,
+        mailbox: Mailbox,
+        kind: int = SEND,
+        delay: float = 0.0,
+        on_end: Callable[[], None] | None = None,
     ) -> None:
         """Send a message of the agent in `mailbox`, to be delivered after `delay` seconds."""
         handling = in_flight_of(CURRENT.get(), self.recorder) if kind == SEND else None
         if get_ident() == self.thread_id:
             if mailbox.has_thread_messages:
                 self.catch_up(mailbox)
-            self._send(envelope, handling, kind, delay)
+            self._send(envelope, handling, kind, delay, on_end)
         else:
-            self.submit_method(envelope)(self._send, envelope, handling, kind, delay)
+            self.submit_method(envelope)(self._send, envelope, handling, kind, delay, on_end)
             mailbox.has_thread_messages = True
 
-    def _send(self, envelope: Envelope, handling: InFlight | None, kind: int, delay: float) -> None:
+    def _send(
+        self,
+        envelope: Envelope,
+        handling: InFlight | None,
+        kind: int,
+        delay: float,
+        on_end: Callable[[], None] | None,
+    ) -> None:
         if self.closed:
             return
         if self.observers:
@@ -159,14 +176,14 @@ class AMQPRouter(Router):
         wire_kind = wire.SEND if kind == SEND else wire.ANSWER
         to, names = (envelope.to if envelope.is_to_one else ""), self.broker.names
         message = Outbound(
-            self.broker.new_key(),
+            self.broker.new_key() if wire_kind == wire.SEND else key_of_late_answer(envelope),
             wire_kind,
             names.key("agent", to) if to else names.key_to_several(envelope.to),
             wire.encode(envelope),
             to=to,
             mandatory=bool(to),
             headers=wire.headers_of(wire_kind, envelope),
-            settles=(handling, envelope) if kind == SEND else None,
+            settles=(handling, envelope) if kind == SEND else on_end,
         )
         if delay:
             self.delays.publish(message, delay)

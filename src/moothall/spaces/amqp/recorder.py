@@ -308,6 +308,12 @@ def _answer_key(delivery: InFlight) -> str:
     return f"{key}/{sha256(agent.encode()).hexdigest()[:16]}"
 
 
+def key_of_late_answer(envelope: Envelope) -> str:
+    """Return the key of an answer that comes long after its message: equal if it is sent again."""
+    sender_and_id = f"{envelope.sender}\n{envelope.id}".encode(errors="surrogatepass")
+    return f"{sha256(sender_and_id).hexdigest()[:32]}/late"
+
+
 def in_flight_of(handling: Any, recorder: Recorder) -> InFlight | None:
     """Return the innermost message in a handler's call chain that the recorder records."""
     while handling is not None and handling.recorder is not recorder:

@@ -16,6 +16,7 @@ from moothall.actions import Action
 from moothall.agents.replies.checked_parts import is_recording, members_of
 from moothall.agents.replies.reply_context import ask_context
 from moothall.agents.replies.resume import fork_id_of
+from moothall.agents.replies.sub_agents.late_replies import LateReplies
 from moothall.foundation.errors import NoSuchRun, RequestCancelled, RunHeld, RunMismatch
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import is_cancelled, to_its_end
@@ -223,6 +224,7 @@ class ResumingRuns:
         self._last_tasks: dict[str | None, asyncio.Task[Any]] = {}  # by thread
         self.tasks: dict[str, asyncio.Task[ResumedRun | None]] = {}
         self.retry_times: dict[str, float] = {}  # when runs may be tried again
+        self.late_replies: LateReplies = LateReplies(agent)
 
     def agents(self) -> list[Any]:
         """Return the agent and those that it asks, if they have journals."""
@@ -239,10 +241,12 @@ class ResumingRuns:
             resumable = await asyncio.to_thread(runs_that_go_on, self._agent, cut_off=True)
             chosen = [each for each in resumable if (each[0] is self._agent) is are_own]
             results += await results_of(_begin(chosen, cut_off=True, **choices))
+        await self._send_late_replies()
         return results
 
     async def begin_decided(self, **choices: Any) -> list[asyncio.Task[ResumedRun | None]]:
         """Begin to resume the runs that can go on since; return the task of each."""
+        await self._send_late_replies()
         now = time.monotonic()
         resumable = await asyncio.to_thread(runs_that_go_on, self._agent, cut_off=False)
         for agent, runs in resumable:
@@ -257,6 +261,11 @@ class ResumingRuns:
                 and run.id not in retry_times
             ]
         return _begin(resumable, cut_off=False, **choices)
+
+    async def _send_late_replies(self) -> None:
+        for agent in self.agents():
+            under_way = {*agent.resuming.tasks, *map(fork_id_of, agent.resuming.tasks)}
+            await agent.resuming.late_replies.send_all(under_way)
 
     def begin(
         self,
@@ -327,10 +336,7 @@ class ResumingRuns:
             damaged = isinstance(result.error, RunDamaged)
             self.retry_times[run.id] = math.inf if damaged else time.monotonic() + _RETRY_S
         elif reply is not None and reply.stop_reason in ANSWERED_REASONS:
-            try:
-                self._agent.tell_sender(run, reply.text)
-            except Exception as error:  # it is recorded
-                log_failure(logger, f"the late reply of run {run.id!r} was not sent", error)
+            self.late_replies.send(reply.run_id or run.id, reply.text)
 
 
 async def _resume_run(

@@ -1,0 +1,100 @@
+"""Replies that come late: the journal keeps that one is to be sent, until its receiver has it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Container
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+from moothall.actions.message import Envelope
+from moothall.agents.replies.reply_context import caller_context_of
+from moothall.foundation.errors import NoSuchRun, TooManyThreads
+from moothall.foundation.text import log_failure
+from moothall.foundation.threads import WORKERS
+from moothall.journal.entry import FIRST_ENTRIES, Entry, begin_data_of
+from moothall.journal.stop_reason import FINAL_REASONS
+
+logger: logging.Logger = logging.getLogger("moothall.reasoning")
+_ASKED_BY: Final = "asked_by"
+
+
+def asked_by(message: dict[str, Any], within: str | None) -> dict[str, str]:
+    """Return what is recorded of the message that a run answers: its sender, and in which reply."""
+    return {_ASKED_BY: str(message["from"]), **({} if within is None else {"asked_within": within})}
+
+
+async def keep_late_reply(agent: Any, record: Any, stop_reason: str) -> None:
+    """Keep that the sender of a run's message gets its reply later; a door asks for it by its id.
+
+    A message that is delivered again gets its reply at once, and later, too: its sender may know
+    that the first request has ended.
+    """
+    if _ASKED_BY in (record.start or ()) and stop_reason not in FINAL_REASONS:
+        context = caller_context_of(agent)
+        if context is None or context.run_id is None:
+            await asyncio.to_thread(agent.journal.waits.keep_late_reply, record.run_id)
+
+
+class LateReplies:
+    """The late replies of an agent: each goes to its sender, once more after a restart.
+
+    The receiver tells a repeat by the id of the message, which is that of the run.
+    """
+
+    def __init__(self, agent: Any) -> None:
+        self._agent = agent
+        self._sent_here = set[str]()  # the runs whose replies this process sends now
+
+    def send(self, run_id: str, text: str) -> None:
+        """Send the reply of a run to the sender of its message, if it was a message."""
+        try:
+            self._send(run_id, text)
+        except Exception as error:  # it is recorded
+            log_failure(logger, f"the late reply of run {run_id!r} was not sent", error)
+
+    async def send_all(self, but: Container[str]) -> None:
+        """Send the replies that no process has sent to its end, but for those of some runs."""
+        if self._agent.space_mailbox is not None:
+            for run_id, text in await asyncio.to_thread(self._find):
+                if run_id not in but and run_id not in self._sent_here:
+                    self.send(run_id, text)
+
+    def _find(self) -> list[tuple[str, str]]:
+        """Return the runs whose replies are to be sent, with these; none that is under way."""
+        journal, found = self._agent.journal, []
+        for run_id in journal.waits.late_replies(str(self._agent.id)):
+            with suppress(NoSuchRun):  # it was deleted meanwhile
+                end = Entry.end_of(journal.entries(run_id))
+                if end is not None and not journal.run(run_id).held:
+                    found.append((run_id, end.data["text"]))
+        return found
+
+    def _send(self, run_id: str, text: str) -> None:
+        journal, mailbox = self._agent.journal, self._agent.space_mailbox
+        start = begin_data_of(journal.entries(run_id, most=FIRST_ENTRIES)) or {}
+        sender = start.get(_ASKED_BY)
+        if not isinstance(sender, str) or mailbox is None:
+            return
+        action = {"name": "say", "args": {"content": text}}
+        message = {"id": run_id, "to": sender, "action": action}
+        envelope = Envelope.from_message(message, mailbox.id)._replace(
+            thread=str(start.get("asked_within", "")),
+            within=start["thread"],  # whose sources are those of the text
+        )
+        self._sent_here.add(run_id)
+        mailbox.send(envelope, answers=True, on_end=partial(self._on_sent, run_id))
+
+    def _on_sent(self, run_id: str) -> None:
+        with suppress(TooManyThreads):  # it is sent again after a restart
+            WORKERS.submit(self._note_sent, run_id)
+
+    def _note_sent(self, run_id: str) -> None:
+        try:
+            self._agent.journal.waits.drop_late_reply(run_id)
+        except Exception as error:  # it is sent again after a restart
+            log_failure(logger, f"it is not kept that run {run_id!r} has its reply sent", error)
+        else:
+            self._sent_here.discard(run_id)

@@ -1,0 +1,97 @@
+"""Who sent a message whose reply comes late gets it, whichever run and process goes on with it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.conftest import WAIT_S, Recorder
+from journal.conftest import Place
+from journal.crash import crash
+from moothall import (
+    ACCESS_REQUESTED,
+    ActionError,
+    Journal,
+    NativeSpace,
+    ReActAgent,
+    ScriptedModel,
+    Waiting,
+    action,
+)
+from spaces.amqp.conftest import until
+
+
+@action(access_policy=ACCESS_REQUESTED)
+def pay() -> str:
+    """Pay."""
+    return "paid"
+
+
+def clerk(journal: Journal, at_end: Any = lambda: None, **options: Any) -> ReActAgent:
+    def answer(messages: list[dict[str, Any]], _: Any) -> Any:
+        if messages[-1]["role"] != "tool":
+            return {"name": "pay", "args": {}}
+        at_end()
+        return "Paid."
+
+    parts: dict[str, Any] = {"actions": [pay], "approver": Waiting(), "journal": journal}
+    return ReActAgent("clerk", ScriptedModel(answer), **parts, **options)
+
+
+def ask(space: NativeSpace, agent: ReActAgent) -> Recorder:
+    """Have a customer ask, and be told that its reply waits."""
+    space.add(agent)
+    customer = space.add(Recorder("customer"))
+    with pytest.raises(ActionError, match="waiting for the approval of pay"):
+        customer.ask("clerk", "say", content="Pay.").result(timeout=WAIT_S)
+    return customer
+
+
+def permit(journal: Journal) -> str:
+    """Have what waits permitted; gives its run."""
+    (wait,) = journal.waiting()
+    journal.answer(wait.run, wait.key, True)
+    return wait.run
+
+
+def contents(customer: Recorder) -> list[str]:
+    return [each["action"]["args"]["content"] for each in customer.wait_for(1)]
+
+
+def test_late_reply_of_a_run_that_a_changed_program_goes_on_with_is_sent_once(
+    place: Place,
+) -> None:
+    with Journal(place("runs.db")) as journal, NativeSpace() as space:
+        agent = clerk(journal)
+        customer = ask(space, agent)
+        space.remove(agent)
+        changed = space.add(clerk(journal, system_prompt="Be brief."))
+        changed.on_mismatch = "fork"
+        permit(journal)
+        asyncio.run(changed.resume_decided())
+        fork = permit(journal)
+        asyncio.run(changed.resume_decided())
+        assert contents(customer) == ["Paid."]
+        assert (customer.messages[0]["id"], journal.run(fork).state) == (fork, "done")
+        until(lambda: not journal.waits.late_replies("clerk"))
+        asyncio.run(changed.resume_decided())
+        changed.ask("customer", "say", content="Bye.").result(timeout=WAIT_S)
+        assert contents(customer) == ["Paid.", "Bye."]
+
+
+def test_late_reply_of_a_run_that_was_killed_as_it_went_on_is_sent_after_the_restart(
+    tmp_path: Path,
+) -> None:
+    with Journal(tmp_path / "runs.db") as journal, NativeSpace() as space:
+        agent = clerk(journal, lambda: crash(journal.path, tmp_path / "crashed.db"))
+        ask(space, agent)
+        permit(journal)
+        asyncio.run(agent.resume_decided())
+    with Journal(tmp_path / "crashed.db") as journal, NativeSpace() as space:
+        agent, customer = space.add(clerk(journal)), space.add(Recorder("customer"))
+        (resumed,) = asyncio.run(agent.resume_runs())
+        assert resumed.run.state == "stopped"
+        assert contents(customer) == ["Paid."]
