@@ -222,7 +222,7 @@ class LoopRun:
                 check = partial(fault_of, value, agent.check)
                 answer.fault = await self._call_user("check", f"check.{turn.iteration}", check)
         if fault := answer.fault:
-            if self._past_steps(f"{turn.iteration}."):
+            if any(each.has_begun for each in self._past_steps(f"{turn.iteration}.")):
                 # Calls of this answer ran before: the model must not read that none was executed.
                 raise self._cannot_resume(fault)
             self._add_faults(turn, answer, fault)
@@ -256,7 +256,7 @@ class LoopRun:
     def _cannot_resume(fault: str) -> Stop:
         """Return the Stop for a partly executed answer whose actions the agent no longer has."""
         detail = (
-            "the process ended while the calls of an answer were executed, and they cannot be "
+            "calls of an answer were executed before the run was cut off, which cannot be "
             f"resumed: {fault}; give the agent the actions that it had"
         )
         return Stop("error", detail, StateError(detail))

@@ -72,6 +72,11 @@ class PastStep:
     answers: dict[str, WaitOutcome] = field(default_factory=dict)  # what came of that
 
     @property
+    def has_begun(self) -> bool:
+        """Return whether it has had an effect, or may have: a call that only asked has none."""
+        return self.args is not None or self.state in ("started", "ended", "failed")
+
+    @property
     def in_doubt(self) -> bool:
         """Return whether it had begun and not ended, and a person has still to decide."""
         return self.state == "started" and self.asks_person and self.decision is None
@@ -210,6 +215,8 @@ class ReadRecord(Generic[S]):
                 text = _SORTED_JSON.encode(as_json(value))
             if len(text) > _MAX_PART_CHARS:
                 text = f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+                if name == "actions" and isinstance(value, list):  # for who reads what has changed
+                    text += f" {_SORTED_JSON.encode([each[0] for each in value])}"
             texts[name.replace("_", " ")] = text
         return texts
 
@@ -344,14 +351,36 @@ def group_program(members: Iterable[Any], **parts: Any) -> dict[str, Any]:
     return {**ReadRecord.fingerprint(**parts), _MEMBERS: programs}
 
 
+def _change(old: str, new: str) -> str:
+    """Return how a part has changed, in words; empty if it has not."""
+    is_hash = old.startswith("sha256:")
+    if old == new or (is_hash and old.partition(" ")[0] == new.partition(" ")[0]):
+        return ""  # versions before this one recorded no names behind the hash
+    before, now = _action_names(old), _action_names(new)
+    if before is None or now is None or not (is_hash or new.startswith("sha256:")):
+        return f"was {old}, is {new}"
+    names = [f"{each} is gone" for each in before if each not in now]
+    names += [f"{each} is new" for each in now if each not in before]
+    return ", ".join(names) or "the description or the arguments of one of them"
+
+
+def _action_names(text: str) -> list[str] | None:
+    """Return the names in the fingerprint of actions; None if it is another part, or older."""
+    _, space, names = text.partition(" ")
+    items = json.loads(names if space else "0") if text.startswith("sha256:") else json.loads(text)
+    if not isinstance(items, list):
+        return None
+    return [each[0] if isinstance(each, list) else each for each in items]
+
+
 def _changes(
     agent: str, recorded: Mapping[str, Any], current: Mapping[str, Any]
 ) -> dict[str, dict[str, str]]:
     """Return the changed parts of an agent and its members, by id, of the parts that both have."""
     agent_changes = {
-        name: f"was {recorded[name]}, is {text}"
+        name: change
         for name, text in current.items()
-        if name != _MEMBERS and name in recorded and recorded[name] != text
+        if name != _MEMBERS and name in recorded and (change := _change(recorded[name], text))
     }
     changes = {agent: agent_changes} if agent_changes else {}
     # The group's own parts say which members it has, and in which role.
