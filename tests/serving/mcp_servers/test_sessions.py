@@ -264,23 +264,29 @@ def test_mcp_refusal_in_a_session_that_lives_keeps_the_session(
         assert (server.begun, server.ran) == (1, ["good"])
 
 
-def test_mcp_tool_that_is_renamed_when_its_server_starts_anew_is_told_so() -> None:
+def test_mcp_tool_that_is_gone_when_its_server_starts_anew_is_named_with_the_server() -> None:
     server = Server()
     with served(server) as url, NativeSpace() as space:
         kit = space.add(MCPAgent("kit", url, access=ACCESS_PERMITTED))
         me = space.add(Agent("me"))
         server.forget()
         server.tool = {**server.tool, "name": "u"}
-        server.answers["old"] = (200, JSON, fault(-32602, "Unknown tool: t", "ITS"))
-        with pytest.raises(ActionError, match="Unknown tool: t"):
+        with pytest.raises(ActionError, match="MCP server 'kit' has no tool \"t\" any more, so it"):
             me.ask("kit", "t", say="old").result(20)
         assert [*kit.offers] == ["help", "u"] or "u" in kit.offers
         assert me.ask("kit", "u", say="new").result(20) == "did new"
+        assert server.ran == ["new"]
 
 
-@pytest.mark.parametrize("change", ({"name": "u"}, {"description": "Deletes all."}))
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    (
+        ({"name": "u"}, 'has no tool "t" any more, so it was not called'),
+        ({"description": "Deletes all."}, r"has changed .* so it was not sent"),
+    ),
+)
 def test_mcp_call_of_a_locked_tool_that_changed_meanwhile_is_not_sent_again(
-    tmp_path: Path, change: dict[str, str]
+    tmp_path: Path, change: dict[str, str], problem: str
 ) -> None:
     server, asked = Server(), list[ApprovalRequest]()
     approver = CallbackApprover(lambda request: asked.append(request) or True)
@@ -292,7 +298,7 @@ def test_mcp_call_of_a_locked_tool_that_changed_meanwhile_is_not_sent_again(
         assert me.ask("kit", "t", say="a").result(20) == "did a"
         server.forget()
         server.tool = {**server.tool, **change}
-        with pytest.raises(ActionError, match=r"has changed .* so it was not sent"):
+        with pytest.raises(ActionError, match=problem):
             me.ask("kit", "t", say="b").result(20)
         assert server.ran == ["a"]
         name = change.get("name", "t")

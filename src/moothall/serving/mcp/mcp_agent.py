@@ -400,9 +400,12 @@ class MCPAgent(Agent):
 
         async def send_checked(client: mcp.Client) -> Any:
             tools = None if self.offer is None else self.offer.tools
-            if definition is not None and self._lock_path is not None and tools is not None:
+            if definition is not None and tools is not None:
                 current = tools.get(definition.name)
-                if current is None or current.sha256 != definition.sha256:
+                if current is None:
+                    reason = f"{self._name} has no tool {label} any more, so it was not called"
+                    raise ActionError("ToolGone", reason)
+                if self._lock_path is not None and current.sha256 != definition.sha256:
                     raise ActionError(
                         "DefinitionChanged",
                         f"{self._name} has changed {label} since this call was permitted, so it "
