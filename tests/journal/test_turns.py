@@ -343,6 +343,54 @@ async def test_agent_that_a_fork_asks_sees_no_later_turns_of_its_thread(
     assert {"two 2", "three 2"} <= {*prompts[-1]}
 
 
+@pytest.mark.parametrize("by", ("the fork", "itself"))
+@on_a_loop
+async def test_agent_that_a_fork_asked_sees_no_later_turns_whoever_resumes_it(
+    tmp_path: Path, by: str
+) -> None:
+    look = Action("look", lambda: "looked", "Look.", access_policy=ACCESS_REQUESTED)
+    prompts: list[list[str]] = []
+
+    def answer(messages: list[dict[str, Any]], _: Any) -> Any:
+        if messages[-1]["content"] == "one, again":
+            return Call("", "look", {})
+        prompts.append([each["content"] for each in messages if each["role"] == "user"])
+        return "I see."
+
+    def pass_on(messages: list[dict[str, Any]], _: Any) -> Any:
+        task = next(each["content"] for each in reversed(messages) if each["role"] == "user")
+        return Call("", "b", {"text": task}) if messages[-1]["role"] == "user" else "Done."
+
+    with Journal(tmp_path / "runs.db") as journal:
+
+        def asked() -> ReActAgent:
+            memory = SQLiteMemory(tmp_path / "b.db")
+            parts: dict[str, Any] = {"actions": [look], "approver": Waiting(), "memory": memory}
+            return ReActAgent("b", ScriptedModel(answer), journal=journal, **parts)
+
+        def asker(function: Any = pass_on) -> ReActAgent:
+            memory, actions = SQLiteMemory(tmp_path / "a.db"), [asked().as_action("b")]
+            model = ScriptedModel(function)
+            return ReActAgent("a", model, actions=actions, memory=memory, journal=journal)
+
+        for task in ("zero", "one", "two"):
+            await asker().reply(task, run_id=task, thread="t")
+        begun = next(each.sequence for each in journal.entries("one") if each.kind == "begun")
+        fork = journal.fork("one", upto=begun)
+
+        def again(messages: list[dict[str, Any]], _: Any) -> Any:
+            is_result = messages[-1]["role"] == "tool"
+            return "Done." if is_result else Call("", "b", {"text": "one, again"})
+
+        reply = await asker(again).reply("one", run_id=fork, thread="t")
+        assert reply.stop_reason == "waiting"
+        (wait,) = journal.waiting(kind="approval")
+        journal.answer(wait.run, wait.key, True)
+        prompts.clear()
+        await (asker(again) if by == "the fork" else asked()).resume_decided()
+        assert prompts == [["zero", "one, again"]]
+
+
 @on_a_loop
 async def test_fork_of_a_run_that_waits_leaves_its_call_to_be_shown_to_the_next_turn(
     tmp_path: Path,

@@ -379,9 +379,11 @@ class ReActAgent(Looping):
             request.memory = RequestMemory(request.conversation)
         memory = thread_memory = request.memory
         assert memory is not None  # it was checked
+        is_asked = request.nested
         if record.run.past_entries:
             request.memory = memory = memory_of_fork(memory, record.run)
-        if request.nested:
+            is_asked = is_asked or "asked_for" in (record.start or ())
+        if is_asked:
             request.memory = memory = memory_of_asked(memory, self, request)
         run = LoopRun(self, request, memory)
         # In the run of a group or a caller, what waits in the thread are that one's runs.

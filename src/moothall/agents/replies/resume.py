@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import MISSING, fields
 from hashlib import sha256
@@ -18,7 +18,7 @@ from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply, Step, Stop
 from moothall.agents.replies.state import dump_state
 from moothall.agents.replies.step import NULL_STEP, StepHandle
-from moothall.foundation.errors import ConfigError, JournalError, StateError
+from moothall.foundation.errors import ConfigError, JournalError, NoSuchRun, StateError
 from moothall.foundation.jsonvalue import UnreadableText
 from moothall.journal.entry import CHANGED_SUFFIX, ROOT, begin_data_of
 from moothall.journal.stop_reason import ANSWERED_REASONS, FINAL_REASONS
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from moothall.actions.provenance.texts import Texts
     from moothall.agents.replies.read_record import ReadRecord
     from moothall.agents.replies.reply_request import AnswerSchema, ReplyRequest
-    from moothall.journal import Journal, RunPart
+    from moothall.journal import Entry, Journal, RunPart
     from moothall.journal.commits import OpenRun
 
 S = TypeVar("S")
@@ -78,14 +78,14 @@ def overlap(remembered: list[Any], messages: list[Any]) -> int:
 class _Fork:
     """What a fork that is open has copied and asked, and the memories as it sees them."""
 
-    def __init__(self, run: OpenRun) -> None:
-        beginning = begin_data_of(run.past_entries.get(ROOT, ())) or {}
+    def __init__(self, past_entries: Mapping[str, Sequence[Entry]]) -> None:
+        beginning = begin_data_of(past_entries.get(ROOT, ())) or {}
         self.runs = [each["key"] for each in beginning.get("copied", ())]
         self.copied: dict[str, int] = {}
         self.views: dict[int, tuple[Any, Any]] = {}  # by memory, which stays so
         self.copied_until = 0.0  # when the last of what it copies was written
         self.asked_runs = set[str]()  # the runs of the agents that it has asked
-        for entries in run.past_entries.values():
+        for entries in past_entries.values():
             for entry in entries:
                 count_before = 0
                 for each in entry.data.get("copied", ()) if entry.kind == "begun" else ():
@@ -134,6 +134,8 @@ def memory_of_asked(memory: Any, agent: Any, request: ReplyRequest) -> Any:
             fork.asked_runs.add(run.id)
             if fork.runs:
                 break
+    if fork is None:
+        fork = _asking_fork(run)
     if fork is None or not fork.runs:
         return memory
     from moothall.journal.forking import (  # no first agent needs pydantic_core
@@ -154,7 +156,25 @@ def memory_of_asked(memory: Any, agent: Any, request: ReplyRequest) -> Any:
 
 
 def _get_fork(run: OpenRun) -> _Fork:
-    return _FORKS.get(run) or _FORKS.setdefault(run, _Fork(run))
+    return _FORKS.get(run) or _FORKS.setdefault(run, _Fork(run.past_entries))
+
+
+def _asking_fork(run: OpenRun) -> _Fork | None:
+    """Return the fork for which a run was begun that is resumed by itself; None without one."""
+    file, visited = run.file, {run.id}
+    asker = (begin_data_of(run.past_entries.get(ROOT, ())) or {}).get("asked_for")
+    while isinstance(asker, str) and asker not in visited:
+        visited.add(asker)
+        parts: dict[str, list[Entry]] = {}
+        with suppress(NoSuchRun), file.skipping_damaged(asker), file.reading() as db:
+            for entry, _ in file.read_entries(db, file.run_number(db, asker), asker):
+                parts.setdefault(entry.path, []).append(entry)
+        fork = _Fork(parts)
+        if fork.runs:
+            fork.asked_runs |= visited
+            return fork
+        asker = (begin_data_of(parts.get(ROOT, ())) or {}).get("asked_for")
+    return None
 
 
 def shares_journal(agent: Any, caller: ReplyRequest | None) -> bool:
