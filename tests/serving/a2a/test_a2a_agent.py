@@ -44,6 +44,7 @@ from moothall import (
     Question,
     ReActAgent,
     ScriptedModel,
+    SQLiteMemory,
     Waiting,
     action,
 )
@@ -67,6 +68,7 @@ class Peer(AgentExecutor):
 
     def __init__(self) -> None:
         self.texts: list[tuple[str, str]] = []
+        self.task_ids: list[str] = []
         self.begun = threading.Event()
         self.cancelled = threading.Event()
 
@@ -76,6 +78,7 @@ class Peer(AgentExecutor):
         assert context.context_id is not None
         said = "\n".join(part.text for part in context.message.parts)
         self.texts.append((context.context_id, said))
+        self.task_ids.append(context.task_id)
         if said == "message":
             await event_queue.enqueue_event(new_text_message("no task"))
             return
@@ -197,6 +200,22 @@ def test_a2a_agent_sends_the_last_observations_also_after_a_reply_that_failed(se
 
     asyncio.run(main())
     assert peer.texts[0][1].split("\n") == [*map(str, range(1, 100)), "new", "Hello"]
+
+
+def test_a2a_agent_with_a_memory_goes_on_in_its_conversations_after_a_restart(
+    serve: Serve, tmp_path: Path
+) -> None:
+    peer = Peer()
+    url = serve(sdk(peer, False))
+    answers = []
+    for thread, text in (("a", "Hello"), ("b", "Hello"), ("a", "ask"), ("a", "red"), ("a", "Bye")):
+        with SQLiteMemory(tmp_path / "far.db") as memory:  # as each process opens it
+            far = A2AAgent("far", url, memory=memory)
+            answers.append(far.reply_sync(text, thread=thread).text)
+    assert answers[2:] == ["Which colour?", "You said: red", "You said: Bye"]
+    first, other, *later = [context for context, _ in peer.texts]
+    assert (later, other != first) == ([first] * 3, True)
+    assert peer.task_ids[2] == peer.task_ids[3] != peer.task_ids[4]
 
 
 @STREAMING

@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -43,6 +42,7 @@ from moothall.build import (
 )
 from moothall.models import HeadersLike
 from moothall.serving.a2a.client import ConnectionBroken, MissingMethod, RemoteServer
+from moothall.serving.a2a.remote_conversation import MOST_OBSERVED, RemoteConversation
 from moothall.serving.a2a.remote_task import RemoteTask
 from moothall.serving.a2a.wire import COMPLETED, INPUT_REQUIRED, as_part, data_part, text_part
 
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from moothall.build import AgentOptions
+    from moothall.memory import MemoryPart
 
-_MOST_OBSERVED: Final = 100
 _MOST_FAULT_CHARS: Final = 500
 """How many characters of a fault a page is shown."""
 _CANCEL_S: Final = 5.0
@@ -61,15 +61,6 @@ _REST_S: Final = 1.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
 _MOST_REASON_CHARS: Final = 10_000
 """How many characters of why a task stands are told: an address to log in at is long."""
-
-
-@dataclass(slots=True)
-class _RemoteConversation:
-    """What is known of one thread's conversation with the remote agent."""
-
-    context_id: str = ""  # the id that the server has given it
-    task_id: str = ""  # a task of the server that waits for the next text
-    observed: deque[str] = field(default_factory=lambda: deque(maxlen=_MOST_OBSERVED))
 
 
 @names_checked
@@ -98,6 +89,9 @@ class A2AAgent(ConversationalAgent):
         allow_hosts: other hosts that may be called if the card names them, such as
             `agents.example.org` or `10.0.0.5:8000`; without them only the card's own server is,
             by the same scheme, host and port
+        memory: a memory with threads, or its path or URL, that keeps what was said, and in which
+            conversation of the server: after a restart each thread goes on there, and an open
+            question is answered by the next reply. Without it each process begins new ones
         **options: the options of `Agent`
 
     Raises:
@@ -117,9 +111,11 @@ class A2AAgent(ConversationalAgent):
         headers: HeadersLike = None,
         timeout_s: float = 300.0,
         allow_hosts: Iterable[str] = (),
+        memory: MemoryPart | None = None,
         **options: Unpack[AgentOptions],
     ) -> None:
         super().__init__(id, **options)
+        self.take_parts(memory=memory)
         label = f"agent {id!r}"
         self.url: str = ServerURL.checked(url, f"{label}: url=")
         check_seconds(f"{label}: timeout_s=", timeout_s)
@@ -174,18 +170,20 @@ class A2AAgent(ConversationalAgent):
 
     async def remember(self, message: dict[str, Any], thread: Thread) -> None:
         """Remember a chat message in a thread."""
-        _conversation_of(thread).observed.append(json_text(message.get("content")))
+        self._conversation_of(thread).observed.append(json_text(message.get("content")))
 
     async def respond(self, request: ReplyRequest) -> Reply:
         """Answer a request."""
-        conversation = _conversation_of(request.state)
+        conversation = self._conversation_of(request.state)
         messages = [*conversation.observed, *request.state.take_texts()]
         conversation.observed.clear()
         self._reply_counts[0] += 1
         try:
-            return await self._exchange_until_read(request, conversation, messages)
+            reply = await self._exchange_until_read(request, conversation, messages)
+            conversation.keep(reply.messages)
+            return reply
         except BaseException as error:  # what the server has not is sent with the next request
-            conversation.observed = deque((*messages, *conversation.observed), _MOST_OBSERVED)
+            conversation.observed = deque((*messages, *conversation.observed), MOST_OBSERVED)
             self._reply_counts[1] += 1
             self._last_fault = (
                 time.time(),
@@ -193,8 +191,14 @@ class A2AAgent(ConversationalAgent):
             )
             raise
 
+    def _conversation_of(self, thread: Thread) -> RemoteConversation:
+        if thread.agent_state is None:
+            thread.agent_state = RemoteConversation.kept_in(self.memory_for(thread.id))
+        conversation: RemoteConversation = thread.agent_state
+        return conversation
+
     async def _exchange_until_read(
-        self, request: ReplyRequest, conversation: _RemoteConversation, new_messages: list[str]
+        self, request: ReplyRequest, conversation: RemoteConversation, new_messages: list[str]
     ) -> Reply:
         parts = [*map(text_part, new_messages), *_message_parts(request.content)]
         value, fault, task = None, "", RemoteTask()
@@ -230,7 +234,7 @@ class A2AAgent(ConversationalAgent):
     async def _send_to_task(
         self,
         request: ReplyRequest,
-        conversation: _RemoteConversation,
+        conversation: RemoteConversation,
         parts: list[dict[str, Any]],
         task: RemoteTask,
     ) -> None:
@@ -263,7 +267,7 @@ class A2AAgent(ConversationalAgent):
     async def _exchange(
         self,
         request: ReplyRequest,
-        conversation: _RemoteConversation,
+        conversation: RemoteConversation,
         parts: list[dict[str, Any]],
         task: RemoteTask,
     ) -> None:
@@ -387,13 +391,6 @@ class A2AAgent(ConversationalAgent):
         with suppress(ModelError, TimeoutError):
             async with asyncio.timeout(_CANCEL_S):
                 await self._server.call("CancelTask", {"id": task.id})
-
-
-def _conversation_of(thread: Thread) -> _RemoteConversation:
-    if thread.agent_state is None:
-        thread.agent_state = _RemoteConversation()
-    conversation: _RemoteConversation = thread.agent_state
-    return conversation
 
 
 def _message_parts(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
