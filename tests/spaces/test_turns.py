@@ -325,9 +325,8 @@ def test_native_space_mailbox_of_its_own_that_raises_ends_its_messages(
                 request.result(timeout=WAIT_S)
             texts.append(str(refused.value))
         assert holder.begun == []
-    failure = (
-        f"the mailbox of agent 'holder', a {kind.__qualname__}, failed on holder.note: KeyError"
-    )
+    mailbox = f"the mailbox of agent 'holder' (a class {kind.__qualname__})"
+    failure = f"{mailbox} failed on holder.note: KeyError"
     assert all(text.startswith(failure) for text in texts)
     assert failure in caplog.text
     assert "a defect in moothall" not in caplog.text

@@ -270,7 +270,7 @@ class Router(Outcomes):
     ) -> RequestError:
         """Return, and log, the error of a message that a mailbox failed on."""
         kind = type(mailbox).__qualname__
-        text = f"the mailbox of agent {mailbox.id!r}, a {kind}, failed on {delivery}"
+        text = f"the mailbox of agent {mailbox.id!r} (a class {kind}) failed on {delivery}"
         log_failure(logger, text, error)
         return RequestError(f"{text}: {type(error).__name__}: {error}")
 
