@@ -291,6 +291,25 @@ def test_waiting_lists_a_run_that_was_cut_off(tmp_path: Path) -> None:
     assert needs_me.endswith("\n1 of them needs you: moothall waiting --journal crashed.db\n")
 
 
+def test_waiting_approvals_and_runs_list_a_permitted_run_whose_program_has_changed(
+    folder: Path,
+) -> None:
+    with Journal(folder / "runs.db") as journal:
+        for wait in journal.waiting():
+            journal.answer(wait.run, wait.key, True)
+        changed = clerk(journal)
+        changed.system_prompt = "Be polite."
+        asyncio.run(changed.resume_decided())
+    for command in ("waiting", "approvals"):
+        listed = moothall(command, cwd=folder).stdout
+        assert listed.startswith("r  program:changed\n  clerk waits for a decision: ")
+        assert "restore it, or answer 'fork'" in listed
+        assert listed.endswith("  moothall answer r program:changed fork\n")
+    assert "\nr   waiting" in moothall("runs", "--needs-me", cwd=folder).stdout
+    assert moothall("answer", "r", "program:changed", "fork", cwd=folder).returncode == 0
+    assert moothall("waiting", cwd=folder).stdout == "Nothing waits.\n"
+
+
 def test_runs_needs_me_leaves_out_what_is_answered(folder: Path) -> None:
     assert "1 of them needs you" in moothall("runs", cwd=folder).stdout
     with Journal(folder / "runs.db") as journal:

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from journal.conftest import Place
 from journal.crash import on_a_loop
 from moothall import (
+    ACCESS_REQUESTED,
+    Action,
     Budget,
     Call,
     DualActAgent,
@@ -21,6 +24,7 @@ from moothall import (
     ReActAgent,
     ScriptedModel,
     SQLiteMemory,
+    Waiting,
 )
 from moothall.agents import cancel_run
 from moothall.foundation.errors import (
@@ -31,6 +35,7 @@ from moothall.foundation.errors import (
     RunMismatch,
     StateError,
 )
+from moothall.journal import Waits
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 
@@ -451,3 +456,100 @@ def test_agent_that_has_changed_gets_the_results_that_come_for_the_run_which_it_
         assert sorted(sent) == ["a", "b"]
         with pytest.raises(StateError, match="was answered by bank"):
             journal.answer("r", "b", "refused", by="bank")
+
+
+def test_permitted_run_of_a_changed_program_waits_for_a_person_until_that_is_restored_or_forked(
+    place: Place,
+) -> None:
+    """No process would go on with it, and no list would name it."""
+    paid = []
+
+    def pay() -> str:
+        """Pay."""
+        paid.append(1)
+        return "paid"
+
+    def clerk(prompt: str = "Be brief.") -> ReActAgent:
+        asked = Action("pay", pay, "Pay.", access_policy=ACCESS_REQUESTED)
+        model = ScriptedModel([Call("c", "pay", {}), "Paid."])
+        parts: dict[str, Any] = {"actions": [asked], "approver": Waiting(), "journal": journal}
+        return ReActAgent("clerk", model, system_prompt=prompt, **parts)
+
+    def needing() -> list[str]:
+        return [each.id for each in journal.runs(needs_person=True)]
+
+    with Journal(place("runs.db")) as journal:
+        for run_id in ("restored", "forked"):
+            assert clerk().reply_sync("Pay.", run_id=run_id).stop_reason == "waiting"
+            journal.answer(run_id, journal.waiting(run_id)[0].key, True)
+        assert (journal.waiting(), needing()) == ([], [])
+        for _ in ("at first", "again"):  # as a server looks again after a minute
+            (first, second) = asyncio.run(clerk("Be polite.").resume_decided())
+            assert (first.outcome, second.outcome) == ("mismatch", "mismatch")
+        assert needing() == ["restored", "forked"]
+        (wait, other) = journal.waiting(kind=Waits.of_a_person)
+        assert (wait.run, other.run, wait.kind) == ("restored", "forked", "program")
+        assert wait.text.startswith("its program has changed: restore it, or answer 'fork'")
+        assert "system prompt" in wait.text
+        assert str(wait).startswith('a decision: "its program has changed')
+        assert journal.waits.due_notices() == [wait, other]
+        journal.waits.remind_in(wait, None)
+        assert journal.waits.due_notices() == [other]
+
+        resumed = asyncio.run(clerk().resume_decided(which=lambda run: run.id == "restored"))
+        assert [each.reply and each.reply.text for each in resumed] == ["Paid."]
+        assert (needing(), journal.waiting()) == (["forked"], [other])
+        with pytest.raises(ConfigError, match="must be 'fork', got True: the run goes on in a"):
+            journal.answer("forked", other.key, True)
+        journal.answer("forked", other.key, "fork", by="eva")
+        (again,) = asyncio.run(clerk("Be polite.").resume_decided())
+        assert again.reply is not None
+        assert (again.reply.run_id, again.reply.stop_reason) == ("forked.changed", "waiting")
+        (asks,) = journal.waiting()  # the copy asks for itself
+        assert (asks.run, asks.kind, needing()) == (asks.run, "approval", ["forked.changed"])
+        journal.answer(asks.run, asks.key, True)
+        asyncio.run(clerk("Be polite.").resume_decided())
+        assert (journal.run("forked.changed").state, journal.waiting(), needing()) == (
+            "done",
+            [],
+            [],
+        )
+        assert paid == [1, 1]
+
+
+def test_fork_of_a_program_that_lacks_the_permitted_action_asks_its_model_again(
+    tmp_path: Path,
+) -> None:
+    asked = Action("pay", lambda: "paid", "Pay.", access_policy=ACCESS_REQUESTED)
+    with Journal(tmp_path / "runs.db") as journal:
+
+        def clerk(*script: Any, **options: Any) -> ReActAgent:
+            model = ScriptedModel(script)
+            return ReActAgent("clerk", model, approver=Waiting(), journal=journal, **options)
+
+        before = clerk(Call("c", "pay", {}), actions=[asked])
+        assert before.reply_sync("Pay.", run_id="r").stop_reason == "waiting"
+        journal.answer("r", journal.waiting()[0].key, True)
+        changed = clerk("", "There is no till.")
+        changed.on_mismatch = "fork"
+        (resumed,) = asyncio.run(changed.resume_decided())
+        assert resumed.reply is not None
+        assert (resumed.reply.stop_reason, resumed.reply.text) == ("done", "There is no till.")
+        assert "is not an action; there are no" in changed.model.received[-1][-1]["content"]
+
+
+def test_mismatch_names_the_actions_that_are_gone_new_or_changed(tmp_path: Path) -> None:
+    def made(name: str, text: str = "A text that is not short.") -> Action:
+        return Action(name, one, text)
+
+    with Journal(tmp_path / "j") as journal:
+        acts = [made("pay"), made("look")]
+        react(journal, ValueError("down"), actions=acts).reply_sync("go", run_id="R")
+        for now, words in (
+            ([made("pay"), made("refund")], "actions: look is gone, refund is new"),
+            ([], "actions: look is gone, pay is gone"),
+            ([made("pay", "Other."), acts[1]], "the description or the arguments of one of them"),
+        ):
+            with pytest.raises(RunMismatch) as refused:
+                react(journal, "", actions=now).reply_sync("go", run_id="R")
+            assert words in refused.value.detail

@@ -23,7 +23,7 @@ from moothall.journal.entry import (
     rekeyed_entries,
 )
 from moothall.journal.store.store import Store
-from moothall.journal.store.wait_rows import keep_answers, move_late_reply, untaken_answers
+from moothall.journal.store.wait_rows import hand_over, keep_answers, untaken_answers
 from moothall.journal.tally import Tally, search_text
 from moothall.journal.wait_kinds import WAIT_KINDS
 
@@ -80,7 +80,7 @@ def fork_run(
         state = None if state == "waiting" else state  # it asks for itself when it is resumed
         store.write_entries(db, fork, (0, b""), copies, state, totals, times)
         if new_id.endswith(CHANGED_SUFFIX):  # what others bring comes once, and not for the copy
-            move_late_reply(db, number, fork)
+            hand_over(db, number, fork)
             keep_answers(db, fork, [e for e in untaken_answers(db, number) if not is_bound(e)])
     return new_id
 

@@ -41,6 +41,15 @@ def _text_answer(key: str, answer: Any) -> Any:
     return answer
 
 
+def _fork_answer(key: str, answer: Any) -> Any:
+    if answer != "fork":
+        raise ConfigError(
+            f"the answer to {key!r} must be 'fork', got {answer!r:.80}: the run goes on in a copy "
+            "by the program as it is now; if you restore the program, it goes on by itself"
+        )
+    return answer
+
+
 def _no_answer(key: str, answer: Any) -> Any:
     if answer is not None:
         raise ConfigError(
@@ -59,6 +68,7 @@ WAIT_KINDS: Final = {
     "question": WaitKind("an answer to {text}", True, True, True, _text_answer),
     "result": WaitKind("the result {key} of {call}{more}"),
     "moment": WaitKind("a moment, for {call}{more}", check_answer=_no_answer),
+    "program": WaitKind("a decision: {text}", True, False, True, _fork_answer),
     "doubt": WaitKind("a decision about {call}, whose outcome is unknown", by_person=True),
 }
 """The kinds of waits."""
@@ -88,8 +98,8 @@ class Wait:
         run: the id of the run
         key: the key by which it is answered; the key of an approval is its hash, that of a result
             its name, or a key of its own once several calls of the run have asked under that name
-        kind: `approval`, `question` (to a person), `result` (from outside), `moment`, or `doubt`:
-            a call whose outcome is unknown
+        kind: `approval`, `question` (to a person), `result` (from outside), `moment`, `program`:
+            that which began the run has changed, or `doubt`: a call whose outcome is unknown
         agent: the id of the run's agent
         thread: the id of the conversation; None for the agent's own
         path: the part of the run; empty for that of the run's own agent

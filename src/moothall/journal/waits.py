@@ -24,6 +24,7 @@ from moothall.journal.store.store import Store
 from moothall.journal.store.wait_answers import give_answer
 from moothall.journal.store.wait_rows import (
     DOUBT,
+    PROGRAM,
     WaitOutcome,
     asked_runs,
     doubt_key,
@@ -31,6 +32,8 @@ from moothall.journal.store.wait_rows import (
     end_rows,
     keep_late_reply,
     late_replies,
+    may_fork,
+    note_changed_program,
     note_doubt_reminder,
 )
 from moothall.journal.wait_kinds import (
@@ -179,6 +182,8 @@ class Waits(DueRuns):
             details: dict[str, Any] = {}
             if kind == DOUBT:
                 details["action"] = f"step {step}" if step else RESUME
+            elif kind == PROGRAM:
+                details["text"], step = step, ""
             else:
                 with self._store.skipping_damaged(run):
                     details = self._store.data_at(db, place)
@@ -226,6 +231,17 @@ class Waits(DueRuns):
         with self._store.reading() as db:
             while row := db.execute(_CHANGED, (run_id, f"%{CHANGED_SUFFIX}")).fetchone():
                 run_id = row[1]
+        return run_id
+
+    def open_now(self, run_id: str) -> list[Wait]:
+        """Return what a run waits for, as it goes on now."""
+        return self.open(self.goes_on_as(run_id), None, None)
+
+    @staticmethod
+    def began_as(run_id: str) -> str:
+        """Return the run with which a changed program goes on in this copy, or else the run."""
+        while run_id.endswith(CHANGED_SUFFIX):
+            run_id = run_id.removesuffix(CHANGED_SUFFIX)
         return run_id
 
     def answer_askers(
@@ -379,6 +395,22 @@ class Waits(DueRuns):
                 )
             ]
 
+    # -- programs that have changed ----------------------------------------------------------------
+
+    def note_changed_program(self, run_id: str, detail: str) -> None:
+        """Have a run that could go on wait for a person: its program has changed, as `detail` says.
+
+        It goes on by itself once the program is restored.
+        """
+        text = "its program has changed: restore it, or answer 'fork' to go on in a copy"
+        with self._store.writing() as db:
+            note_changed_program(db, run_id, f"{text} ({detail})")
+
+    def may_fork(self, run_id: str) -> bool:
+        """Return whether a person has decided that a changed program goes on in a copy of a run."""
+        with self._store.reading() as db:
+            return may_fork(db, run_id)
+
     # -- replies that come late --------------------------------------------------------------------
 
     def keep_late_reply(self, run_id: str) -> None:
@@ -432,7 +464,8 @@ class Waits(DueRuns):
                 return
             # The key of a wait is its name where that is enough: see `_COLUMNS`.
             query = "UPDATE waits SET remind = ? WHERE run = ? AND path = ? AND step = ? AND "
-            values = (remind, number, wait.path, wait.step, wait.key, wait.key)
+            step = wait.text if wait.kind == PROGRAM else wait.step
+            values = (remind, number, wait.path, step, wait.key, wait.key)
             db.execute(f"{query}(key = ? OR name = ?)", values)
 
     def asking_processes(self) -> list[tuple[str, str, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from moothall import Budget, CallbackApprover, Journal, NativeSpace, ReActAgent, ScriptedModel
 from moothall.serving import asgi
 from serving.company.conftest import until
-from serving.doors.a2a_calls import BOUGHT, call, shop
+from serving.doors.a2a_calls import BOUGHT, call, rpc, shop, started, state
 from serving.doors.conftest import Waiting as Hanging
 from serving.doors.conftest import client, serving
 
@@ -141,3 +142,57 @@ def test_openai_response_of_a_program_that_has_changed_is_that_of_its_fork(tmp_p
             assert (more.output_text, BOUGHT) == ("Yes.", ["tea"])
             responses.delete(made.id)
             assert [each.id for each in journal.runs()] == [more.id.removeprefix("resp_")]
+
+
+def test_a2a_task_of_a_program_that_has_changed_is_that_of_its_fork_also_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    with Journal(tmp_path / "runs.db") as journal:
+
+        def get(url: str) -> dict[str, Any]:
+            return dict(rpc(url, "GetTask", {"id": task["id"]})["result"])
+
+        def changed() -> ReActAgent:
+            agent = shop(PAY, "Bought.", journal=journal, system_prompt="Be brief.")
+            agent.on_mismatch = "fork"
+            return agent
+
+        with serving(asgi(shop(PAY, "Bought.", journal=journal))) as url:
+            task = started(url, "Buy.")
+            assert state(task) == "TASK_STATE_INPUT_REQUIRED"
+        for _ in ("for the run", "for its fork, which asks for itself"):
+            with serving(asgi(changed())) as url:
+                asyncio.run(until(journal.waiting))
+                asyncio.run(until(lambda url=url: state(get(url)) == state(task)))
+                (wait,) = journal.waiting()
+                journal.answer(wait.run, wait.key, True, by="eva")
+                if wait.run != task["id"]:
+                    asyncio.run(until(lambda run=wait.run: journal.run(run).state == "done"))
+        with serving(asgi(changed())) as url:
+            now = rpc(url, "GetTask", {"id": task["id"]})["result"]
+            assert (now["id"], state(now)) == (task["id"], "TASK_STATE_COMPLETED")
+            assert now["artifacts"][0]["parts"][0]["text"] == "Bought."
+            (listed,) = rpc(url, "ListTasks", {})["result"]["tasks"]
+            assert (listed["id"], state(listed)) == (task["id"], state(now))
+        assert len(journal.runs()) == 2
+
+
+def test_a2a_task_of_a_program_that_has_changed_waits_until_that_is_restored(
+    tmp_path: Path,
+) -> None:
+    with Journal(tmp_path / "runs.db") as journal:
+        with serving(asgi(shop(PAY, "Bought.", journal=journal))) as url:
+            task = started(url, "Buy.")
+        (wait,) = journal.waiting()
+        journal.answer(wait.run, wait.key, True, by="eva")
+        with serving(asgi(shop(PAY, journal=journal, system_prompt="Be brief."))) as url:
+            asyncio.run(until(journal.waiting))
+            get = partial(rpc, url, "GetTask", {"id": task["id"]})
+            asyncio.run(until(lambda: state(get()["result"]) == "TASK_STATE_INPUT_REQUIRED"))
+            now = get()["result"]
+            (part,) = now["status"]["message"]["parts"]
+            assert "its program has changed" in part["text"]
+        with serving(asgi(shop(PAY, "Bought.", journal=journal))) as url:
+            asyncio.run(until(lambda: journal.run(task["id"]).state == "done"))
+            now = rpc(url, "GetTask", {"id": task["id"]})["result"]
+            assert (state(now), BOUGHT) == ("TASK_STATE_COMPLETED", ["tea"])

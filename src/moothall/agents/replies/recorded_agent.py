@@ -170,7 +170,7 @@ class RecordedAgent(ConversationalAgent):
                 record = self._open_record(part, request)
             except RunMismatch as error:
                 journal = self._journal
-                if journal is None or not self._may_fork(request, error):
+                if journal is None or not await self._may_fork(journal, request, error):
                     raise
                 part.close()
                 request.run_id = await asyncio.to_thread(_ensure_fork, journal, request.run_id)
@@ -235,13 +235,17 @@ class RecordedAgent(ConversationalAgent):
         run_fields = (self.run_kind, str(self.id), task, request.thread)
         return await journal.begin(request.run_id, *run_fields, **request.attributes)
 
-    def _may_fork(self, request: ReplyRequest, error: RunMismatch) -> bool:
+    async def _may_fork(self, journal: Journal, request: ReplyRequest, error: RunMismatch) -> bool:
         """Return whether a run that differs goes on in a fork: only if the program has changed."""
-        return (
-            self.on_mismatch == "fork"
-            and request.record is None
-            and not {"task", "thread"} & set(error.changed)
-        )
+        if request.record is not None or {"task", "thread"} & set(error.changed):
+            return False
+        if self.on_mismatch == "fork":
+            return True
+        if await asyncio.to_thread(journal.waits.may_fork, request.run_id):
+            return True
+        note_changed = journal.waits.note_changed_program  # nothing else would name the run
+        await asyncio.to_thread(note_changed, request.run_id, error.detail)
+        return False
 
     def _open_record(self, part: RunPart, request: ReplyRequest) -> Record[Any]:
         """Return the record of a new run, or of a resumed one if the program is the same."""

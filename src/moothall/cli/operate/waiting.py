@@ -108,9 +108,8 @@ def _print_list(
         if is_approval:
             click.echo(f"  moothall approvals permit {key}{option}, or refuse {key}{option}")
             continue
-        value, other_values = (
-            ("repeat", _OTHER_DECISIONS) if each.kind == "doubt" else ("VALUE", "")
-        )
+        values = {"doubt": ("repeat", _OTHER_DECISIONS), "program": ("fork", "")}
+        value, other_values = values.get(each.kind, ("VALUE", ""))
         command = typed_command("moothall", "answer", each.run, each.key)
         click.echo(f"  {command} {value}{option}{other_values}")
     for wait in asking_runs:

@@ -80,6 +80,20 @@ _LATE_RUNS: Final = (
 )
 
 
+PROGRAM: Final = "program"
+"""The kind of wait for a person who decides what becomes of a run that could go on, but whose
+program has changed; its row has the text as the step, since no entry says it."""
+_PROGRAM_KEY: Final = "program:changed"
+_INSERT_PROGRAM: Final = (
+    "INSERT INTO waits (run, key, kind, agent, thread, path, step, place, since, remind) "
+    f"SELECT r.number, '{_PROGRAM_KEY}', '{PROGRAM}', r.agent, coalesce(r.thread, ''), '', ?, "
+    "(r.number << 32) + r.last, ?, ? FROM runs r WHERE r.id = ? AND r.state = 'waiting' "
+    "AND NOT r.deleted AND EXISTS (SELECT 1 FROM waits w WHERE w.run = r.number AND NOT w.taken "
+    "AND w.due <= ? AND w.place > 0) ON CONFLICT (run, key) DO UPDATE SET "
+    "step = excluded.step, place = excluded.place, taken = FALSE"
+)
+
+
 class WaitEntry(NamedTuple):
     """An entry that changes rows: which of the entries of its commit it is, and what it says.
 
@@ -139,9 +153,8 @@ def write_rows(
             values = (run, key, name, data["kind"], path, step, place, since, until)
             db.execute(_INSERT_WAIT, (*values, _REMIND_AT_ONCE, until, run, run))
         elif kind == ANSWER_ENTRY:
-            db.execute(
-                "UPDATE waits SET taken = TRUE WHERE run = ? AND key = ?", (run, data["wait"])
-            )
+            query = "UPDATE waits SET taken = TRUE WHERE run = ? AND key IN (?, ?)"
+            db.execute(query, (run, data["wait"], _PROGRAM_KEY))
         else:
             from moothall.journal.store.entry_values import (
                 stored_json,  # no first agent needs pydantic_core
@@ -224,6 +237,21 @@ def end_rows(db: Database, run: int) -> None:
     db.execute(query, (run,))
 
 
+def note_changed_program(db: Database, run_id: str, text: str) -> None:
+    """Have a run that could go on wait for a person, since its program has changed."""
+    now = time.time()
+    db.execute(_INSERT_PROGRAM, (text, now, _REMIND_AT_ONCE, run_id, now))
+
+
+def may_fork(db: Database, run_id: str) -> bool:
+    """Return whether a person has decided that a changed program goes on in a copy of a run."""
+    query = (
+        "SELECT 1 FROM waits w JOIN runs r ON r.number = w.run WHERE r.id = ? AND w.key = ? "
+        "AND w.kind = ? AND NOT w.taken AND w.value IS NOT NULL"
+    )
+    return db.execute(query, (run_id, _PROGRAM_KEY, PROGRAM)).fetchone() is not None
+
+
 def keep_late_reply(db: Database, run_id: str) -> None:
     """Keep that whoever sent the message of a run is still to get its reply."""
     db.execute(_INSERT_LATE, (time.time(), run_id))
@@ -235,9 +263,10 @@ def drop_late_reply(db: Database, run_id: str) -> None:
     db.execute(query, (_LATE, run_id))
 
 
-def move_late_reply(db: Database, run: int, fork: int) -> None:
-    """Have the fork that goes on with a run send its reply."""
+def hand_over(db: Database, run: int, fork: int) -> None:
+    """Have the fork that goes on with a run send its reply, and nobody asked about its program."""
     db.execute("UPDATE waits SET run = ? WHERE run = ? AND kind = ?", (fork, run, _LATE))
+    db.execute("UPDATE waits SET taken = TRUE WHERE run = ? AND kind = ?", (run, PROGRAM))
 
 
 def late_replies(db: Database, agent: str) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from moothall import Agent, ConversationalAgent, Reply, StateError
 from moothall.build import escaped, json_text
-from moothall.journal import Doubt, Entry, Journal, Outline
+from moothall.journal import Doubt, Entry, Journal, Outline, Waits
 from moothall.serving.a2a.wire import (
     CANCELED,
     COMPLETED,
@@ -37,8 +37,8 @@ _SENDER_ID: Final = re.compile(r"a2a(-[0-9a-zA-Z_.:-]{1,45})?")
 
 
 def is_task(run_id: str) -> bool:
-    """Return whether a run is a task of A2A, which its door resumes."""
-    return _TASK_ID.fullmatch(run_id) is not None
+    """Return whether a run is a task of A2A, or one as it goes on: its door resumes it."""
+    return _TASK_ID.fullmatch(Waits.began_as(run_id)) is not None
 
 
 def task_id_of(nonce: str, agent: str, sender: str) -> str:
@@ -56,15 +56,17 @@ def task_id_of_message(message: dict[str, Any], agent: str, sender: str) -> str:
 
 
 def is_task_of(id: str, agent: str, sender: str) -> bool:
-    """Return whether a task is a sender's, and of this agent."""
-    match = _TASK_ID.fullmatch(id)
-    return match is not None and task_id_of(match[1], agent, sender) == id
+    """Return whether a task, or the run as which it goes on, is a sender's, and of this agent."""
+    match = _TASK_ID.fullmatch(Waits.began_as(id))
+    return match is not None and task_id_of(match[1], agent, sender) == match[0]
 
 
 def resumable_task(id: str, journal: Journal, run_id: str) -> tuple[str, str, str, str, Any] | None:
     """Return the next message of a task of the journal that can go on; None for other tasks."""
-    run = journal.run(run_id)
+    run, task_id = journal.run(run_id), Waits.began_as(run_id)
     if run.held or run.state not in _RESUMABLE_STATES:
+        return None
+    if journal.waits.goes_on_as(task_id) != run_id:  # as its fork, of a changed program
         return None
     entries = [*journal.entries(run.id)]
     if Doubt.among(entries):
@@ -72,13 +74,13 @@ def resumable_task(id: str, journal: Journal, run_id: str) -> tuple[str, str, st
     sender, _, context = (run.thread or "").partition("/")
     if run.thread is None:
         sender, context = requesting_sender(entries), SHARED_CONTEXT
-    if not context or not _SENDER_ID.fullmatch(sender) or not is_task_of(run.id, id, sender):
+    if not context or not _SENDER_ID.fullmatch(sender) or not is_task_of(task_id, id, sender):
         return None
     question = Entry.asked_in(entries)
     return (
         None
         if question is None
-        else (run.id, id, sender, context, caller_content(question, run, sender))
+        else (task_id, id, sender, context, caller_content(question, run, sender))
     )
 
 
@@ -144,7 +146,7 @@ def recorded_task(
     """Return a task of the journal in the protocol's form, for a caller that may permit calls."""
     journal = journal_of(agent)
     assert journal is not None
-    state, context = state_of(agent, run), context_of(run, sender)
+    task_id, context, state = Waits.began_as(run.id), context_of(run, sender), state_of(agent, run)
     question = Entry.asked_in(journal.entries(run.id))
     content = run.task if question is None else caller_content(question, run, sender)
     try:
@@ -164,13 +166,13 @@ def recorded_task(
     elif state == CANCELED:
         note = "the task was cancelled"
     parts = [text_part(note)] if note else parts
-    status = status_json(run.id, context, state, run.changed, parts)
+    status = status_json(task_id, context, state, run.changed, parts)
     return task_json(
-        run.id,
+        task_id,
         context,
         status,
         artifact_list,
-        [first_message(run.id, context, content)],
+        [first_message(task_id, context, content)],
         limit,
     )
 

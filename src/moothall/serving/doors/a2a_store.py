@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
@@ -12,7 +13,7 @@ from typing import Any, Final
 
 from moothall import Agent, BudgetExceeded, JournalError, NoSuchRun, RunHeld, StateError
 from moothall.build import log_failure
-from moothall.journal import Journal, Outline
+from moothall.journal import Journal, Outline, Waits
 from moothall.serving.a2a.wire import (
     ANY_STATE,
     CANCELED,
@@ -51,6 +52,7 @@ _CANCEL_MARK: Final = "cancel"
 """The mark of a task that its caller has cancelled at a process that does not work on it."""
 _CANCEL_WAIT_S: Final = 10.0
 """How long another process may take to cancel a task."""
+_RETRY_S: Final = 60.0
 _MOST_LIVE, _MOST_OF_CALLER, _MOST_ENDED = 1000, 100, 1000
 _MOST_WAITING: Final = 1000
 """How many tasks of a caller and an agent may wait in the journal."""
@@ -68,6 +70,7 @@ class TaskStore:
         self._served = served
         self._has_token = has_token
         self._tasks: dict[str, Task] = {}
+        self._retry_times: dict[str, float] = {}  # when tasks of another program are tried again
         self._resumed_agents: dict[
             str, Agent
         ] = {}  # the agents whose tasks that were cut off go on
@@ -136,6 +139,8 @@ class TaskStore:
             return  # it has gone on already
         if task.state not in TERMINAL:
             del self._tasks[task.id]
+        if task.has_other_program:
+            self._retry_times[task.id] = time.monotonic() + _RETRY_S
 
     async def resume(self) -> None:
         """Go on with tasks that have waited and can; of an agent that has entered, the cut-off."""
@@ -170,10 +175,12 @@ class TaskStore:
     async def _resume_task(self, agent: str, journal: Journal, run_id: str) -> bool:
         """Go on with a task of the journal; return False if it must be tried again."""
         task_args = None
-        if run_id not in self._tasks:
+        task_id = Waits.began_as(run_id)
+        is_due = self._retry_times.get(task_id, 0.0) <= time.monotonic()
+        if task_id not in self._tasks and is_due:
             with journal.file.skipping_damaged(run_id):
                 task_args = await in_thread(resumable_task, agent, journal, run_id)
-        if task_args is None or run_id in self._tasks:
+        if task_args is None or task_id in self._tasks:
             return True
         if self._served.is_full or not self._can_pay(task_args[2]):
             return False
@@ -227,12 +234,14 @@ class TaskStore:
         caller = self._caller_of(sender)
         may_permit = self._served.callers.permits(caller)
         has_waits = run.state in RESTING and not run.held
-        waits = await in_thread(journal.waiting, id) if has_waits else []
+        waits = await in_thread(journal.waiting, run.id) if has_waits else []
         asks = asks_of(waits, may_permit)
         try:
             key, answer = read_answer(message["parts"], asks)
         except A2AFault as fault:
-            answered_asks = asks_of(await in_thread(journal.waits.decided, caller, id), may_permit)
+            answered_asks = asks_of(
+                await in_thread(journal.waits.decided, caller, run.id), may_permit
+            )
             try:
                 key, answer = read_answer(message["parts"], answered_asks)
             except A2AFault:
@@ -245,12 +254,12 @@ class TaskStore:
         self._served.check(caller)
         try:
             await in_thread(journal.waits.mark, id, mark)
-            await in_thread(partial(journal.answer, id, key, answer, by=caller))
+            await in_thread(partial(journal.answer, run.id, key, answer, by=caller))
         except StateError as error:
             raise A2AFault("UNSUPPORTED_OPERATION", str(error)) from error
         if key not in asks:
             return run
-        task_args = await in_thread(resumable_task, agent, journal, id)
+        task_args = await in_thread(resumable_task, agent, journal, run.id)
         task = await self.find_live(agent, sender, id)
         if task is None:
             if task_args is None:  # another process goes on with it
@@ -271,7 +280,7 @@ class TaskStore:
         """
         run, journal = await self.outline(agent, sender, id), journal_of(self._served.agents[agent])
         assert journal is not None
-        if run.state == "in_doubt" and (waits := await in_thread(journal.waiting, id)):
+        if run.state == "in_doubt" and (waits := await in_thread(journal.waiting, run.id)):
             raise A2AFault("TASK_NOT_CANCELABLE", f"task {id} is {waiting_text(waits)}")
         if run.held:
             await in_thread(journal.waits.mark, id, _CANCEL_MARK)
@@ -287,7 +296,7 @@ class TaskStore:
         if run.state != "waiting":
             return False
         try:
-            await in_thread(journal.waits.cancel, id, "the task was cancelled")
+            await in_thread(journal.waits.cancel, run.id, "the task was cancelled")
         except (RunHeld, StateError):  # it has just gone on
             return False
         return True
@@ -330,7 +339,7 @@ class TaskStore:
         return task_data
 
     async def outline(self, agent: str, sender: str, id: str) -> Outline:
-        """Return the run of a caller's task that is not of this process.
+        """Return the run of a caller's task that is not of this process, as it goes on now.
 
         Raises:
             A2AFault: the caller has no such task
@@ -338,7 +347,7 @@ class TaskStore:
         journal = journal_of(self._served.agents[agent])
         if journal is not None and is_task_of(id, agent, sender):
             try:
-                run: Outline = await in_thread(journal.run, id)
+                run: Outline = await in_thread(lambda: journal.run(journal.waits.goes_on_as(id)))
                 if run.agent == agent:
                     return run
             except NoSuchRun:
@@ -349,7 +358,7 @@ class TaskStore:
         """Wait until no process works on a task of the journal any more."""
         journal = journal_of(self._served.agents[agent])
         assert journal is not None
-        async for _ in journal.follow(id):
+        async for _ in journal.follow(await in_thread(journal.waits.goes_on_as, id)):
             pass
 
     async def list_page(self, agent: str, sender: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -399,10 +408,15 @@ class TaskStore:
         self, agent: str, sender: str, live_ids: set[str]
     ) -> Iterator[tuple[float, str, str, str, Outline]]:
         journal = journal_of(self._served.agents[agent])
-        for run in () if journal is None else journal.runs():
-            if run.agent == agent and run.id not in live_ids and is_task_of(run.id, agent, sender):
+        runs = {} if journal is None else {run.id: run for run in journal.runs(agent=agent)}
+        forks = {
+            run.forked_from: run.id for run in runs.values() if Waits.began_as(run.id) != run.id
+        }
+        for run in (each for each in runs.values() if each.id not in forks):
+            task_id = Waits.began_as(run.id)
+            if task_id not in live_ids and is_task_of(task_id, agent, sender):
                 state = state_of(self._served.agents[agent], run)
-                yield run.changed, run.id, context_of(run, sender), state, run
+                yield run.changed, task_id, context_of(run, sender), state, run
 
     def _recorded_task_json(
         self, agent: str, sender: str, run: Outline, limit: int | None, with_artifacts: bool

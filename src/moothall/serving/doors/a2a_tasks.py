@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 from moothall import Done, Event, JournalError, MoothallError, NoSuchRun, NotPermitted, Reply
 from moothall.build import as_json, json_text, one_line
-from moothall.journal import Wait
+from moothall.journal import Wait, Waits
 from moothall.serving.a2a.wire import (
     CANCELED,
     COMPLETED,
@@ -66,13 +66,12 @@ class Task:
     changed_at: float = field(default_factory=time.time)
     start_time: float = field(default_factory=time.time)
     artifacts: list[dict[str, Any]] = field(default_factory=list)
-    later_messages: list[dict[str, Any]] = field(
-        default_factory=list
-    )  # the messages after the first
+    later_messages: list[dict[str, Any]] = field(default_factory=list)  # those after the first
     work: asyncio.Task[None] | None = None
     run_started: bool = False  # whether its run has begun, which a journal keeps
     is_handed_over: bool = False  # whether the next process goes on with it
     runs_elsewhere: bool = False  # whether another process works on it
+    has_other_program: bool = False  # whether the program that began it has changed
     open_asks: OpenAsks = field(init=False)  # what it asks while it works
     _subscribers: set[asyncio.Queue[dict[str, Any] | None]] = field(default_factory=set)
     _reply: Reply | None = None
@@ -141,9 +140,11 @@ class Task:
             # As above: the event that has the reason waits in this loop.
             await asyncio.sleep(0)
             reason = "" if self._reply is None else self._reply.stop_reason
-            if reason in RESTING:
+            kind = getattr(error, "type", "")
+            self.has_other_program = kind == "RunMismatch"  # it waits for the one that began it
+            if reason in RESTING or self.has_other_program:
                 await self._show_waits(served, str(error))
-            elif getattr(error, "type", "") == "RunHeld":  # another process has resumed it
+            elif kind == "RunHeld":  # another process has resumed it
                 self.runs_elsewhere = True
                 self._set_state(WORKING)
             else:
@@ -173,7 +174,7 @@ class Task:
 
     def _on_event(self, event: Event) -> None:
         """Take an event of the agent's reply, or of a reply that it asked for."""
-        is_own = event.run_id == self.id and event.agent == self.agent
+        is_own = Waits.began_as(event.run_id) == self.id and event.agent == self.agent
         # A hook that fails before the run ends it, too.
         self.run_started |= is_own and not (
             isinstance(event, Done) and event.reply.stop_reason == "error"

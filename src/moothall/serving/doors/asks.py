@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from moothall import ApprovalRequest, Event, Later, NobodyToAsk, Question, Refused, Waiting
 from moothall.actions import DECISION_KINDS
 from moothall.build import escaped, json_text
-from moothall.journal import Wait
+from moothall.journal import Wait, Waits
 from moothall.serving.doors.callers import LOCAL
 
 T = TypeVar("T")
@@ -246,7 +246,11 @@ class CallerApprover:
 
         A run that another agent's reply waits for does not: the caller is asked at once.
         """
-        is_callers_own = caller is None or caller.asking is None or caller.run_id == run_id
+        is_callers_own = (
+            caller is None
+            or caller.asking is None
+            or (run_id is not None and caller.run_id == Waits.began_as(run_id))
+        )
         return run_id is not None and is_callers_own
 
     @staticmethod

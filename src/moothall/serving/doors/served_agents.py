@@ -251,7 +251,7 @@ class Served:
         journal = self.journal_of(agent)
         if sender is not None:
             await in_thread(check_run, journal, agent, run_id, sender)
-        return [] if journal is None else await in_thread(journal.waiting, run_id)
+        return [] if journal is None else await in_thread(journal.waits.open_now, run_id)
 
     async def answer(self, run_id: str, answer: Callable[[], object]) -> None:
         """Give a run an answer; whoever calls this goes on with it, and then discards its id."""

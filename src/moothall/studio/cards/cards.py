@@ -193,6 +193,8 @@ class Cards:
             read = _read_answer
             if kind == "doubt":
                 subject["text"], read = wait.line, _read_doubt
+            elif kind == "program":
+                kind = "question"
 
         def deliver(value: Any) -> None:
             try:

@@ -64,13 +64,13 @@ class LateReplies:
 
     def _find(self) -> list[tuple[str, str]]:
         """Return the runs whose replies are to be sent, with these; none that is under way."""
-        journal, found = self._agent.journal, []
+        journal, replies = self._agent.journal, list[tuple[str, str]]()
         for run_id in journal.waits.late_replies(str(self._agent.id)):
             with suppress(NoSuchRun):  # it was deleted meanwhile
                 end = Entry.end_of(journal.entries(run_id))
                 if end is not None and not journal.run(run_id).held:
-                    found.append((run_id, end.data["text"]))
-        return found
+                    replies.append((run_id, end.data["text"]))
+        return replies
 
     def _send(self, run_id: str, text: str) -> None:
         journal, mailbox = self._agent.journal, self._agent.space_mailbox
