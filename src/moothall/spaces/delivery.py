@@ -202,7 +202,14 @@ class RouterPort(Protocol):
     ending: bool
     start: Callable[[Delivery, Coroutine[Any, Any, Any]], None]
 
-    def send(self, envelope: Envelope, mailbox: Any, kind: int = SEND, delay: float = 0.0) -> None:
+    def send(
+        self,
+        envelope: Envelope,
+        mailbox: Any,
+        kind: int = SEND,
+        delay: float = 0.0,
+        on_end: Callable[[], None] | None = None,
+    ) -> None:
         """Send a message of the agent in `mailbox`, to be delivered after `delay` seconds."""
 
     def request(

@@ -174,7 +174,7 @@ class Task:
 
     def _on_event(self, event: Event) -> None:
         """Take an event of the agent's reply, or of a reply that it asked for."""
-        is_own = Waits.began_as(event.run_id) == self.id and event.agent == self.agent
+        is_own = Waits.began_as(event.run_id or "") == self.id and event.agent == self.agent
         # A hook that fails before the run ends it, too.
         self.run_started |= is_own and not (
             isinstance(event, Done) and event.reply.stop_reason == "error"
