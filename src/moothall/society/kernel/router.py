@@ -77,10 +77,9 @@ class VirtualRequest(Request):
 
     def __await__(self) -> Any:
         if not self.done() and get_ident() == self.router.thread_id:
-            raise VirtualTimeError(
-                f'the request to "{self.delivery}" is settled when the step is over: its answer '
-                "comes as a `response` in the next step, so do not await it in this one"
-            )
+            text = f'the request to "{self.delivery}" is settled when the step is over: its answer '
+            text += "comes as a `response` in the next step, so do not await it in this one"
+            raise VirtualTimeError(text)
         return (yield from super().__await__())
 
 
@@ -96,8 +95,7 @@ _LAZY_ATTRIBUTES: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 def _keep_handler(delivery: Delivery, handler: Coroutine[object, object, object]) -> None:
-    mailbox = delivery.mailbox
-    mailbox.next_handler = handler
+    delivery.mailbox.next_handler = handler
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -248,10 +246,8 @@ class SocietyRouter(Router):
     ) -> None:
         """Send a message of the agent in `mailbox`; raise VirtualTimeError if it has a delay."""
         if delay:
-            raise VirtualTimeError(
-                f"agent {mailbox.id!r} cannot delay a message: a society's time passes in steps; "
-                "send it in a later step"
-            )
+            text = f"agent {mailbox.id!r} cannot delay a message: a society's time passes in steps"
+            raise VirtualTimeError(f"{text}; send it in a later step")
         super().send(envelope, mailbox, kind, on_end=on_end)
 
     def route(self, envelope: Envelope, mailbox: Mailbox | None, kind: int = Delivery.SEND) -> None:
