@@ -455,6 +455,23 @@ def test_terminal_approver_uses_the_processs_terminal_unless_another_is_given(mo
     assert "/Host.delete" in capsys.readouterr().out
 
 
+def test_terminal_approver_shows_afterwards_what_is_printed_meanwhile(monkeypatch):
+    class Screen(io.StringIO):
+        def isatty(self):
+            return True
+
+    class Answers:
+        def readline(self):
+            print("a line of the program")
+            return "y\n"
+
+    screen = Screen()
+    monkeypatch.setattr("sys.stdout", screen)
+    assert ask(TerminalApprover(Answers())) is True
+    print("a later one")
+    assert screen.getvalue().endswith("always] a line of the program\na later one\n")
+
+
 @pytest.mark.parametrize(
     "hidden",
     (

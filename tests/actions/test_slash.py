@@ -155,6 +155,7 @@ def test_slash_line_is_of_bounded_length() -> None:
     assert wrong("x" * (LONGEST + 1)).column == LONGEST + 1
     with pytest.raises(SlashError, match="1,000,000"):
         format_slash(to("A", "b", c="x" * (LONGEST - 8)))
+    assert format_slash(to("A", "b", c="x" * (LONGEST - 9))) == line
 
 
 def test_slash_value_is_as_deep_as_a_message_may_be() -> None:

@@ -94,10 +94,11 @@ def test_shared_budget_keeps_reservations_of_a_killed_process(path: Path, journa
         budget.reserve(actions=1)
 
 
+@pytest.mark.parametrize("seconds", (None, 3600))
 def test_shared_budget_call_in_turn_begins_once_a_person_raises_the_limit(
-    path: Path, journal: Journal
+    path: Path, journal: Journal, seconds: int | None
 ) -> None:
-    budget = Budget(actions=1, journal=journal, name="team")
+    budget = Budget(actions=1, seconds=seconds, journal=journal, name="team")
 
     async def main() -> None:
         with budget.reserve(actions=1):

@@ -98,11 +98,13 @@ def test_retries_of_an_action_that_is_not_idempotent_need_failures_without_effec
 
 
 @pytest.mark.parametrize("name", ("work_much_later", "work_much_later_in_thread"))
-def test_retries_end_with_the_deadline_of_their_request(space: Any, name: str) -> None:
+def test_retries_end_with_the_deadline_of_their_request(space: Any, name: str, log: Log) -> None:
     clerk = space.add(Clerk())
     me = space.add(Agent("me"))
     with pytest.raises(RequestTimeout):
         me.request(message("clerk", name), timeout=0.5).result(WAIT_S)
+    pause = log.wait_for("calling it again in").rpartition(" in ")[2].removesuffix(" s")
+    assert 22.4 <= float(pause) <= 30  # the first one is `backoff`, less up to a quarter
     assert me.ask("clerk", "work", failures=0).result(WAIT_S) == 2  # its place is free again
     assert clerk.calls == 2
 

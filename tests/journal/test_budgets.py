@@ -219,3 +219,21 @@ def test_budget_that_is_reset_begins_its_seconds_anew_in_a_process_that_uses_it(
     journal.budgets.reset("team")
     team.reserve(actions=1).settle()
     assert team.spent.seconds < 60
+
+
+def test_budget_shows_all_that_was_spent_beyond_its_reservations(journal: Journal) -> None:
+    budget = Budget(usd=1, journal=journal, name="team")
+    for spent in (3, 4):
+        budget.reserve(tokens=1).settle(tokens=spent)
+    assert only(journal).over.tokens == 2 + 3
+
+
+def test_budget_release_gives_back_nothing_of_a_period_that_has_passed(journal: Journal) -> None:
+    clock = StandingClock()
+    budget = Budget(tokens=1000, journal=journal, name="team", per="day", clock=clock)
+    held = budget.reserve(tokens=300)
+    clock.over()
+    budget.reserve(tokens=10).settle()
+    shown = journal.budgets.release("team")
+    assert (shown.spent.tokens, shown.reserved.tokens) == (10, 0)
+    held.settle()

@@ -58,14 +58,19 @@ def test_thousand_threads_are_kept_and_those_in_use() -> None:
         memory.thread(str(number))
         memory.thread("again")
     assert memory.thread("unused").items  # now it is not the oldest
-    for number in range(998, 2000):
+    for number in range(998, 1996):
         memory.thread(str(number))
         memory.thread("again")
     gc.collect()
+    assert memory.thread("unused").items  # the thousandth: 998 others and "again" are newer
+    for number in range(1996, 2995):
+        memory.thread(str(number))
+        memory.thread("again")
+    gc.collect()
+    assert memory.thread("unused").items == []
     assert memory.thread("again").items == items("again")
     assert memory.thread("used") is used
     assert used.items == items("used")
-    assert memory.thread("unused").items == []
 
 
 def test_memory_add_once_skips_messages_of_recent_runs() -> None:
@@ -79,6 +84,21 @@ def test_memory_add_once_skips_messages_of_recent_runs() -> None:
     assert len(memory.items) == told == 20_000
     memory.add_once({"role": "user", "content": "a"}, "0", 0)
     assert len(memory.items) == told + 1  # of the oldest it is known no more
+
+
+def test_memory_of_a_run_that_has_ended_is_in_no_state_and_takes_its_later_messages() -> None:
+    first, second, third = items("first", "second", "third")
+    memory, loaded = Memory(), Memory()
+    memory.add_once(first, "run/1", 0)
+    Memory.restore(loaded, Memory.state_of(memory), "agent")
+    assert Memory.state_of(memory)["told"] == {"run/1": 1}
+    memory.end_run("run/")
+    assert "told" not in Memory.state_of(memory)
+    for each in (memory, loaded):
+        each.add_once(first, "run/1", 0)
+        each.add_once(second, "run/1", 1)
+        each.add_once(third, "run/1", 2)
+        assert each.items == [first, second, third]
 
 
 def test_memory_add_once_counts_per_thread() -> None:

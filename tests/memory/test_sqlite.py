@@ -901,3 +901,13 @@ def test_sqlite_memory_refuses_a_foreign_state_and_keeps_items(tmp_path: Path, s
         with pytest.raises(StateError):
             memory.load_state_dict(state)
         assert len(memory.get_memories()) == 3
+
+
+def test_memory_finds_by_what_a_long_message_begins_with(made: Made) -> None:
+    embedder = Counted()
+    with made(embedder=embedder) as memory:
+        memory.add_memory(user("a" * 99_990 + " inside " + "b" + " outside"))
+        assert len(memory.recall("inside", by="words")) == 1
+        assert memory.recall("outside", by="words") == []
+        memory.recall("anything")
+        assert {len(text) for texts in embedder.asked for text in texts} == {8, 8000}

@@ -70,6 +70,35 @@ def test_oldest_become_a_summary() -> None:
     assert texts(memory)[0] == f"{HEADING}Ada counted 12 sheep."
 
 
+@pytest.mark.parametrize(("size", "summary"), ((46, ""), (47, "notes")))
+def test_summarizing_memory_begins_once_more_is_used_than_half_the_room_beyond_keep(
+    size: int, summary: str
+) -> None:
+    memory = SummarizingMemory(ScriptedModel(["notes"]), 400, 100, count=len)
+    talk(memory, *(user("x" * 46) for _ in range(4)), user("x" * size))  # 250 tokens, or 251
+    assert memory.summary == summary
+
+
+def test_summarizing_memory_clears_no_result_before_that() -> None:
+    memory = SummarizingMemory(ScriptedModel([]), 4000, 100, count=len)
+    told = {**result("1", "y" * 400), "result": [1, None]}
+    talk(memory, user("go"), call("1"), told, user("x" * 400))
+    assert told in memory.get_memories()
+
+
+def test_summarizing_memory_settles_though_its_counter_fails_meanwhile() -> None:
+    main = threading.current_thread()
+
+    def count(text: str) -> int:
+        if threading.current_thread() is not main:
+            raise ValueError("no tokens here")
+        return len(text)
+
+    memory = SummarizingMemory(ScriptedModel(["notes"]), 400, 100, count=count)
+    talk(memory, *(user("x" * 46) for _ in range(6)))
+    assert memory.summary == ""
+
+
 def test_summarizing_memory_keeps_system_messages_and_the_task() -> None:
     model = ScriptedModel(["notes"] * 50)
     memory = SummarizingMemory(model, 400, 100)

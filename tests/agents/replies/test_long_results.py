@@ -444,3 +444,17 @@ def test_long_result_that_is_read_again_keeps_its_origin(
 
     assert ACCOUNT in result(reply, -2)
     assert asked == asks
+
+
+def test_long_results_without_a_journal_are_kept_up_to_16_million_characters() -> None:
+    @action
+    def look(n: int) -> str:
+        """Look at what is there."""
+        return "x" * 5_000_000
+
+    calls = [Call(f"c{n}", "look", {"n": n}) for n in range(5)]
+    model = ScriptedModel([*calls, *(reading(n, f"r{n}") for n in range(1, 6)), "Done."])
+    agent = ReActAgent("a", model, actions=[look], max_iterations=20)
+    steps = agent.reply_sync("Look.").steps
+    gone = ["is not kept any more" in str(each.error) for each in steps[5:]]
+    assert gone == [True, True, False, False, False]

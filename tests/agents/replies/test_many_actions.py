@@ -116,10 +116,13 @@ def test_find_actions_that_finds_nothing_says_so(words: str) -> None:
 def test_parameters_and_their_values_are_searched_too() -> None:
     schema = {
         "type": "object",
-        "properties": {"currency_code": {"enum": ["EUR", "USD"], "description": "of the account"}},
+        "properties": {
+            "currency_code": {"enum": ["EUR", "USD"], "description": "of the account"},
+            "rounding": {"anyOf": [{"enum": ["half_even"]}, {"type": "integer"}]},
+        },
     }
     convert = Action("convert", lambda **_: 1, "Convert.", schema, deferred=True)
-    for words in ("currency", "usd", "account"):
+    for words in ("currency", "usd", "account", "half even"):
         model = ScriptedModel([find(words), "done"])
         reply = ReActAgent("a", model, actions=[*shop(), convert]).reply_sync("go")
         assert reply.steps[0].result["result"][0]["name"] == "convert", words
