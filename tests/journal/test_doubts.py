@@ -10,7 +10,7 @@ import pytest
 
 import moothall
 from journal.crash import crash, on_a_loop
-from moothall import Action, Call, Journal, ModelReply, ReActAgent, ScriptedModel
+from moothall import Action, Call, Journal, Later, ModelReply, ReActAgent, ScriptedModel
 from moothall.foundation.errors import ConfigError
 from moothall.journal import Done
 
@@ -137,3 +137,34 @@ async def test_doubt_is_told_of_once_and_reminded_of(tmp_path: Path) -> None:
         assert waits.runs_below("a", "c") == 1
         await agent(journal, []).reply("Pay both.", run_id="R", thread="c/1")
         assert waits.runs_below("a", "c") == 0
+
+
+def test_doubt_of_each_run_is_listed_with_what_else_waits_the_longest_first(tmp_path: Path) -> None:
+    async def pay() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    async def collect() -> Later:
+        return Later("letter")
+
+    async def reply_of(run_id: str, action: str) -> None:
+        actions = [Action("pay", pay), Action("collect", collect)]
+        payer = ReActAgent(
+            run_id, ScriptedModel([Call("1", action, {})]), actions=actions, journal=journal
+        )
+        task = asyncio.create_task(payer.reply("Go.", run_id=run_id))
+        if action == "pay":
+            await started.wait()
+            started.clear()
+            task.cancel()
+        await asyncio.wait((task,))
+
+    async def main() -> None:
+        await reply_of("first", "pay")
+        await reply_of("second", "collect")
+        await reply_of("third", "pay")
+
+    started = asyncio.Event()
+    with Journal(tmp_path / "j") as journal:
+        asyncio.run(main())
+        assert [each.run for each in journal.waiting()] == ["first", "second", "third"]

@@ -410,11 +410,20 @@ def test_run_that_another_asks_for_has_its_tags_unless_it_has_its_own(journal: J
     assert found == ["acme", "own"]
 
 
+def test_tags_are_as_many_and_as_long_as_the_most(journal: Journal) -> None:
+    tags = {f"{n:064}": f"{n:0500}" for n in range(64)}
+    reply(journal, "one", tags=tags)
+    assert journal.run("one").tags == tags
+    with pytest.raises(ConfigError, match="each tag must have a text of at most 500 characters"):
+        reply(journal, "two", tags={"a": "c" * 501})
+
+
 @pytest.mark.parametrize(
     ("tags", "said"),
     (
         (5, "tags= must be texts by name, such as"),
         ({"a=b": "c"}, "a name must have 1 to 64 printable characters"),
+        ({"n" * 65: "c"}, "a name must have 1 to 64 printable characters"),
         ({"a": 5}, "each tag must have a text of at most 500 characters"),
         ([str(n) for n in range(65)], "tags= must be at most 64"),
     ),
