@@ -224,6 +224,7 @@ CASES = {
     "double hyphen": "---\nname: p--df\ndescription: Reads.\n---\n",
     "underscore": "---\nname: p_df\ndescription: Reads.\n---\n",
     "long name": f"---\nname: {LONG}\ndescription: Reads.\n---\n",
+    "longest compatibility": f"---\nname: pdf\ndescription: R.\ncompatibility: {'x' * 500}\n---\n",
     "long description": f"---\nname: pdf\ndescription: {'x' * 1025}\n---\n",
     "longest description": f"---\nname: pdf\ndescription: {'x' * 1024}\n---\n",
     "long compatibility": f"---\nname: pdf\ndescription: R.\ncompatibility: {'x' * 501}\n---\n",

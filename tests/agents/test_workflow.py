@@ -92,6 +92,21 @@ def test_step_prepares_acts_and_cleans_up_in_order() -> None:
     ]
 
 
+def test_cleanup_of_blocks_passes_over_those_that_have_none() -> None:
+    class Plain(Block):
+        async def forward(self) -> None:
+            pass
+
+    log: list[str] = []
+    agent = Stepping(log, [Plain(), Noted("one", log), Plain(), Noted("two", log)])
+    asyncio.run(agent.run())
+    assert [each for each in log if "before" in each][1:] == [
+        "one.before_forward",
+        "two.before_forward",
+    ]
+    assert log[-3:] == ["one.after_forward", "two.after_forward", "after_forward"]
+
+
 @pytest.mark.parametrize("fails", ("before_forward", "forward"))
 def test_cleanup_runs_whatever_failed_and_the_failure_is_raised(fails: str) -> None:
     log: list[str] = []
@@ -482,6 +497,29 @@ def test_dispatcher_model_chooses_among_the_names_or_none(
     shown = model.received[0][1]["content"]
     assert "moves through the town" in shown
     assert '"situation": "What now?"' in shown
+
+
+def test_dispatcher_takes_of_several_that_the_model_names_the_one_that_fits_best() -> None:
+    class Fitting(Block):
+        def __init__(self, name: str, score: float) -> None:
+            super().__init__()
+            self.name = name
+            self.score = score
+
+        def fits(self, context: Any) -> float:
+            return self.score
+
+        async def forward(self) -> None:
+            pass
+
+    answer = '{"to_do": "act", "blocks": {"good": "yes", "best": "yes", "fair": "yes"}}'
+    model = ScriptedModel([answer] * 2)
+    dispatcher = BlockDispatcher(model)
+    scores = {"good": 2.0, "best": 3.0, "no": 0.0, "fair": 1.0}
+    dispatcher.register_blocks([Fitting(*each) for each in scores.items()])
+    assert asyncio.run(dispatcher.dispatch("Now?")).name == "best"
+    offered = json.loads(model.received[0][1]["content"])["blocks"]
+    assert [each["block"] for each in offered] == ["good", "best", "fair"]  # a score of 0 never
 
 
 def test_dispatcher_asks_once_more_after_an_answer_that_names_no_block() -> None:

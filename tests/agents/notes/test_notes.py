@@ -211,8 +211,10 @@ def test_notes_by_the_thousand_cost_under_five_hundred_tokens(tmp_path: Path) ->
     said = system_of(agent)
     assert len(said) < 1500
     assert "- first: The first one.\n- note-998: What is known" in said
-    assert "more notes can be found" in said
+    listed = said.count("\n- ")
+    assert f"\nThe newest of them are listed; {1000 - listed} more notes can be found." in said
     assert results(reply)[0][0]["name"] == "note-17"
+    assert len(results(reply)[0]) == 10  # at most
 
 
 def test_files_that_are_no_notes_are_left_alone(tmp_path: Path) -> None:

@@ -327,6 +327,19 @@ def test_chosen_by_lets_a_model_choose_who_is_next() -> None:
     assert "Is the conversation over?" in model.received[4][1]["content"]
 
 
+def test_chosen_by_shows_what_was_said_in_order_and_in_whole_while_it_fits() -> None:
+    model = ScriptedModel(['{"next": "Ann"}', '{"next": "Bob"}', '{"next": "Cleo"}'])
+    long = "word " * 400
+    Conversation(three(), ChosenBy(model), MaxTurns(3)).reply_sync(long)
+    lines = model.received[-1][1]["content"].splitlines()
+    said_so_far = [json.loads(line) for line in lines if line.startswith('{"from"')]
+    assert said_so_far == [
+        {"from": None, "text": long},
+        {"from": "Ann", "text": "Ann 1"},
+        {"from": "Bob", "text": "Bob 1"},
+    ]
+
+
 def test_chosen_by_asks_under_a_schema_and_is_paid_for() -> None:
     schemas = []
 

@@ -13,6 +13,7 @@ from moothall import (
     ACCESS_REQUESTED,
     CallbackApprover,
     Journal,
+    MailboxFull,
     ModelReply,
     NativeSpace,
     ReActAgent,
@@ -318,6 +319,19 @@ def test_interrupt_may_come_from_an_action_of_the_run() -> None:
     assert reply.text == "ok"
     assert reply.steps[0].result["result"] == "rung"
     assert contents(agent)[-2:] == ["user: The bell rang.", "assistant: ok"]
+
+
+def test_interrupt_between_replies_is_kept_up_to_a_hundred_times() -> None:
+    model = ScriptedModel(["ok"])
+    agent = ReActAgent("thinker", model, memory=TokenBoundedMemory(1_000_000))
+    for number in range(100):
+        agent.interrupt(f"text {number}")
+    with pytest.raises(MailboxFull, match="has 100 interruptions that wait"):
+        agent.interrupt("text 100")
+    agent.reply_sync("go")
+    heard = [each["content"] for each in model.received[0] if each["role"] == "user"]
+    assert heard == [*(f"text {number}" for number in range(100)), "go"]
+    agent.interrupt("and now")
 
 
 def test_interrupt_of_a_storm_loses_none() -> None:

@@ -310,6 +310,19 @@ def test_threads_of_a_sender_that_left_are_gone(kind: str, space: NativeSpace) -
     assert SECRET not in seen(models, before)
 
 
+def test_threads_of_others_stay_when_a_sender_leaves(space: NativeSpace) -> None:
+    script = model()
+    space.add(ReActAgent("it", script))
+    ada, eve = space.add(Agent("Ada")), space.add(Agent("Eve"))
+    for thread in (None, "more"):
+        eve.ask("it", "say", content=SECRET, thread=thread).result(WAIT)
+        ada.ask("it", "say", content="Hi", thread=thread).result(WAIT)
+    space.remove(ada)
+    for thread in (None, "more"):
+        eve.ask("it", "say", content="What is the code?", thread=thread).result(WAIT)
+        assert SECRET in json.dumps(script.received[-1])
+
+
 def test_threads_of_a_sender_that_left_are_forgotten(space: NativeSpace) -> None:
     answered, held = threading.Semaphore(0), threading.Event()
 
