@@ -181,6 +181,21 @@ def test_file_list_that_is_long_says_how_much_is_left_out(root: Path) -> None:
 # -- writing and deleting, which the host offers ---------------------------------------------------
 
 
+def test_folder_leaves_no_file_open(root: Path) -> None:
+    folder = Folder(root)
+    (root / "sub").mkdir()
+    before = len(os.listdir("/proc/self/fd"))
+    for number in range(3):
+        folder.write("sub/new.py", f"x = {number}\n")
+        folder.read("sub/new.py")
+        folder.search("sub/new.py", "x")
+        folder.names("sub")
+        with pytest.raises(NoSuchFile):
+            folder.read("sub/none.py")
+        folder.delete("sub/new.py")
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_folder_write_replaces_a_file_as_a_whole(root: Path) -> None:
     folder = Folder(root)
     folder.write("src/new.py", "x = 'é'\n")

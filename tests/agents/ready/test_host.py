@@ -222,3 +222,18 @@ def test_command_of_a_cancelled_task_ends_with_every_process(root: Path) -> None
             assert pipe.read() == b""
 
     asyncio.run(main())
+
+
+def test_shell_commands_that_end_fail_or_take_too_long_leave_no_file_open(tmp_path: Path) -> None:
+    async def main() -> None:
+        shell = Shell("none")
+        await shell.run("echo one", tmp_path)
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(3):
+            await shell.run("echo one", tmp_path)
+            await shell.run("exit 3", tmp_path)
+            with pytest.raises(CommandTimeout):
+                await shell.run("cat /dev/zero", tmp_path, 0.2)
+        assert len(os.listdir("/proc/self/fd")) == before
+
+    asyncio.run(main())
