@@ -311,6 +311,12 @@ def three() -> list[Talker]:
     return [Talker("Ann"), Talker("Bob"), Talker("Cleo")]
 
 
+def test_conversation_that_ends_with_a_failure_has_the_newest_answer() -> None:
+    ann, bob = agent("Ann", "one", "three"), agent("Bob", "two", ModelError("no power"))
+    reply = Conversation([ann, bob], stop_if_failed="any").reply_sync("Count.")
+    assert (reply.text, reply.value, reply.stop_reason) == ("three", "three", "error")
+
+
 def test_chosen_by_lets_a_model_choose_who_is_next() -> None:
     goes_on, over = (f'{{"last_said": "so", "is_over": "{each}"}}' for each in ("no", "yes"))
     model = ScriptedModel([goes_on, '{"next": "Bob"}', goes_on, '{"next": "Cleo"}', over])
