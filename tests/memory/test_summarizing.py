@@ -86,7 +86,7 @@ def test_summarizing_memory_clears_no_result_before_that() -> None:
     assert told in memory.get_memories()
 
 
-def test_summarizing_memory_settles_though_its_counter_fails_meanwhile() -> None:
+def test_summarizing_memory_settles_although_its_counter_fails() -> None:
     main = threading.current_thread()
 
     def count(text: str) -> int:
