@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import Field, dataclass, fields
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,32 +30,26 @@ _POLL_INTERVAL_S: Final = 1.0
 _RESUME_INTERVAL_S: Final = 3.0
 """Seconds between looks for runs that a person has decided about."""
 
-_FILE: Final = click.Path(dir_okay=False)
-_OPTIONS = {
+
+def _broker_option(setting: Field[Any]) -> Callable[..., Any]:
+    """Return the option that says a field of `AMQPOptions`: a flag, a file or a text."""
+    kind: dict[str, Any] = {"metavar": "TEXT", "type": NonEmptyText()}
+    if setting.name in AMQPOptions.paths:
+        kind = {"metavar": "PEM", "type": click.Path(dir_okay=False)}
+    if setting.default is False:
+        kind = {"is_flag": True}
+    name = f"--{setting.name.replace('_', '-')}"
+    return click.option(name, help=setting.metadata["help"], **kind)
+
+
+_OPTIONS: Final = {
     "exchange": click.option(
         "--exchange",
         metavar="E",
         type=NonEmptyText(),
         help=f"Exchange of the broker.  [default: {EXCHANGE}]",
     ),
-    "use_ssl": click.option(
-        "--use-ssl", is_flag=True, help="Encrypt the connection (AMQP_USE_SSL=1)."
-    ),
-    "ca_file": click.option(
-        "--ca-file",
-        metavar="PEM",
-        type=_FILE,
-        help="Authorities that may have issued the broker's certificate (AMQP_CA_FILE).",
-    ),
-    "cert_file": click.option(
-        "--cert-file",
-        metavar="PEM",
-        type=_FILE,
-        help="Client certificate; without AMQP_USERNAME it logs in (AMQP_CERT_FILE).",
-    ),
-    "key_file": click.option(
-        "--key-file", metavar="PEM", type=_FILE, help="Private key of --cert-file (AMQP_KEY_FILE)."
-    ),
+    **{each.name: _broker_option(each) for each in fields(AMQPOptions) if each.metadata["help"]},
 }
 """The options by their arguments: the exchange, and arguments of `AMQPOptions`."""
 _BROKER_OPTION_NAMES: Final = "--quorum, --use-ssl and the certificates"

@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Final
 
@@ -14,18 +14,6 @@ from moothall.actions.message import BROADCAST
 from moothall.foundation.arguments import check_boolean, check_integer
 from moothall.foundation.errors import ConfigError
 
-_VARIABLES = {
-    "hostname": "AMQP_HOST",
-    "port": "AMQP_PORT",
-    "username": "AMQP_USERNAME",
-    "password": "AMQP_PASSWORD",
-    "virtual_host": "AMQP_VHOST",
-    "use_ssl": "AMQP_USE_SSL",
-    "heartbeat": "AMQP_HEARTBEAT",
-    "ca_file": "AMQP_CA_FILE",
-    "cert_file": "AMQP_CERT_FILE",
-    "key_file": "AMQP_KEY_FILE",
-}
 _BOOLEANS = dict.fromkeys(("1", "true", "yes", "on"), True)
 _BOOLEANS |= dict.fromkeys(("0", "false", "no", "off"), False)
 _GUEST = "guest"
@@ -40,6 +28,11 @@ _HOST = re.compile(
 )
 _EXCHANGE = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 _SPECIAL_CHARS = re.compile(r"[%.*#\r\n]")
+
+
+def _read_from(variable: str, option_help: str = "") -> dict[str, str]:
+    """Return which variable says a field, and the help of its option if commands have one."""
+    return {"variable": variable, "help": option_help}
 
 
 @dataclass(frozen=True)
@@ -71,16 +64,34 @@ class AMQPOptions:
 
     paths: ClassVar[tuple[str, ...]] = ("ca_file", "cert_file", "key_file")
 
-    hostname: str = "localhost"
-    port: int | None = None
-    username: str | None = None
-    password: str = field(default=_GUEST, repr=False)
-    virtual_host: str = "/"
-    use_ssl: bool = False
-    heartbeat: int = 60
-    ca_file: str | os.PathLike[str] | None = None
-    cert_file: str | os.PathLike[str] | None = None
-    key_file: str | os.PathLike[str] | None = None
+    hostname: str = field(default="localhost", metadata=_read_from("AMQP_HOST"))
+    port: int | None = field(default=None, metadata=_read_from("AMQP_PORT"))
+    username: str | None = field(default=None, metadata=_read_from("AMQP_USERNAME"))
+    password: str = field(default=_GUEST, repr=False, metadata=_read_from("AMQP_PASSWORD"))
+    virtual_host: str = field(default="/", metadata=_read_from("AMQP_VHOST"))
+    use_ssl: bool = field(
+        default=False,
+        metadata=_read_from("AMQP_USE_SSL", "Encrypt the connection (AMQP_USE_SSL=1)."),
+    )
+    heartbeat: int = field(default=60, metadata=_read_from("AMQP_HEARTBEAT"))
+    ca_file: str | os.PathLike[str] | None = field(
+        default=None,
+        metadata=_read_from(
+            "AMQP_CA_FILE",
+            "Authorities that may have issued the broker's certificate (AMQP_CA_FILE).",
+        ),
+    )
+    cert_file: str | os.PathLike[str] | None = field(
+        default=None,
+        metadata=_read_from(
+            "AMQP_CERT_FILE",
+            "Client certificate; without AMQP_USERNAME it logs in (AMQP_CERT_FILE).",
+        ),
+    )
+    key_file: str | os.PathLike[str] | None = field(
+        default=None,
+        metadata=_read_from("AMQP_KEY_FILE", "Private key of --cert-file (AMQP_KEY_FILE)."),
+    )
 
     def __post_init__(self) -> None:
         if self.username is None and self.cert_file is None:
@@ -113,8 +124,8 @@ class AMQPOptions:
                 raise ConfigError(f"AMQPOptions: {name}= must be a file's path, got {value!r}")
             if value is not None and not self.use_ssl:
                 raise ConfigError(
-                    f"AMQPOptions: {name}= needs use_ssl=True ({_VARIABLES['use_ssl']}, "
-                    "--use-ssl); without it nothing is encrypted"
+                    f"AMQPOptions: {name}= needs use_ssl=True (AMQP_USE_SSL, --use-ssl); "
+                    "without it nothing is encrypted"
                 )
         if self.key_file is not None and self.cert_file is None:
             raise ConfigError("AMQPOptions: key_file= needs cert_file=, the certificate of the key")
@@ -141,21 +152,21 @@ class AMQPOptions:
         """  # noqa: D205 - the list of variables is one sentence
         variables = os.environ if environment is None else environment
         values: dict[str, Any] = {}
-        for name, variable in _VARIABLES.items():
+        for each in fields(cls):
+            variable = each.metadata["variable"]
             value = variables.get(variable)
-            if not value or name in arguments:
+            if not value or each.name in arguments:
                 continue
-            if name in ("port", "heartbeat"):
+            values[each.name] = value
+            if str(each.type).startswith("int"):
                 if not (value.isascii() and value.isdigit() and 1 <= int(value[:6]) <= 65535):
                     raise ConfigError(f"{variable} must be 1 to 65535, got {value!r}")
-                values[name] = int(value)
-            elif name == "use_ssl":
+                values[each.name] = int(value)
+            elif each.type == "bool":
                 if value.lower() not in _BOOLEANS:
                     options = ", ".join(_BOOLEANS)
                     raise ConfigError(f"{variable} must be one of {options}, got {value!r}")
-                values[name] = _BOOLEANS[value.lower()]
-            else:
-                values[name] = value
+                values[each.name] = _BOOLEANS[value.lower()]
         return cls(**values | arguments)
 
     @property
