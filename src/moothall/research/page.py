@@ -8,7 +8,6 @@ from hashlib import sha256
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall import MissingExtra
 from moothall.build import SafeHTML, Words, one_line
 from moothall.research.citations.exact_support import MARKED_SENTENCE
 from moothall.research.reading.encodings import CONTROL
@@ -60,6 +59,7 @@ def page(
     open files. `scheme` is `light`, `dark` or None for that of the reader's system. `framed` is for
     a frame's `srcdoc`, in which a footnote's link would else lead to the page around it.
     """
+    report.forms["html"].check_installed()
     body, foot, passages, heading = parts_of(report)
     use_counts = dict.fromkeys(sorted(passages), 0)
     markdown = _markdown_renderer(use_counts)
@@ -113,7 +113,6 @@ def sanitized(text: str) -> str:
 
 def _markdown_renderer(use_counts: dict[int, int]) -> MarkdownIt:
     """Return a renderer of Markdown as HTML; it counts each footnote's uses in `use_counts`."""
-    MissingExtra.unless("a report as an HTML page", "research", "markdown_it")
 
     def note(state: StateInline, silent: bool) -> bool:
         match = NOTE.match(state.src, state.pos)

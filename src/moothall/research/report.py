@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 
-from moothall import DefinitionError, FileError, Reply, StateError, StopReason, Usage
+from moothall import DefinitionError, FileError, MissingExtra, Reply, StateError, StopReason, Usage
 from moothall.build import SafeHTML, counted, dump_state, names_checked, one_line
 from moothall.journal import REASONS
 from moothall.research.extractive.question_words import QuestionWords, title_of_passage
@@ -60,6 +60,11 @@ class ReportForm(NamedTuple):
     media_type: str
     make: Callable[[Report], str | bytes]
     mark: str = ""  # ends its file, by which a folder search knows it
+    packages: tuple[str, ...] = ()  # it needs, of the extra `research`
+
+    def check_installed(self) -> None:
+        """Raise MissingExtra if a package that it needs is not installed."""
+        MissingExtra.unless(f"a report as {self.title}", "research", *self.packages)
 
     def as_file(self, report: Report) -> bytes:
         """Return what a file of this form holds."""
@@ -209,8 +214,10 @@ class Report:
         "md": ReportForm(
             "Markdown", "report", "text/markdown; charset=utf-8", _as_markdown, REPORT_MARK
         ),
-        "html": ReportForm("HTML", "page", "text/html; charset=utf-8", html),
-        "docx": ReportForm("Word", "report", _WORD, docx),
+        "html": ReportForm(
+            "HTML", "page", "text/html; charset=utf-8", html, packages=("markdown_it",)
+        ),
+        "docx": ReportForm("Word", "report", _WORD, docx, packages=("docx", "markdown_it")),
         "bib": ReportForm("BibTeX", "sources", "application/x-bibtex; charset=utf-8", bibtex),
         "json": ReportForm("CSL-JSON", "sources", "application/json", csl_json),
     }

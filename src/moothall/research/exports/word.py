@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall import MissingExtra
 from moothall.build import SafeHTML
 from moothall.research.page import LINKS, parts_of, sanitized, title_of
 from moothall.research.reading.own_reports import AUTHOR
@@ -21,7 +20,7 @@ _MOST_LEVELS: Final = 3  # of lists, which have styles
 
 def word_document(report: Any) -> bytes:
     """Return a `Report` as a Word document; of its links, only those to sources are live."""
-    MissingExtra.unless("a report as a Word document", "research", "docx", "markdown_it")
+    report.forms["docx"].check_installed()
     import docx
 
     body, foot, passages, heading = parts_of(report)

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from moothall import ConfigError, FileError, MissingExtra
+from moothall import ConfigError, FileError
 from moothall.budget import RUN_LIMITS, RunLimits
 from moothall.models import ModelName, budget_of, made_model
 from moothall.research import CATALOGUES, SEARCH_ENGINES, SearchOptions, StyleOptions
@@ -98,10 +98,12 @@ def check_research(order: ResearchOrder) -> None:
     """Check that an order can be carried out, before it is paid; ConfigError tells all faults."""
     if faults := list(_faults(order)):
         raise ConfigError("\n".join(faults))
-    if order.html or _suffix(order.out) == "html":
-        MissingExtra.unless("a report as an HTML page", "research", "markdown_it")
-    if _suffix(order.out) == "docx":
-        MissingExtra.unless("a report as a Word document", "research", "docx", "markdown_it")
+    if order.html or order.out:
+        from moothall import Report
+
+        for end in ("html" if order.html else "md", _suffix(order.out)):
+            if end in Report.forms:
+                Report.forms[end].check_installed()
 
 
 def _faults(order: ResearchOrder) -> Iterator[str]:
