@@ -153,16 +153,12 @@ def test_folder_index_of_an_older_version_is_filled_again(docs: Path, index: Pat
 def test_folder_passages_of_a_long_text_each_name_their_line(docs: Path, index: Path) -> None:
     paragraphs = [f"Whales sing {word * 400}." for word in ("la ", "lo ", "lu ")]
     (docs / "whale.txt").write_text("\n\n".join(paragraphs))
-    (docs / "manual.txt").write_text(
-        "NAME\n  whale\n\nSONG\n  O " + "\n\n  O ".join(paragraphs) + "\n\nSEE\n  seal\n"
-    )
     search = search_folder(docs, index=index)
     places = {
         Path(each.url).name: sorted((s.anchor, s.title) for s in each.sections)
         for each in found(search, "whales sing")
     }
     assert places["whale.txt"] == [("L1", "line 1"), ("L3", "line 3"), ("L5", "line 5")]
-    assert places["manual.txt"][1:] == [("L4", "SONG"), ("L7", "SONG"), ("L9", "SONG")]
 
 
 def test_results_are_bounded_and_of_several_files(docs: Path, index: Path) -> None:

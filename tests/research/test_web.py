@@ -16,7 +16,6 @@ from models.openai_server import Answer, Request, http
 from moothall.foundation.errors import ConfigError, PageError
 from moothall.research import (
     Publication,
-    Resource,
     ResourcePool,
     Section,
     read_pdf,
@@ -510,33 +509,6 @@ def test_requests_to_a_host_begin_one_delay_after_the_other(delay_s: float, rule
     pages: dict[str, Any] = {"/0": html(PAGE), "/1": html(PAGE), "/robots.txt": robots(rules)}
     with Web(pages) as web:
         assert run(read(web)) >= (delay_s or 1)
-
-
-def test_web_page_that_has_not_changed_is_not_sent_again() -> None:
-    def page(request: Request) -> Answer:
-        if request.headers.get("if-none-match") == '"1"':
-            return Answer((b"HTTP/1.1 304 Not Modified\r\n\r\n",))
-        return html(PAGE, etag='"1"')
-
-    def dated(request: Request) -> Answer:
-        assert "if-none-match" not in request.headers
-        if request.headers.get("if-modified-since") == "yesterday":
-            return Answer((b"HTTP/1.1 304 Not Modified\r\n\r\n",))
-        return html(PAGE, last_modified="yesterday")
-
-    async def twice(url: str) -> tuple[Resource, Resource]:
-        action = visit_page(allow_hosts=["127.0.0.1"])
-        first, second = [await action.execute(url=url, pool=ResourcePool()) for _ in range(2)]
-        return first, second
-
-    with Web({"/a": page, "/b": dated}) as web:
-        for path in ("/a", "/b"):
-            first, second = run(twice(web.base + path))
-            assert first.content == second.content
-    sent = [r.headers.get("if-none-match") for r in web.requests if r.path == "/a"]
-    assert sent == [None, '"1"']
-    sent = [r.headers.get("if-modified-since") for r in web.requests if r.path == "/b"]
-    assert sent == [None, "yesterday"]
 
 
 def test_url_has_at_most_4000_characters() -> None:

@@ -31,7 +31,10 @@ _CAPITAL_WORDS: Final = re.compile(r"\b[^\W\d_a-z]\w+(?: (?:[a-z]{1,3} )?[^\W\d_
 _CAPITAL_OPENER: Final = re.compile(r"[:.!?(\[“„«‘\"'`•|–—]\s*$")  # a capital after it is no name's
 _NUMBERED: Final = re.compile(r"\d[\d.,]*[A-Za-z_]+\w*\d|\d+(?:\.\d+){2,}")  # 0x1f, 3.11.2
 _SHORT_UNIT: Final = re.compile(r"\d ?[^\W\d_]{1,3}(?!\w)")
-_GROUPED_NUMBER: Final = re.compile(r"(?<![\w-])(?:\d+(?:-\d+){2,}|97[89](?: \d+){4})(?![\w-])")
+# Such as an ISBN or a telephone number, which may have spaces.
+_GROUPED_NUMBER: Final = re.compile(
+    r"(?<![\w-])(?:\d+(?:-\d+){2,}|(?:97[89]|\+\d{1,3}|0\d*)(?:[ -]\(?\d+\)?){2,})(?![\w-])"
+)
 _DATE_DIGITS: Final = 8
 _UMLAUTS: Final = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue"})
 _IDENTIFIER: Final = re.compile(
@@ -178,7 +181,7 @@ def _initials(words: list[str]) -> str:
 
 def _without_hyphens(number: re.Match[str]) -> str:
     """Return the digits of a number in groups, if more than a date has; an ISBN may have spaces."""
-    digits = number[0].replace("-", "").replace(" ", "")
+    digits = re.sub(r"\D", "", number[0])
     return digits if len(digits) > _DATE_DIGITS else number[0]
 
 

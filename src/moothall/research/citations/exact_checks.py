@@ -118,6 +118,7 @@ def _missing_value(content: SentenceContent, passage: PassageContent) -> str | N
     for number in content.figures.quantities:
         is_year = not number.dimension and any(each in passage.years for each in number.plain)
         is_said = number.relation == "~" or is_year or number.is_none_in(passage.even_text)
+        is_said = is_said or number.is_change_in(passage.figures.quantities)
         if not (is_said or number.is_in(passage.figures.quantities + passage.figures.single_units)):
             return f"says {number.text}, which is not in the passage"
     for each in content.quantities - passage.quantities:

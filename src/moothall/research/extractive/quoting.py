@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from moothall.research.citations.exact_checks import verbatim
 from moothall.research.extractive.question_words import QuestionWords, title_of_passage
 from moothall.research.extractive.units import Unit
-from moothall.research.findings import Passage, is_place
+from moothall.research.findings import Passage
 from moothall.research.writing.safe_markdown import has_html
 from moothall.research.writing.verbatim import is_markdown
 
@@ -18,8 +18,8 @@ MOST_QUOTE_CHARS: Final = 600
 _SECTION_CHARS: Final = 1_500  # the same of a section that is plainly about the question
 _ABOUT_SHARE: Final = 0.5  # the share of the question's words that its titles have then
 _CONTEXT_KINDS: Final = ("prose", "item", "term")  # what may stand around a sentence
-_CLAUSE: Final = re.compile(r"[,;:]\s+|[\uff0c\uff1b\uff1a\u3001]|\n")
-_WHOLE_WORDS: Final = re.compile(r".*(?=[\s\uff0c\uff1b\uff1a\u3001])", re.DOTALL)
+_WORD_END: Final = re.compile(r"\s|[\uff0c\uff1b\uff1a\u3001]|\Z")
+_EXCERPT_STEP: Final = 100  # characters between the places where an excerpt may begin, about
 # The next line of a comment, or of what a block quote or a mail quotes.
 _COMMENTED: Final = re.compile(r"\n[ \t]*(?:#[ \t]+|(?:>[ \t]?)+)")
 _FENCE: Final = re.compile(r"^[ \t]*(?:`{3,}|~{3,}).*\n?", re.MULTILINE)
@@ -64,20 +64,8 @@ def quote_of(
             continue
         markdown = _markdown_of(question, candidate, start, end)
         if markdown is not None and verbatim(markdown, passage.text, passage.title):
-            return Quote(passage, (start, end), _with_heading(question, passage, markdown))
+            return Quote(passage, (start, end), markdown)
     return None
-
-
-def _with_heading(question: QuestionWords, passage: Passage, markdown: str) -> str:
-    """Return a quote below the title of its section, unless it or the question has that."""
-    page, _, heading = title_of_passage(passage).rpartition(" – ")
-    heading = _quote_line(heading, passage.url)
-    is_shown = heading in markdown or question.is_all(heading)
-    if not page or is_place(heading) or is_shown or "**" in heading:  # as in `char **argv`
-        return markdown
-    headed = f"“{heading} … {markdown[1:]}"
-    fits = len(headed) <= MOST_QUOTE_CHARS and verbatim(headed, passage.text, passage.title)
-    return headed if fits and not _is_marked(headed) else markdown
 
 
 def _windows(units: tuple[Unit, ...], number: int, max_chars: int) -> Iterator[tuple[int, int]]:
@@ -110,14 +98,13 @@ def _markdown_of(question: QuestionWords, candidate: Candidate, start: int, end:
         _quote_line(passage.text[slice(*span)], passage.url) for span in spans
     )
     sentence = _shortened_sentence(sentence, question)
-    heads = (each[:2] for each in reversed(units[1:number]) if each.kind == "head")
-    # Of an option, what the title does not have.
-    own_heads = (each for each in heads if passage.text[slice(*each)] not in passage.title)
-    lead_span = unit.lead or next(own_heads, None)
+    heads = (each[:2] for each in reversed(units[:number]) if each.kind == "head")
+    lead_span = unit.lead or next(heads, None)
     if lead_span and lead_span[1] <= start:
         lead = _quote_line(passage.text[slice(*lead_span)], passage.url)
         fits = len(lead) + len(before) + len(sentence) + len(after) <= MOST_QUOTE_CHARS
-        if fits and not _is_marked(lead):
+        is_asked = lead in passage.title and question.is_all(lead)
+        if fits and not (is_asked or "**" in lead or _is_marked(lead)):  # no `char **argv`
             before = f"{lead} … {before}"
     # Chinese and Japanese have no space between sentences.
     at, text = unit.end, passage.text
@@ -144,19 +131,17 @@ def _quote_line(text: str, url: str) -> str:
 
 
 def _shortened_sentence(sentence: str, question: QuestionWords) -> str:
-    """Return a sentence; of a very long one, its clauses with most words of the question."""
+    """Return a sentence; of a very long one, the part with most words of the question."""
     if len(sentence) <= MOST_QUOTE_CHARS:
         return sentence
-    starts = {0, *(match.end() for match in _CLAUSE.finditer(sentence))}
-    # Of text without marks, such as a transcript, the words in the middle of a clause.
-    starts |= {sentence.find(" ", at) + 1 for at in range(200, len(sentence), 200)}
-    excerpts = {at: sentence[at : at + QUOTE_CHARS] for at in starts}
-    at = max(
-        excerpts, key=lambda at: (question.share(question.terms_in(excerpts[at])), at == 0, -at)
-    )
+    ends = [0, *(match.end() for match in _WORD_END.finditer(sentence))]
+    starts = {min(filter(at.__le__, ends)) for at in range(0, len(sentence), _EXCERPT_STEP)}
+    excerpts = {
+        at: sentence[at : max(filter((at + QUOTE_CHARS).__ge__, ends))] for at in sorted(starts)
+    }
+    at = max(excerpts, key=lambda at: question.share(question.terms_in(excerpts[at])))
     is_end = at + len(excerpts[at]) == len(sentence)
-    excerpt = excerpts[at] if is_end else (_WHOLE_WORDS.match(excerpts[at]) or [excerpts[at]])[0]
-    return f"{'… ' * (at > 0)}{excerpt}{' …' * (not is_end)}"
+    return f"{'… ' * (at > 0)}{excerpts[at].strip()}{' …' * (not is_end)}"
 
 
 def _is_marked(text: str) -> bool:

@@ -92,19 +92,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         # Written out after 16 MB, not 1: a third faster to fill.
         "INSERT INTO words (words, rank) VALUES ('hashsize', 16777216)",
     ),
-    _EMPTIED,  # passages have up to 2,000 characters, not 1,000
-    _EMPTIED,  # code keeps its lines, and no passage has half a block of it
-    _EMPTIED,  # HTML is read by its structure, without what no person sees; DOCX, EPUB, notebooks
-    _EMPTIED,  # passages of texts name their line, no line cuts a word, no marks of footnotes
-    _EMPTIED,  # links of Markdown over lines and in notebooks, signatures in one line
-    _EMPTIED,  # titles of manual pages by their names, none by a table of contents
-    _EMPTIED,  # encodings that nothing declares are guessed
-    _EMPTIED,  # PDFs by PDFium: lines are lines, also where each word is an object
-    _EMPTIED,  # titles above the columns of sheets, feet of printed pages, titles of programs
-    # Office files, mails, tables as people see them; pages without readers' comments; rich text,
-    # Markdown without its front matter; manual pages by mandoc.
-    *4 * (_EMPTIED,),
-    *11 * (_EMPTIED,),  # amounts, merged cells; attachments; names; columns; powers; struck; stress
+    *25 * (_EMPTIED,),  # what is read of a file, or where it is cut, has changed
 )
 _SELECT_PASSAGE: Final = (
     "SELECT files.path, files.title, read_ns, anchor, passages.title, text "

@@ -100,8 +100,6 @@ _UNDERLINED_TITLE = re.compile(
     re.MULTILINE,
 )
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1{2,}\s*")
-_MANUAL_HEADING = re.compile(r"(?:\A|(?<=\n)\n)([A-Z][A-Z0-9 ,/&'-]{2,60})\n(?=[ \t]+\S)")
-_FEWEST_HEADINGS: Final = 3  # such headings of a manual page
 _PYTHON_DEFINITION = re.compile(
     r"^(?:@[^\n]*\n){0,20}(?:(?:async[ \t]+)?def|class)[ \t]+(\w+)", re.MULTILINE
 )
@@ -154,12 +152,9 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
         with suppress(csv.Error):
             return table_document(text, "\t" if name.lower().endswith(".tsv") else None)
     if kind == "text":
-        text = whole_words(text)
-        return Document("", text, _manual_sections(text))
+        return Document("", whole_words(text), [])
     if kind == "python":
-        return Document(
-            "", text, [Section(0, "L1"), *_sections_by_matches(text, _PYTHON_DEFINITION)]
-        )
+        return Document("", text, [Section(0, "L1"), *_definitions(text)])
     return Document("", text, sections_by_lines(text))
 
 
@@ -360,16 +355,9 @@ def _plain_document(text: str) -> Document:
     return _document_by_headings(text, headings, anchors)
 
 
-def _sections_by_matches(text: str, pattern: re.Pattern[str], group: int = 0) -> list[Section]:
-    """Return a section for each match, from its line, called by its first group."""
-    sections, line, at = [], 1, 0
-    for match in pattern.finditer(text):
-        line, at = line + text.count("\n", at, match.start(group)), match.start(group)
-        sections.append(Section(at, f"L{line}", match[1].strip()))
-    return sections
-
-
-def _manual_sections(text: str) -> list[Section]:
-    """Return a section for each heading of a manual page: in capitals, above what is indented."""
-    sections = _sections_by_matches(text, _MANUAL_HEADING, 1)
-    return sections if len(sections) >= _FEWEST_HEADINGS else []
+def _definitions(text: str) -> Iterator[Section]:
+    """Yield a section for each function and class of a program in Python, from its line."""
+    line, at = 1, 0
+    for match in _PYTHON_DEFINITION.finditer(text):
+        line, at = line + text.count("\n", at, match.start()), match.start()
+        yield Section(at, f"L{line}", match[1])

@@ -70,7 +70,6 @@ _LONGEST_MERGED: Final = 200  # characters of a cell that is repeated
 _MOST_ROWS: Final = 200  # in which it is, at most
 _MOST_COPIES: Final = 50_000  # elements that are repeated in a page
 _GAPS: Final = ("", " ", "\n", "\n\n")
-_LAYOUT_TAG: Final = "cell"  # a cell, or a row, of a signature such as `int open(const char *)`
 
 
 def sub_or_superscript(text: str, before: str, sign: str = "^") -> str:
@@ -210,9 +209,6 @@ def flow_text(root: Any, anchors: Anchors, *, is_main: bool) -> tuple[str, list[
     for element in root.xpath(".//a[contains(@class, 'footnote-ref') or @role = 'doc-noteref']"):
         element.drop_tree()
     margins = set() if is_main else set(_margin_elements(root))
-    for signature in root.xpath(".//table[.//td[. = '(']]"):
-        for element in signature.iter("tr", "td"):
-            element.tag = _LAYOUT_TAG
     etree.strip_tags(root, *_INLINE_TAGS)
     return _FlowWriter(anchors).text_of(root, margins, is_main)
 
@@ -274,10 +270,6 @@ class _FlowWriter:
                 cell_depth -= is_cell
                 item_depth -= tag == "li"
             gap = "\n\n" if tag in _PARAGRAPH_TAGS else "\n" if tag in _LINE_TAGS else ""
-            if is_start and tag == _LAYOUT_TAG:
-                is_tight = (element.text or "").strip() in ("(", ")") or self._ends_with("(")
-                gap, self._has_space = "" if is_tight else " ", False
-                self._gap = self._gap.strip(" ") if is_tight else self._gap
             if gap:
                 if cell_depth:
                     gap = " "
@@ -318,9 +310,6 @@ class _FlowWriter:
         self._headings = [each for each in self._headings if each[0] < level] + [(level, heading)]
         headings = [each for depth, each in self._headings if depth > 1] or [heading]
         self._open_section = Section(0, anchor, " – ".join(headings))
-
-    def _ends_with(self, mark: str) -> bool:
-        return bool(self._pieces) and self._pieces[-1].endswith(mark)
 
     def _write(self, text: str, is_preformatted: bool) -> None:
         is_spaced = self._has_space or (not is_preformatted and text[0].isspace())

@@ -6,8 +6,7 @@ import cmath
 import math
 import re
 from collections import Counter
-from itertools import accumulate, chain, pairwise, takewhile
-from statistics import median
+from itertools import accumulate, chain, pairwise
 from typing import Any, Final
 
 from moothall import MissingExtra, UnreadableDocument
@@ -19,18 +18,11 @@ from moothall.research.reading.two_columns import lines_by_column
 
 MAX_PAGES: Final = 2000
 MAX_CHARS: Final = 20_000_000
-_PRINT_FOOT = re.compile(
-    r"(?m)^(?:\d{1,2}[/.]\d{1,2}[/.]\d{2,4}, \d{1,2}:\d\d(?: [AP]M)?\n)?\w+://\S+ (\d+)/(\d+)\Z"
-)
-"""The foot of a page that a browser has printed: when, its address, and which page it is."""
 _NUMBER = re.compile(r"\d[\d.,]*[+\u2212-]?\d+")
 _WORD = re.compile(r"\S+")
 _WHITE: Final = 250  # of 255
 _RAISED_BY: Final = 0.2  # of a digit's height
 _SMALLER: Final = 0.9
-_LARGE: Final = 1.25  # of the height of most lines, that of a heading
-_TITLE_CHARS: Final = 200  # characters of a heading that are kept
-_LEAST_LETTERS: Final = 4  # of one; fewer are of a logo
 _SLANTED: Final = 0.05  # the sine of what a box is still taken for upright with
 _PAGE_BREAK: Final = "\f"  # between two pages; none has it
 _CUT_MARK: Final = "\ufffe"  # so PDFium joins the two lines that a hyphen divides
@@ -81,24 +73,9 @@ def read_pdf_bytes(data: bytes) -> Document:
     sections = [
         Section(start, f"page={n}", f"page {n}") for n, start in zip(numbers, starts, strict=False)
     ]
-    own_title, text = plain_text(pdf.get_metadata_value("Title")).strip(), "\n\n".join(texts)
-    title = _large_heading(pdf) if own_title and not is_title_of(own_title, text) else own_title
+    title, text = plain_text(pdf.get_metadata_value("Title")).strip(), "\n\n".join(texts)
+    title = title if is_title_of(title, text) else ""
     return Document(title, text, sections, missing=missing)
-
-
-def _large_heading(pdf: Any) -> str:
-    """Return what stands in large letters on the first page; empty if nothing does."""
-    text_page = pdf[0].get_textpage()
-    boxes = [text_page.get_rect(at) for at in range(text_page.count_rects())]
-    heights = [high - low for _, low, _, high in boxes]
-    largest = max(heights, default=0.0)
-    if not boxes or largest < _LARGE * median(heights):
-        return ""
-    first = heights.index(largest)
-    lines = takewhile(lambda at: heights[at] > largest / _LARGE, range(first, len(boxes)))
-    heading = " ".join(text_page.get_text_bounded(*boxes[at]) for at in lines)
-    heading = " ".join(plain_text(heading).split())[:_TITLE_CHARS]
-    return heading if sum(map(str.isalpha, heading)) >= _LEAST_LETTERS else ""
 
 
 def _read_page(pdf: Any, number: int) -> tuple[str, bool]:
@@ -117,10 +94,7 @@ def _read_page(pdf: Any, number: int) -> tuple[str, bool]:
         is_picture = any(True for _ in images)
     finally:
         page.close()
-    text = plain_text(text.replace(_CUT_MARK, "-\n")).strip()
-    foot = _PRINT_FOOT.search(text)
-    is_foot = foot is not None and (foot[1], foot[2]) == (str(number + 1), str(len(pdf)))
-    return (text[: foot.start()].strip() if foot and is_foot else text), is_picture
+    return plain_text(text.replace(_CUT_MARK, "-\n")).strip(), is_picture
 
 
 def _upright_text_page(page: Any) -> Any:

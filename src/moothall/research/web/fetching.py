@@ -1,10 +1,9 @@
-"""Fetching pages politely: addresses, robots.txt, a rate for each host, redirects, validators."""
+"""Fetching pages politely: addresses, robots.txt, a rate for each host, redirects."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -35,7 +34,6 @@ _LONGEST_URL = 4000
 _ROBOTS_BYTES = 2**20
 _ROBOTS_KEPT_S, _FAILED_ROBOTS_KEPT_S = 3600.0, 60.0
 _LONGEST_DELAY_S = 10.0
-_KEPT_BYTES = 64 * 2**20
 _SEARCH_BYTES = 4 * 2**20
 _ACCEPT = "text/html,application/xhtml+xml,application/pdf,text/*;q=0.9,*/*;q=0.5"
 
@@ -95,7 +93,6 @@ class Fetcher:
         self._delay_s = float(delay_s)
         self._timeout_s = timeout_s
         self.scope: Scope = scope or Scope()
-        self._cache: OrderedDict[str, tuple[dict[str, str], FetchedPage]] = OrderedDict()
         self._lock = guard()
         # Locks and semaphores belong to the loop that waits on them.
         self._hosts: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, _HostState]]
@@ -124,12 +121,7 @@ class Fetcher:
                     f"{visited[0]} redirects in a circle: {' → '.join([*visited[-3:], url])}"
                 )
             visited.append(url)
-            with self._lock:
-                cached = self._cache.get(url)
-            response = await self._get(url, cached[0] if cached else {}, limit)
-            now = datetime.now(UTC).isoformat(timespec="seconds")
-            if cached and response.status == 304:
-                return cached[1]._replace(fetched_at=now)
+            response = await self._get(url, limit)
             location = response.headers.get("location")
             if 300 <= response.status < 400 and location:
                 url = checked_url(location, url)
@@ -137,14 +129,11 @@ class Fetcher:
             if not 200 <= response.status < 300:
                 raise PageError(f"{url} answered {status_text(response.status)}")
             media_type, charset = _content_type(response.headers.get("content-type", ""))
-            fetched = FetchedPage(url, response.content, media_type, charset, now)
-            self._store(fetched, response.headers)
-            return fetched
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            return FetchedPage(url, response.content, media_type, charset, now)
         raise PageError(f"{visited[0]} redirects more than {MAX_REDIRECTS} times")
 
-    async def _get(
-        self, url: str, headers: Mapping[str, str], limit: asyncio.Timeout
-    ) -> HTTPResponse:
+    async def _get(self, url: str, limit: asyncio.Timeout) -> HTTPResponse:
         parts = urlsplit(url)
         site = f"{parts.scheme}://{parts.netloc.lower()}"
         loop = asyncio.get_running_loop()
@@ -153,7 +142,7 @@ class Fetcher:
         host = hosts.setdefault(site, _HostState(asyncio.Semaphore(self._per_host)))
         crawl_delay_s = await self._check_robots(url, site, host)
         delay_s = max(self._delay_s, crawl_delay_s)
-        headers = {"User-Agent": self._user_agent, "Accept": _ACCEPT, **headers}
+        headers = {"User-Agent": self._user_agent, "Accept": _ACCEPT}
         now = loop.time()
         begin = max(now, host.next_request_s)
         host.next_request_s = begin + delay_s
@@ -193,24 +182,6 @@ class Fetcher:
             return f"{url} answered {status_text(response.status)}"
         rules = response.content.decode("utf-8-sig", "replace") if response.status < 300 else ""
         return Robots(rules, self._robot_name)
-
-    def _store(self, fetched: FetchedPage, headers: Mapping[str, str]) -> None:
-        validator_by_request_header = {
-            "If-None-Match": "etag",
-            "If-Modified-Since": "last-modified",
-        }
-        validators = {
-            name: value
-            for name, header in validator_by_request_header.items()
-            if (value := headers.get(header))
-        }
-        if not validators:
-            return
-        with self._lock:
-            self._cache[fetched.url] = validators, fetched
-            self._cache.move_to_end(fetched.url)
-            while sum(len(each.data) for _, each in self._cache.values()) > _KEPT_BYTES:
-                self._cache.popitem(last=False)
 
 
 def checked_url(url: str, base: str = "") -> str:

@@ -45,8 +45,7 @@ def visit_page(
 
     It reads HTML, texts, and documents such as PDF, DOCX and ODP. It obeys the host's
     robots.txt (`Crawl-delay` up to 10 s) and connects to public addresses only, whatever a URL, a
-    name or a redirect says. The page's links become unvisited resources. A page that was read
-    before is requested with the server's validators, so that it is sent again only if it changed.
+    name or a redirect says. The page's links become unvisited resources.
 
     Args:
         allow_hosts: hosts that may have any address, such as `localhost` or `localhost:8080`

@@ -97,6 +97,17 @@ class Quantity(NamedTuple):
         none = rf"(?<!\w){_NONE_WORDS} (?:\w+ )?{re.escape(noun)}"
         return bool(noun) and not any(self.plain) and bool(re.search(none, text))
 
+    def is_change_in(self, quantities: Iterable[Quantity]) -> bool:
+        """Return whether of two neighbours one is more or less by this percentage: 100 and 117."""
+        counts = [each for each in quantities if each.digits and each.values[0]]  # no years
+        pairs = [*pairwise(counts), *pairwise(counts[::-1])]
+        return self.dimension == "percent" and any(
+            first.dimension == other.dimension
+            and abs(abs(100 * other.values[0] / first.values[0] - 100) - self.values[0])
+            <= Fraction(10) ** min(self.place, 0) / 2
+            for first, other in pairs
+        )
+
     def _is(self, other: Quantity) -> bool:
         compare = None if other.relation in _RELATIONS else _RELATIONS.get(self.relation)
         if compare and self.dimension == other.dimension:
