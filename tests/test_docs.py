@@ -388,6 +388,14 @@ def test_install_page_names_each_extra() -> None:
     assert extras.keys() - named == {"bench", "dev", "docs", "release"}
 
 
+def test_log_page_names_the_loggers_that_there_are() -> None:
+    page = (ROOT / "docs" / "howto" / "log-and-trace.md").read_text().partition("A failure is")[0]
+    named = {*re.findall(r"`(moothall\.[a-z]+)`", page)}
+    source = [path.read_text() for path in Path(moothall.__path__[0]).rglob("*.py")]
+    loggers = re.findall(r'getLogger\("(moothall\.[a-z]+)', "\n".join(source))
+    assert named == {*loggers}
+
+
 def error_texts() -> set[str]:
     """The texts in the source, with `…` for each value that is put in."""
     found = set()
