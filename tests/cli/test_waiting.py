@@ -310,6 +310,21 @@ def test_waiting_approvals_and_runs_list_a_permitted_run_whose_program_has_chang
     assert moothall("waiting", cwd=folder).stdout == "Nothing waits.\n"
 
 
+def test_waiting_lists_a_firing_that_nobody_has_begun(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(
+        "from moothall import Agent, action\n"
+        "class Stock(Agent):\n    @action\n    async def count(self) -> int:\n        return 1\n"
+    )
+    (tmp_path / "company.yaml").write_text(
+        "journal: runs.db\nagents:\n  Stock: {ref: 'shop.py:Stock'}\n"
+        "schedules:\n  count: {every: 10m, to: Stock, action: count}\n"
+    )
+    fired = moothall("schedules", "fire", "company.yaml", "count", cwd=tmp_path)
+    assert fired.returncode == 0, fired.stderr
+    waiting = moothall("waiting", cwd=tmp_path).stdout
+    assert waiting == f"{fired.stdout.strip()}\n  count has not begun:\n  its program begins it\n"
+
+
 def test_runs_needs_me_leaves_out_what_is_answered(folder: Path) -> None:
     assert "1 of them needs you" in moothall("runs", cwd=folder).stdout
     with Journal(folder / "runs.db") as journal:

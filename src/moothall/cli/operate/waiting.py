@@ -76,12 +76,13 @@ def waiting(journal: str | None, agent: str | None, kind: str | None, as_json: b
         return
     _print_list(waits, asking_runs, store)
     for run in stopped:
-        click.echo(
-            f"{escaped(run.id)}\n  {escaped(run.agent)} was cut off, since its process ended:"
-        )
+        reason, verb = "was cut off, since its process ended", "goes on with"
+        if not run.entries:  # a firing that somebody wants, while no process serves its company
+            reason, verb = "has not begun", "begins"
+        click.echo(f"{escaped(run.id)}\n  {escaped(run.agent)} {reason}:")
         resume = f"{typed_command('moothall', 'resume', run.id)}{_option(store)}"
         or_resume = f", or `{resume}`," if run.is_ours or has_resume(run) else ""
-        click.echo(f"  its program{or_resume} goes on with it")
+        click.echo(f"  its program{or_resume} {verb} it")
     if not waits and not asking_runs and not stopped:
         click.echo("Nothing waits.")
 
