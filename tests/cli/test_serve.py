@@ -3,6 +3,8 @@ from __future__ import annotations
 import os
 import queue
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -187,6 +189,16 @@ def test_agent_that_leaves_ends_its_program(serve: Callable[..., Program], me: A
         me.send({"to": "Calculator", "action": {"name": "leave"}})
         assert program.end() == 1
         assert program.errors[-1] == "moothall: Calculator is in its space no longer"
+
+
+def test_serve_without_rabbitmq_names_the_option_that_needs_none() -> None:
+    code = (
+        "import sys; sys.modules['pika'] = None\n"
+        "from moothall.cli.main import main\nmain(['serve', 'my_agents:Calculator'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
+    assert done.returncode == 2
+    assert "moothall serve without --http needs the extra 'amqp'" in done.stderr
 
 
 def test_inbox_is_of_one_process(serve: Callable[..., Program], me: Agent, tmp_path: Path) -> None:

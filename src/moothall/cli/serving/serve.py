@@ -210,6 +210,7 @@ def command(
         raise click.UsageError("--public-url, --trusted-proxy and --origin are for --http")
     if http is None and not mcp_stdio:
         bounds.check_none()
+        MissingExtra.unless("moothall serve without --http", "amqp", "pika")
         return serve_over_broker(
             agents, id, description, broker, inbox, shared, journal, grace, on_mismatch
         )
