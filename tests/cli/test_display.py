@@ -21,7 +21,7 @@ from moothall.agents.replies.events import (
     Done,
 )
 from moothall.agents.replies.reply import Reply, Step
-from moothall.cli.progress import Warnings
+from moothall.cli.progress import WarningHandler
 from moothall.cli.run.outcome import exit_code
 from moothall.cli.run.research import ResearchDisplay
 from moothall.cli.run.run_display import MAX_ARG, MAX_LINE, MAX_LINES, RunDisplay
@@ -216,7 +216,7 @@ def test_researcher_tells_of_tasks_of_one_kind_by_their_number(
 def test_display_shows_the_first_line_of_a_warning() -> None:
     shown: list[str] = []
     about = {"msg": "no \x1b[2J room\nTraceback", "levelname": "WARNING"}
-    Warnings(shown.append).emit(logging.makeLogRecord(about))
+    WarningHandler(shown.append).emit(logging.makeLogRecord(about))
     assert shown == [r"(warning: no \x1b[2J room)"]
 
 

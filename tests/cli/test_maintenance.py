@@ -138,9 +138,9 @@ def names_at_doors(person: str) -> list[tuple[str, str]]:
     """Return each sender that a caller is at the doors, with the thread that an agent gives it."""
     session = Thread.session_sender(f"mcp-{person}", "a session")
     senders = (session, *(f"{door}-{person}" for door in ("openai", "mcp", "a2a", "ag-ui")))
-    found = [(sender, Thread.of_sender(sender)) for sender in senders]
-    found += [(sender, Thread.of_sender(sender, "t" * 300)) for sender in senders]
-    found += [(sender, Thread.of_sender("clerk", thread)) for sender, thread in found]
+    found = [(sender, Thread.id_for(sender)) for sender in senders]
+    found += [(sender, Thread.id_for(sender, "t" * 300)) for sender in senders]
+    found += [(sender, Thread.id_for("clerk", thread)) for sender, thread in found]
     old = session.replace("/", "%2F")  # as sessions were named before
     return [*found, (session, old), (session, f"{old}/x"), (session, f"clerk/{old}")]
 

@@ -20,7 +20,7 @@ from moothall.actions.retry import retries_in_thread
 from moothall.foundation.arguments import is_async
 from moothall.foundation.text import error_message
 from moothall.foundation.threads import (
-    DATA,
+    DATA_TYPES,
     WORKERS,
     awaited,
     is_cancelled,
@@ -76,7 +76,7 @@ class Environment:
 
     def format_result(self, result: Any) -> dict[str, Any]:
         """Format the result with metadata; what can be read only once is an error."""
-        if result.__class__ not in DATA and isinstance(result, Iterator):
+        if result.__class__ not in DATA_TYPES and isinstance(result, Iterator):
             kind = type(result).__name__
             return failed_result(
                 TypeError(f"the action returned a {kind}, not a value: return a list")
@@ -97,7 +97,7 @@ class Environment:
             value = action.execute(**args)
             if type(value) is CoroutineType:  # the faster way
                 value = await value
-            if value.__class__ not in DATA:
+            if value.__class__ not in DATA_TYPES:
                 value = await awaited(value)
             return self.format_result(value)
         except asyncio.CancelledError as error:

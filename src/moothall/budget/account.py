@@ -18,7 +18,7 @@ _MAX_SKEW_S: Final = 3600.0
 """How far the clocks of hosts may differ that share a budget."""
 
 
-COUNTS: Final = {"taken": "committed", "spent": "spent", "over": "overruns"}
+COUNT_ATTRIBUTES: Final = {"taken": "committed", "spent": "spent", "over": "overruns"}
 """What an account counts, by kind: its attributes, by their names in the books."""
 
 
@@ -33,7 +33,7 @@ class OtherPeriod:
     Attributes:
         period: the period
         last_used_at: the latest moment at which it was used then, in seconds since 1970
-        counts: what it counted, by the names of `COUNTS`
+        counts: what it counted, by the names of `COUNT_ATTRIBUTES`
         overrun_kind: the first kind of which more was spent than reserved
     """
 
@@ -42,13 +42,13 @@ class OtherPeriod:
     counts: dict[str, list[int]]
     overrun_kind: int | None
 
-    def keep_reserved(self) -> OtherPeriod:
+    def reserved_only(self) -> OtherPeriod:
         """Return what it has reserved alone."""
         total, spent = self.counts["taken"], self.counts["spent"]
         reserved = [a - b for a, b in zip(total, spent, strict=True)]
         return replace(
             self,
-            counts={name: _zeros() for name in COUNTS} | {"taken": reserved},
+            counts={name: _zeros() for name in COUNT_ATTRIBUTES} | {"taken": reserved},
             overrun_kind=None,
         )
 
@@ -64,7 +64,7 @@ class Account:
 
     title: str
     limits: tuple[int | None, ...]
-    seconds: float | None = None
+    max_seconds: float | None = None
     committed: list[int] = field(default_factory=_zeros)  # what is spent or reserved
     spent: list[int] = field(default_factory=_zeros)
     overruns: list[int] = field(default_factory=_zeros)  # what was spent beyond its reservations
@@ -72,7 +72,7 @@ class Account:
     overrun_kind: int | None = None  # the first kind of which more was spent than reserved
     started_at: float | None = None
     earlier_seconds: float = 0.0  # seconds that were spent in another process
-    waiting_calls: int = 0  # that wait for a person: meanwhile the seconds stand still
+    waiting_call_count: int = 0  # that wait for a person: meanwhile the seconds stand still
     paused_at: float = 0.0
     per: Per | None = None  # after what its limits are renewed
     period: str = ""  # of which it counts; empty: of all time, so far
@@ -87,7 +87,7 @@ class Account:
         return self.term_of(self.period)
 
     def term_of(self, period: str) -> str:
-        """Return the term of a period."""
+        """Return the term of a period: the period itself, unless an account can be deleted."""
         return period
 
     def is_same(self, other: Account) -> bool:
@@ -117,12 +117,12 @@ class Account:
         """
         goes_back, other = period < self.period, self.other_period
         counts: dict[str, list[int]] = {
-            name: getattr(self, attribute) for name, attribute in COUNTS.items()
+            name: getattr(self, attribute) for name, attribute in COUNT_ATTRIBUTES.items()
         }
         if other is not None and other.period > self.period:  # it counts here until then
             counts = _add_counts(counts, other.counts, -1)
         previous = OtherPeriod(self.period, self.last_used_at, counts, self.overrun_kind)
-        totals = {name: _zeros() for name in COUNTS}
+        totals = {name: _zeros() for name in COUNT_ATTRIBUTES}
         self.overrun_kind = None
         # Who comes to a period earlier than it was used was there by a clock that was wrong.
         if other is not None and (
@@ -144,7 +144,7 @@ class Account:
     def elapsed(self, now: float) -> float:
         """Return the seconds that have passed."""
         started_at = self.started_at
-        if self.waiting_calls:
+        if self.waiting_call_count:
             now = self.paused_at
         return (
             self.earlier_seconds
@@ -154,14 +154,14 @@ class Account:
 
     def pause_clock(self, now: float) -> None:
         """Have the seconds stand still until as many calls of `resume_clock`."""
-        if not self.waiting_calls:
+        if not self.waiting_call_count:
             self.paused_at = now
-        self.waiting_calls += 1
+        self.waiting_call_count += 1
 
     def resume_clock(self, now: float) -> None:
         """Have the seconds go on, once nobody is asked any more."""
-        self.waiting_calls -= 1
-        if not self.waiting_calls and self.started_at is not None:
+        self.waiting_call_count -= 1
+        if not self.waiting_call_count and self.started_at is not None:
             self.earlier_seconds -= max(now - max(self.paused_at, self.started_at), 0.0)
 
     def becomes_low(self, kind: int) -> bool:
@@ -178,14 +178,14 @@ def _add_counts(
 ) -> dict[str, list[int]]:
     return {
         name: [a + sign * b for a, b in zip(counts[name], addend[name], strict=True)]
-        for name in COUNTS
+        for name in COUNT_ATTRIBUTES
     }
 
 
 @lru_cache(maxsize=100)  # once, however many budgets of this process share the account
-def _warn_period_ahead(title: str, period: str, now: str) -> None:
+def _warn_period_ahead(title: str, period: str, current_period: str) -> None:
     text = "%s was used in %s, which lies ahead of the clock: it counts in %s"
-    logger.warning(text, title, period, now)
+    logger.warning(text, title, period, current_period)
 
 
 Accounts: TypeAlias = tuple[Account, ...]
@@ -217,7 +217,7 @@ def commit_or_refuse(accounts: Accounts, amounts: Amounts, now: float) -> None:
     """Take amounts from all accounts; raise, and take nothing, if one is too small."""
     start_seconds(accounts, now)
     for account in accounts:
-        if account.overrun_kind is not None or account.seconds is not None:
+        if account.overrun_kind is not None or account.max_seconds is not None:
             refuse_if_closed(account, now)
     # Add first, then check: the garbage collector may end a reservation meanwhile, see `Ledger`.
     add_committed(accounts, amounts)
@@ -253,7 +253,7 @@ def remaining_amounts(accounts: Accounts) -> list[int | None]:
 
 def refuse_if_closed(account: Account, now: float) -> None:
     """Raise if nothing further may begin."""
-    seconds, kind = account.seconds, account.overrun_kind
+    seconds, kind = account.max_seconds, account.overrun_kind
     if seconds is not None and account.elapsed(now) >= seconds:
         duration = "1 second is" if seconds == 1 else f"{seconds:g} seconds are"
         raise DeadlineExceeded(f"{account.title}: its {duration} over")

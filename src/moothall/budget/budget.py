@@ -296,7 +296,7 @@ class Budget:
             spent, _, _ = self._ledger.read(account)
             amounts = (*spent, account.elapsed(now))
             for limit_kind, amount, limit in zip(
-                LIMITS, amounts, (*account.limits, account.seconds), strict=True
+                LIMITS, amounts, (*account.limits, account.max_seconds), strict=True
             ):
                 if limit is not None:
                     share = amount / limit if limit else 1.0
@@ -324,9 +324,9 @@ class Budget:
             self._ledger.refresh(self.accounts)
         return min(
             (
-                account.seconds - account.elapsed(now)
+                account.max_seconds - account.elapsed(now)
                 for account in self.accounts
-                if account.seconds is not None
+                if account.max_seconds is not None
             ),
             default=None,
         )
@@ -340,7 +340,7 @@ class Budget:
 
     def pause(self) -> None:
         """Have the seconds stand still until the next reservation: a run waits in its journal."""
-        if any(account.seconds is not None for account in self.accounts):
+        if any(account.max_seconds is not None for account in self.accounts):
             self._ledger.pause(self.accounts, self._now())
 
     def state_dict(self) -> dict[str, Any]:
@@ -378,8 +378,8 @@ class Budget:
             for kind, limit in enumerate(account.limits)
             if limit is not None
         ]
-        if account.seconds is not None:
-            parts.append(f"{account.elapsed(self._now()):.3g} of {account.seconds:g} seconds")
+        if account.max_seconds is not None:
+            parts.append(f"{account.elapsed(self._now()):.3g} of {account.max_seconds:g} seconds")
         return f"<Budget {self.name or ''!r}: {', '.join(parts) or 'no limits'}>"
 
 

@@ -69,8 +69,8 @@ class Limit:
         """Return a counted amount in exact digits."""
         if self.is_whole_number:
             return str(amount)
-        integer, places = divmod(amount, self.parts)
-        return f"{integer}.{places:012d}".rstrip("0").rstrip(".")
+        integer, fraction = divmod(amount, self.parts)
+        return f"{integer}.{fraction:012d}".rstrip("0").rstrip(".")
 
 
 class TimeLimit(Limit):
@@ -85,8 +85,8 @@ class TimeLimit(Limit):
         """Return seconds."""
         if type(amount) in (int, float) and 0 <= amount <= MAX_AMOUNT:
             return amount
-        where = f"{subject}: {self.name}= must be a number of {self.unit}"
-        raise ConfigError(f"{where} from 0 to {MAX_AMOUNT}, got {_value_text(amount)}")
+        rule = f"{subject}: {self.name}= must be a number of {self.unit}"
+        raise ConfigError(f"{rule} from 0 to {MAX_AMOUNT}, got {_value_text(amount)}")
 
     def in_units(self, amount: Any) -> Any:
         """Return seconds."""

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeAlias, TypeVar, Unpack
 
 from moothall.budget.account import (
-    COUNTS,
+    COUNT_ATTRIBUTES,
     Account,
     Accounts,
     OtherPeriod,
@@ -361,7 +361,9 @@ def end_hold(hold: Hold, spent: Amounts) -> tuple[AccountKinds, AccountKinds]:
         if not spent[kind] and not excess:
             continue
         for other in other_periods:
-            for name, amount in zip(COUNTS, (excess, spent[kind], max(excess, 0)), strict=True):
+            for name, amount in zip(
+                COUNT_ATTRIBUTES, (excess, spent[kind], max(excess, 0)), strict=True
+            ):
                 other.counts[name][kind] += amount
         for account in accounts:
             account.spent[kind] += spent[kind]

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
-from moothall.budget.account import COUNTS, Account, Accounts, OtherPeriod
+from moothall.budget.account import COUNT_ATTRIBUTES, Account, Accounts, OtherPeriod
 from moothall.budget.amounts import KINDS, NO_AMOUNTS, Amounts
 from moothall.budget.limits import LIMITS, ORIGINAL_LIMIT_COUNT
 from moothall.budget.period import is_period
@@ -90,7 +90,7 @@ class SharedLedger(Ledger):
         if parent is not None:
             key += f"{KEY_SEPARATOR}{name}"
         account = SharedAccount(
-            account.title, account.limits, account.seconds, per=account.per, key=key
+            account.title, account.limits, account.max_seconds, per=account.per, key=key
         )
         if self._release_dead:
             # Before the account is read: what the dead held is free then.
@@ -212,7 +212,7 @@ class SharedAccount(Account):
 
     def __post_init__(self) -> None:
         """Note the limits that the program states."""
-        self.program_limits = (*self.limits, self.seconds)
+        self.program_limits = (*self.limits, self.max_seconds)
 
     def term_of(self, period: str) -> str:
         """Return the term of a period; that of a deleted account has ended, too."""
@@ -243,10 +243,10 @@ class SharedAccount(Account):
     def load_stored(self, state: dict[str, Any] | None, now: float) -> None:
         """Take over the state that stands in the books."""
         if state is None:  # it was never used, or a person has deleted it
-            state = {name: [*NO_AMOUNTS] for name in COUNTS}
+            state = {name: [*NO_AMOUNTS] for name in COUNT_ATTRIBUTES}
             state |= {"fault": None, "begun": None, "made": secrets.token_hex(4)}
         try:
-            for name, attribute in COUNTS.items():
+            for name, attribute in COUNT_ATTRIBUTES.items():
                 setattr(self, attribute, _counts(name, state[name]))
             fault, start, period = state["fault"], state["begun"], state.get("period", "")
             if fault is not None and fault not in KINDS:
@@ -280,7 +280,7 @@ class SharedAccount(Account):
                 str(name): _counts("held", each) for name, each in reserved_by_process
             }
             self.overrides = dict(state.get("set", {}))
-            *limits, self.seconds = (
+            *limits, self.max_seconds = (
                 self.overrides.get(name, limit)
                 for name, limit in zip(LIMIT_NAMES, self.program_limits, strict=True)
             )
@@ -308,7 +308,7 @@ class SharedAccount(Account):
             boot, since = _since_boot()
             self.stored_start = {"at": time.time(), "boot": boot, "since": since, "passed": 0.0}
         state: dict[str, Any] = {
-            name: getattr(self, attribute) for name, attribute in COUNTS.items()
+            name: getattr(self, attribute) for name, attribute in COUNT_ATTRIBUTES.items()
         }
         state |= {"fault": self.overrun_kind, "begun": self.stored_start}
         state["stated"] = dict(zip(LIMIT_NAMES, self.program_limits, strict=True))
@@ -334,7 +334,7 @@ class SharedAccount(Account):
 def _other_period(state: dict[str, Any] | None) -> OtherPeriod | None:
     if state is None:
         return None
-    counts = {name: _counts(name, state["counts"][name]) for name in COUNTS}
+    counts = {name: _counts(name, state["counts"][name]) for name in COUNT_ATTRIBUTES}
     if not is_period(state["period"]):
         raise ValueError(f"period is {state['period']!r:.80}")
     return OtherPeriod(state["period"], float(state["last"]), counts, state["fault"])

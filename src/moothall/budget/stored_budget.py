@@ -71,7 +71,7 @@ def reset_state(key: str, state: dict[str, Any], is_alive: IsAlive) -> dict[str,
     account.overruns, account.overrun_kind, account.low_kinds = [0 for _ in KINDS], None, 0
     account.stored_start, account.started_at, account.earlier_seconds = None, None, 0.0
     if account.other_period is not None:
-        account.other_period = account.other_period.keep_reserved()
+        account.other_period = account.other_period.reserved_only()
     return _stored_state(account, state)
 
 

@@ -54,7 +54,7 @@ class ProgressLine:
         self._is_open = False
 
 
-class Warnings(logging.Handler):
+class WarningHandler(logging.Handler):
     """Shows each warning of a logger in a line."""
 
     def __init__(self, show: Callable[[str], object]) -> None:

@@ -26,7 +26,7 @@ _LONG_LIST: Final = 2000
 _MAX_DROPPED: Final = 50
 """How many messages may have been dropped since, at its beginning."""
 
-_GUARD: Final = guard()
+_LOCK: Final = guard()
 
 
 class AnyMemory(Protocol):
@@ -272,7 +272,7 @@ class Memory:
         if id is None:
             return self
         check_thread(id)
-        with _GUARD:  # several OS threads may be here at once
+        with _LOCK:  # several OS threads may be here at once
             threads = self._threads = self._threads or _ThreadMemories()
         memory: Self = threads.get(id, self._new_copy)
         return memory

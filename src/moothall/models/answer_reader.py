@@ -168,11 +168,11 @@ class AnswerReader:
         """Return the remaining pieces and finally the answer; called when no more data follows."""
         parts = list(self.feed(b"", final=True))
         # Only the last line of the last event may lack its end.
-        if self._done_ends and self._parser.unfinished().upper() == "[DONE]":
+        if self._done_ends and self._parser.unfinished_data().upper() == "[DONE]":
             self.is_complete = True
         if not self.is_complete:
             after = f"after event {self._events}"
-            if not self._events and (unread := self._parser.unfinished()):
+            if not self._events and (unread := self._parser.unfinished_data()):
                 after = f"after {one_line(unread, 60)!r}"
             raise TransientError(f"{self._name}: the answer broke off {after}, before its end")
         parts += self._missing_parts()

@@ -24,7 +24,7 @@ from moothall.foundation.arguments import is_async
 from moothall.foundation.errors import ActionError, RequestError
 from moothall.foundation.jsonvalue import NotJSON, to_json
 from moothall.foundation.text import error_message, log_failure, printable
-from moothall.foundation.threads import DATA, WORKERS, awaited, call_user
+from moothall.foundation.threads import DATA_TYPES, WORKERS, awaited, call_user
 from moothall.spaces.delivery import (
     ANSWER,
     ASKING,
@@ -121,7 +121,7 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
             with retries_in_thread() as retry_end:
                 call = partial(offer.function, **kwargs)
                 value = await _run_in_thread(mailbox.router, call, channel, retry_end)
-        if value.__class__ not in DATA:
+        if value.__class__ not in DATA_TYPES:
             value = await awaited(value)  # an `await` that was forgotten, perhaps
     except BaseException as error:  # raised again after after_action, which runs in any case
         failure = error

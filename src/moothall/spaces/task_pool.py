@@ -19,7 +19,7 @@ from typing import Any
 
 from moothall.agents.agent import CURRENT
 from moothall.budget.reservation import CALLERS_HOLDS
-from moothall.foundation.threads import DATA, awaited
+from moothall.foundation.threads import DATA_TYPES, awaited
 from moothall.spaces.delivery import Delivery
 
 logger: logging.Logger = logging.getLogger("moothall.space")
@@ -237,7 +237,7 @@ def _steps(worker: _Worker) -> Generator[Any, Any, None]:
         CURRENT.set(worker.delivery)
         try:
             value = yield from coroutine
-            if value.__class__ not in DATA:
+            if value.__class__ not in DATA_TYPES:
                 value = yield from awaited(value)  # an `await` that was forgotten, perhaps
             worker.value = value
         except BaseException as error:  # whatever an action raises is its outcome

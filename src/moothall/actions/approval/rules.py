@@ -53,7 +53,7 @@ class Rule:
 
     def matches(self, request: ApprovalRequest) -> bool:
         """Return whether the rule matches this request."""
-        texts = [(request.agent, self.agent), (request.action, self.action)]
+        texts_and_patterns = [(request.agent, self.agent), (request.action, self.action)]
         for patterns, values in ((self.args, request.args), (self.facts, request.facts)):
             for name, pattern in (patterns or {}).items():
                 if name not in values:
@@ -61,8 +61,8 @@ class Rule:
                 value = values[name]
                 if not isinstance(value, str):
                     value = json.dumps(value, sort_keys=True, ensure_ascii=False)
-                texts.append((value, pattern))
-        return all(fnmatch.fnmatchcase(text, pattern) for text, pattern in texts)
+                texts_and_patterns.append((value, pattern))
+        return all(fnmatch.fnmatchcase(text, pattern) for text, pattern in texts_and_patterns)
 
 
 class RuleApprover:

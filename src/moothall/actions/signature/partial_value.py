@@ -58,31 +58,31 @@ def _may_grow(root: dict[str, Any], path: list[str | int]) -> bool:
     # By schema and place in the path; False of a schema that leads to itself.
     cache: dict[tuple[int, int], bool] = {}
 
-    def allows_growth(schema: Any, at: int, depth: int) -> bool:
+    def allows_growth(schema: Any, index: int, depth: int) -> bool:
         """Whether all that a schema says of the value at a place lets the string grow."""
         if not isinstance(schema, dict) or depth > _MAX_DEPTH:
             return schema is True
-        key = (id(schema), at)
+        key = (id(schema), index)
         if key not in cache:
             cache[key] = False
             cache[key] = (
-                allows_itself(schema, at, depth)
-                and all(allows_growth(each, at, depth + 1) for each in _conjuncts(schema, root))
+                keywords_allow_growth(schema, index, depth)
+                and all(allows_growth(each, index, depth + 1) for each in _conjuncts(schema, root))
                 and all(
-                    any(allows_growth(each, at, depth + 1) for each in schema[name])
+                    any(allows_growth(each, index, depth + 1) for each in schema[name])
                     for name in ("anyOf", "oneOf")
                     if name in schema
                 )
             )
         return cache[key]
 
-    def allows_itself(schema: dict[str, Any], at: int, depth: int) -> bool:
-        if at == len(path):
+    def keywords_allow_growth(schema: dict[str, Any], index: int, depth: int) -> bool:
+        if index == len(path):
             return _WHOLE_ONLY_KEYS.isdisjoint(schema) and _may_have_type("string", schema)
-        kind = "object" if isinstance(path[at], str) else "array"
-        parts = _part_schemas(schema, path[at])
+        kind = "object" if isinstance(path[index], str) else "array"
+        parts = _part_schemas(schema, path[index])
         return _may_have_type(kind, schema) and all(
-            allows_growth(each, at + 1, depth + 1) for each in parts
+            allows_growth(each, index + 1, depth + 1) for each in parts
         )
 
     return allows_growth(root, 0, 0)

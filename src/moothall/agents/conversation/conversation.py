@@ -175,7 +175,7 @@ class Conversation(Group):
         if thread.reply is not None or current_request(self) is not None:
             self._keep_for_all((content, outside), thread)
             return
-        await thread.turns.take()
+        await thread.turn_lock.take()
         try:
             state = self._state_of(thread)
             if state.run is not None:  # heard when that run resumes, or in the next
@@ -186,7 +186,7 @@ class Conversation(Group):
             # In an unfinished reply, the last message becomes the next speaker's prompt.
             await participants.deliver(state.agents, leave=1 if state.open else 0)
         finally:
-            thread.turns.end()
+            thread.turn_lock.end()
 
     def check_request(self, request: ReplyRequest) -> None:
         """Refuse an invalid request before a run begins."""
@@ -213,7 +213,7 @@ class Conversation(Group):
         ):
             return True
         handling = CURRENT.get()
-        handlings = [each.turns.handling for each in self.all_threads.busy_threads()]
+        handlings = [each.turn_lock.handling for each in self.all_threads.busy_threads()]
         return any(each is not None and leads_to(each, handling) for each in handlings)
 
     async def recorded_reply(

@@ -9,13 +9,13 @@ from typing import Any, Final
 from moothall.actions.provenance import union
 from moothall.agents.replies.reply import MAX_ERROR, Content, Step, Utterance
 from moothall.agents.replies.resume import NULL_RECORD
-from moothall.agents.replies.state import APPENDED, LIVE
+from moothall.agents.replies.state import APPENDED, UNSAVED
 from moothall.foundation.errors import StateError
 from moothall.foundation.text import cut
 from moothall.journal.stop_reason import StopReason
 from moothall.models.protocol import Usage
 
-MAX_KEPT: Final = 1000
+MAX_UTTERANCES: Final = 1000
 """How many utterances a transcript keeps, and how many may wait to be heard by a participant."""
 MAX_CHARS: Final = 1_000_000
 """How many characters a transcript keeps; the last utterance is kept at any length."""
@@ -66,11 +66,11 @@ class ConversationState:
     steps: list[Step] = field(default_factory=list, metadata=APPENDED)
     values: dict[str, Any] = field(default_factory=dict)
     outside: list[str] = field(default_factory=list)
-    chars: int = field(default=0, metadata=LIVE)
-    participants: dict[str, Any] = field(default_factory=dict, metadata=LIVE)
-    budget: Any = field(default=None, metadata=LIVE)
-    record: Any = field(default=NULL_RECORD, metadata=LIVE)
-    run: str | None = field(default=None, metadata=LIVE)
+    chars: int = field(default=0, metadata=UNSAVED)
+    participants: dict[str, Any] = field(default_factory=dict, metadata=UNSAVED)
+    budget: Any = field(default=None, metadata=UNSAVED)
+    record: Any = field(default=NULL_RECORD, metadata=UNSAVED)
+    run: str | None = field(default=None, metadata=UNSAVED)
 
     def __post_init__(self) -> None:
         self.chars = sum(each.size for each in self.transcript)
@@ -121,17 +121,19 @@ class ConversationState:
     def trim(self) -> None:
         """Drop the oldest items above the limits, except what is still to be recorded."""
         for unread in self.pending.values():
-            del unread[:-MAX_KEPT]
+            del unread[:-MAX_UTTERANCES]
         if not self.is_recorded:
             del self.steps[:-MAX_STEPS]
             utterances = self.transcript
-            while len(utterances) > 1 and (len(utterances) > MAX_KEPT or self.chars > MAX_CHARS):
+            while len(utterances) > 1 and (
+                len(utterances) > MAX_UTTERANCES or self.chars > MAX_CHARS
+            ):
                 self.chars -= utterances.pop(0).size
 
     @property
     def own_utterances(self) -> list[Utterance]:
         """Return the utterances of this reply that are kept."""
-        return [each for each in self.transcript if each.number >= self.begun][-MAX_KEPT:]
+        return [each for each in self.transcript if each.number >= self.begun][-MAX_UTTERANCES:]
 
     @property
     def messages(self) -> list[dict[str, Any]]:

@@ -24,13 +24,13 @@ from moothall.journal.stop_reason import ANSWERED_REASONS
 
 MAX_EVIDENCE_CHARS: Final = 1000
 """How much of the arguments and of the result of one call H is shown."""
-MAX_EVIDENCE: Final = 50
+MAX_EVIDENCE_CALLS: Final = 50
 """How many calls of one conclusion H is shown, the last ones."""
 
 
 MAX_SHORT_CHARS: Final = 300
 """How long a short text of H's may be."""
-_TEXTS: Final = ("reasoning", "new_instruction")
+_TEXT_KEYS: Final = ("reasoning", "new_instruction")
 
 
 def read_decision(text: str, agent_count: int = 1) -> HumanDecision:
@@ -42,7 +42,7 @@ def read_decision(text: str, agent_count: int = 1) -> HumanDecision:
 def _decision_schema(agent_count: int) -> AnswerSchema:
     """Return the schema of a decision; with several R, it allows an instruction for each."""
     # A person may write as much as it takes.
-    parts = {**HumanDecision.schema["properties"], **{key: {"type": "string"} for key in _TEXTS}}
+    parts = {**HumanDecision.schema["properties"], **dict.fromkeys(_TEXT_KEYS, {"type": "string"})}
     if agent_count > 1:
         size = {"minItems": agent_count, "maxItems": agent_count}
         list_schema = {"type": "array", "items": {"type": "string"}, **size}
@@ -100,7 +100,7 @@ def merge_conclusions(conclusions: Mapping[str, Conclusion]) -> Conclusion:
 
 def evidence_of(reply: Reply) -> list[dict[str, Any]]:
     """Return the last calls of a reply, up to a limit, with arguments and results."""
-    return [_evidence_item(step) for step in reply.steps[-MAX_EVIDENCE:]]
+    return [_evidence_item(step) for step in reply.steps[-MAX_EVIDENCE_CALLS:]]
 
 
 def _evidence_item(step: Step) -> dict[str, Any]:

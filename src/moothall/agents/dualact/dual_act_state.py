@@ -12,7 +12,7 @@ from moothall.agents.decision import Conclusion, DecisionAction, HumanDecision
 from moothall.agents.dualact.conclusions import merge_conclusions
 from moothall.agents.replies.read_record import ReadRecord
 from moothall.agents.replies.reply import Reply, Step, Stop
-from moothall.agents.replies.state import APPENDED, LIVE, load_state
+from moothall.agents.replies.state import APPENDED, UNSAVED, load_state
 from moothall.foundation.jsonvalue import UnreadableText
 from moothall.foundation.text import counted
 from moothall.journal.stop_reason import StopReason
@@ -56,7 +56,7 @@ class DualActState:
     # The requested value of each conclusion, or None.
     values: list[Any] = field(default_factory=list, metadata=APPENDED)
     schema: dict[str, Any] | bool | None = None  # True for a type, which is not saved
-    form: Any = field(default=None, metadata=LIVE)  # the schema or type as requested
+    form: Any = field(default=None, metadata=UNSAVED)  # the schema or type as requested
     human_usage: Usage = field(default_factory=Usage)
     reactive_usage: Usage = field(default_factory=Usage)
     stop: StopReason | None = None

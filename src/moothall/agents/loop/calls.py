@@ -202,7 +202,7 @@ async def execute(step: LoopActionStep) -> dict[str, Any]:
         call.read_sources += (source_of(call),)
     token = reading.begin_execution(call)
     try:
-        if call.foreign and (texts := request.state.texts) is not None:
+        if call.foreign and (texts := request.state.texts_by_origin) is not None:
             note_execution(call, texts)
         call.has_started = True
         kwargs = call.kwargs

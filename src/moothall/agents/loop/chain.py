@@ -88,7 +88,7 @@ def around_action(step: LoopActionStep, call: Call) -> Call:
     """Return a call of an action with what stands around it: here from the inside out."""
     agent, request = step.turn.agent, step.turn.request
     record, emit, tracer = request.recorded, request.emit, tracing.active
-    hooks, blocks, is_guarded = agent.hooks, agent.blocks, request.state.texts is not None
+    hooks, blocks, is_guarded = agent.hooks, agent.blocks, request.state.texts_by_origin is not None
     action: Any = step.call.action
     may_ask = is_guarded or action.access_policy != ACCESS_PERMITTED
     if not (hooks or blocks or may_ask) and record is None and emit is None and tracer is None:
@@ -316,7 +316,7 @@ async def _restore_first_args(step: LoopActionStep, call: Call) -> Any:
 
 
 async def _trace_origins(step: LoopActionStep, call: Call) -> Any:
-    texts = step.turn.request.state.texts
+    texts = step.turn.request.state.texts_by_origin
     if texts is not None:
         trace(step.call, texts)
         if step.record is not None:
@@ -341,7 +341,7 @@ async def _ask_permission(step: LoopActionStep, call: Call) -> Any:
     turn, tool_call = step.turn, step.call
     if (refused := step.refused) is not None:
         return refused
-    if step.action.access_policy == ACCESS_PERMITTED and turn.request.state.texts is None:
+    if step.action.access_policy == ACCESS_PERMITTED and turn.request.state.texts_by_origin is None:
         return await call()
     try:
         with context_value(CALL_SCOPE, scope_with(tool_call)):  # what the approver has read

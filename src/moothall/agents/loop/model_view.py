@@ -117,7 +117,7 @@ class ModelView:
                     return offered
         own_action = self._agent.actions.get_action(name)
         return (
-            (self.thread.discovered or {}).get(name)
+            (self.thread.discovered_actions or {}).get(name)
             if own_action is None
             else as_action(own_action)
         )

@@ -93,7 +93,7 @@ async def permits(
     agent: Looping, call: ToolCall, request: ReplyRequest, step: StepHandle | None
 ) -> Decision:
     """Return whether this call may be executed; the approver gets a copy of its arguments."""
-    action, texts = call.action, request.state.texts
+    action, texts = call.action, request.state.texts_by_origin
     if action is None or action.access_policy == ACCESS_DENIED:
         return False
     open_questions: list[tuple[str, str]] = []

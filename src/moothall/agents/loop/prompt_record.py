@@ -109,7 +109,7 @@ def keep_list(record: Record[Any], thread: Thread, items: list[Any]) -> str:
     so on. The hashes themselves say where a group ends: so lists share their groups, wherever they
     begin, no matter who made them. Nothing depends on what the thread knows: that saves time.
     """
-    stored: _StoredList | None = thread.stored_list
+    stored: _StoredList | None = thread.stored_messages
     if stored is None or stored.file() is not record.run.file:
         stored = _StoredList(ref(record.run.file), [], [], frozenset(), None)
     digests = _known_digests(stored, items)
@@ -122,7 +122,7 @@ def keep_list(record: Record[Any], thread: Thread, items: list[Any]) -> str:
 
     def remember() -> None:
         group_digests = frozenset(groups)
-        thread.stored_list = _StoredList(
+        thread.stored_messages = _StoredList(
             stored.file, items, digests, group_digests, record.run.deletion_count
         )
 

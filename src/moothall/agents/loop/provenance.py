@@ -48,7 +48,7 @@ def note_messages(
     from_start = new is None
     if new is None:
         new = messages
-    texts = thread.texts
+    texts = thread.texts_by_origin
     if not thread.is_marked and any_has_marks(new):
         thread.is_marked = True
     if texts is None:
@@ -313,15 +313,15 @@ def marks_of_result(call: ToolCall, thread: Thread, request: ReplyRequest) -> Ma
     is_outside = call.action is not None and call.action.outside
     result = None if call.result is None else call.result.get("result")
     has_marks = is_outside or call.read_sources or call.statements or call.is_stated
-    has_marks = has_marks or thread.texts is not None
+    has_marks = has_marks or thread.texts_by_origin is not None
     if not has_marks and not isinstance(result, _CONTAINERS):  # the most frequent case
         return None
-    sources = sources_of_result(call, thread.texts, call.result or {})
+    sources = sources_of_result(call, thread.texts_by_origin, call.result or {})
     own_parts: list[Any] = []
     if sources:
         if call.action is not None and (call.has_started or call.resumed) and call.action.own:
             own_parts = own_values(result, call.action.own)
-        if thread.texts is None:  # the next prompt fills it
+        if thread.texts_by_origin is None:  # the next prompt fills it
             thread.last_checked = None
             thread.begin_texts(request.on_behalf).note(sources)
     written_names: list[str] = []
@@ -343,7 +343,7 @@ def marks_of_fault(call: ToolCall, thread: Thread) -> Marks:
 
 def marks_after_reading(thread: Thread) -> Marks | None:
     """Return the marks of what a model writes after it has read something from outside."""
-    return None if thread.texts is None else Marks([*thread.texts.sources])
+    return None if thread.texts_by_origin is None else Marks([*thread.texts_by_origin.sources])
 
 
 class UnmarkedMessages:

@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from moothall.journal import Journal, RunPart
     from moothall.models.protocol import Model
 
-_GUARD: Final = guard()
+_LOCK: Final = guard()
 
 
 @with_settings
@@ -211,7 +211,7 @@ class ReActAgent(Looping):
         memory = self._memory
         if memory is None:
             default_memory = self._default_memory()
-            with _GUARD:  # several OS threads may be here at once
+            with _LOCK:  # several OS threads may be here at once
                 memory = self._memory = default_memory if self._memory is None else self._memory
             if thread is None:
                 return memory
@@ -288,29 +288,29 @@ class ReActAgent(Looping):
     @property
     def discovered(self) -> dict[str, Action]:
         """Return other agents' actions, by name, as the last reply of its own thread found them."""
-        return self.all_threads.default.discovered or {}
+        return self.all_threads.default.discovered_actions or {}
 
     def show_actions(self, thread: Thread, offered: tuple[Action, ...]) -> OfferedActions:
         """Return the current actions as the model sees them, without denied ones."""
         actions = [*self.actions.get_actions(), *offered]
         # Read anew each time: an action may be registered, or denied, between two answers.
         policies = [getattr(each, "access_policy", None) for each in actions]
-        if thread.defers is None:
-            count = len(actions) + (len(thread.discovered) if thread.discovered else 0)
-            thread.defers = count > MAX_SHOWN if self.deferred is None else self.deferred
-        inputs = (actions, policies, thread.defers, thread.found_actions)
-        cached: tuple[Any, OfferedActions] | None = thread.offered
+        if thread.defers_actions is None:
+            count = len(actions) + len(thread.discovered_actions or ())
+            thread.defers_actions = count > MAX_SHOWN if self.deferred is None else self.deferred
+        inputs = (actions, policies, thread.defers_actions, thread.found_actions)
+        cached: tuple[Any, OfferedActions] | None = thread.last_offer
         if cached is not None and cached[0] == inputs:
             return cached[1]
         previous = None if cached is None else cached[1]
         check_actions(actions, self.id)
         pairs = zip(actions, policies, strict=True)
         visible = [as_action(each) for each, policy in pairs if policy != ACCESS_DENIED]
-        if thread.discovered:
+        if thread.discovered_actions:
             names = {each.name for each in actions}
-            visible += [a for name, a in thread.discovered.items() if name not in names]
-        result = offered_actions(visible, bool(thread.defers), thread, previous)
-        thread.offered = (inputs, result)
+            visible += [a for name, a in thread.discovered_actions.items() if name not in names]
+        result = offered_actions(visible, bool(thread.defers_actions), thread, previous)
+        thread.last_offer = (inputs, result)
         return result
 
     # -- its state ---------------------------------------------------------------------------------
@@ -445,4 +445,4 @@ class ReActAgent(Looping):
     async def discover_actions(self, thread: Thread) -> None:
         """Find what other agents offer now."""
         actions = await discover(self, self.discover or ())
-        thread.discovered, thread.offered = {each.name: each for each in actions}, None
+        thread.discovered_actions, thread.last_offer = {each.name: each for each in actions}, None

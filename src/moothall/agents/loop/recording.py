@@ -302,7 +302,7 @@ async def show_open_calls(
     """
     thread = request.state
     for run_id, last_entry in record.run.waiting_runs:
-        if thread.parked.get(run_id, 0) >= last_entry:
+        if thread.parked_runs.get(run_id, 0) >= last_entry:
             continue
         assert agent.journal is not None
         try:
@@ -312,7 +312,7 @@ async def show_open_calls(
         try:
             other: Record[LoopState] = Record(part, LoopState)
             if other.state is None or not _has_seen(memory, other):
-                thread.parked[run_id] = last_entry
+                thread.parked_runs[run_id] = last_entry
                 continue
             end = other.over or {"reason": "waiting"}
             if messages := other.state.open.get("messages"):
@@ -324,7 +324,7 @@ async def show_open_calls(
                 other.save(other.state)
                 await other.end(**end)  # again: it is what a run ended with that comes last
             catch_up_memory(memory, other)
-            thread.parked[run_id] = part.run.end[0]
+            thread.parked_runs[run_id] = part.run.end[0]
         finally:
             part.close()
 

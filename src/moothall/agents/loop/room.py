@@ -154,7 +154,7 @@ class LongResults:
             if call.action is own_action:
                 mark = self._results.mark(call.args.get("number"))
             elif call.action is not None:
-                sources = sources_of_result(call, self._thread.texts, result)
+                sources = sources_of_result(call, self._thread.texts_by_origin, result)
                 keep = None if self._record is None else self._record.keep
                 is_whole = len(content) <= limit
                 result_parts = (content, sources, is_whole, keep, _args_text(call.args))

@@ -161,7 +161,7 @@ class LoopRun:
             if not self._past_steps(f"{state.iteration + 1}"):
                 self._take_new_texts()
         if is_new:
-            self.thread.defers = None  # as its actions are now
+            self.thread.defers_actions = None  # as its actions are now
             first_turn, marks = LoopTurn(), Marks(request.outside) if request.outside else None
             first_turn.add({"role": "user", "content": request.content}, marks)
             self.save(first_turn, ends=False)
@@ -311,7 +311,8 @@ class LoopRun:
         record.at_end = partial(record.mark_known, self.agent.model_or_name, self.budget)
         if record.state is not None:
             self.state, self.request.allowed = record.state, record.state.allowed
-            self.thread.defers, self.thread.found_actions = self.state.defers, (*self.state.joined,)
+            self.thread.defers_actions = self.state.defers
+            self.thread.found_actions = (*self.state.joined,)
             messages = with_marks(self.state.messages, self.state.marks)
             if self.thread.last_checked is None:  # its earlier replies count, too
                 messages = [*messages_of(self.memory, self.id, None)[0], *messages]
@@ -353,7 +354,7 @@ class LoopRun:
             if self._memory_clears and (numbers := self.memory.take_cleared()):
                 self.results.tell_cleared(numbers, turn)
             self.view.refresh_actions()
-            self.state.defers = self.thread.defers
+            self.state.defers = self.thread.defers_actions
             if self.emit is not None:
                 count_before, self._left_out = self._left_out, getattr(self.memory, "left_out", 0)
                 if self._left_out and self._left_out != count_before:

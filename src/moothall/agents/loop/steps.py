@@ -188,7 +188,9 @@ class LoopActionStep:
         self.call.original_args = original
         if original is not None:
             for name, value in args.items():
-                add_user_texts(self.call, self.turn.request.state.texts, original.get(name), value)
+                add_user_texts(
+                    self.call, self.turn.request.state.texts_by_origin, original.get(name), value
+                )
         if args != self.call.args:
             self.call.args = copy_json(args)
             self.call.kwargs = self.action.check(self.call.args)
@@ -257,7 +259,7 @@ class LoopActionStep:
 
     def dump(self, result: dict[str, Any]) -> dict[str, Any]:
         """Return its result as it is recorded."""
-        call, texts = self.call, self.turn.request.state.texts
+        call, texts = self.call, self.turn.request.state.texts_by_origin
         data: dict[str, Any] = {"args": call.args, "result": as_json(result)}
         if call.original_args is not None:
             data["was"] = call.original_args
@@ -282,7 +284,8 @@ class LoopActionStep:
     async def read_past_result(self) -> dict[str, Any]:
         """Return what came of a call that began before: to its `Later`, or a person's decision."""
         assert self.record is not None
-        past_step, call, texts = self.record.past, self.call, self.turn.request.state.texts
+        past_step, call = self.record.past, self.call
+        texts = self.turn.request.state.texts_by_origin
         call.resumed = True
         self._restore_from(past_step)
         if past_step.is_decided and (decision := past_step.decision) is not None:
@@ -305,7 +308,7 @@ class LoopActionStep:
     def _restore_from(self, past_step: PastStep) -> None:
         """Note what its execution and its permission have changed before the run was cut off."""
         call, request = self.call, self.turn.request
-        texts = request.state.texts
+        texts = request.state.texts_by_origin
         if call.foreign:
             note_execution(call, texts)
         request.allowed += [each for each in past_step.allowed if each not in request.allowed]

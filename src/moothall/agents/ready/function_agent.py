@@ -139,8 +139,8 @@ class OpenAIFunctionAgent(ReActAgent):
     async def discover_actions(self, thread: Thread) -> None:
         """Find what other agents offer now."""
         await super().discover_actions(thread)
-        if thread.discovered is not None:
-            thread.discovered.pop(f"{self.user_id}.say", None)
+        if thread.discovered_actions is not None:
+            thread.discovered_actions.pop(f"{self.user_id}.say", None)
 
 
 def _system_prompt(own_id: str, user: str | None) -> str:

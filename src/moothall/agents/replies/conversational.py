@@ -519,14 +519,14 @@ class ConversationalAgent(Threaded):
             handling.replies = (*(each for each in handling.replies if each.open), replying)
         thread = request.state = self._take_thread(request.thread)
         is_contextless = is_without_context()
-        if is_asked or is_contextless or thread.texts is not None:
+        if is_asked or is_contextless or thread.texts_by_origin is not None:
             note_content(request, self)
         if is_asked and not outer and request.emit is None:
             request.emit = self._listener()
-        turns = replying.turns = thread.turns
+        turn_lock = replying.turn_lock = thread.turn_lock
         # The thread's own reply waits for this one: to wait for its turn would be a deadlock.
-        is_nested = (outer and is_open(turns, outer)) or (
-            turns.handling is not None and leads_to(turns.handling, handling)
+        is_nested = (outer and is_open(turn_lock, outer)) or (
+            turn_lock.handling is not None and leads_to(turn_lock.handling, handling)
         )
         token = ENCLOSING_REPLIES.set((*outer, replying))
         answer = partial(reply_with_hooks, self) if self.hooks else self.respond
@@ -540,22 +540,22 @@ class ConversationalAgent(Threaded):
         try:
             if is_nested:
                 return await answer(request)
-            if not turns.take_now():
-                await turns.take()
+            if not turn_lock.take_now():
+                await turn_lock.take()
             try:
-                turns.handling = handling
+                turn_lock.handling = handling
                 return await answer(request)
             finally:
                 # First: once the turn has ended, the next reply, perhaps of another loop, sets it.
                 thread.reply = None
-                turns.end()
+                turn_lock.end()
         except Later as later:
             if outer:  # an action waits
                 raise
             raise later.misplaced_error from later
         finally:
             replying.open = False
-            if thread.texts is not None or CALL_SCOPE.get().reading is not None:
+            if thread.texts_by_origin is not None or CALL_SCOPE.get().reading is not None:
                 tell_caller(self, thread)
             if contextless_reply is not None:
                 contextless_reply.end()

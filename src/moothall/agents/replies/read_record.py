@@ -12,7 +12,7 @@ from weakref import finalize
 
 from moothall.actions.approval.decision import DECISION_ENTRIES, DECISION_KINDS, Decision
 from moothall.agents.replies.checked_parts import is_recording
-from moothall.agents.replies.state import APPENDED, LIVE, load_state
+from moothall.agents.replies.state import APPENDED, UNSAVED, load_state
 from moothall.foundation.errors import RunMismatch, StateError
 from moothall.foundation.jsonvalue import as_json
 from moothall.foundation.text import shorten
@@ -169,7 +169,7 @@ class ReadRecord(Generic[S]):
         self.past_steps: dict[str, PastStep] = {}
         metadata = {each.name: each.metadata for each in fields(cast(Any, kind))}
         self._scalars = [
-            name for name, options in metadata.items() if options not in (APPENDED, LIVE)
+            name for name, options in metadata.items() if options not in (APPENDED, UNSAVED)
         ]
         # How many items of each append-only list are recorded.
         self._counts = {name: 0 for name, options in metadata.items() if options == APPENDED}

@@ -183,7 +183,7 @@ class RecordedAgent(ConversationalAgent):
             reply = await self._traced_work(request, record)
             if part.past_entries:
                 ids = [e.request.run_id for e in ENCLOSING_REPLIES.get() if e.request and e.open]
-                await answer_asker(self._journal, record, reply, ids, request.state.texts)
+                await answer_asker(self._journal, record, reply, ids, request.state.texts_by_origin)
             if request.record is None:
                 await keep_late_reply(self, record, reply.stop_reason)
             if reply.stop_reason == "waiting" and request.record is None:
@@ -216,7 +216,7 @@ class RecordedAgent(ConversationalAgent):
         """Forget a conversation in this process if a run of it was deleted from its journal."""
         assert thread.id is not None
         assert thread.runs is not None
-        check_deleted = partial(thread.runs.is_any_deleted, [*thread.parked])
+        check_deleted = partial(thread.runs.is_any_deleted, [*thread.parked_runs])
         if await WORKERS.run(asyncio.get_running_loop(), check_deleted):
             thread.forget()
             self.forget_memory(thread.id)

@@ -53,7 +53,7 @@ class Replying:
 
     agent: Agent
     thread: str | None
-    turns: TurnLock | None = None  # the lock of the thread, which the reply holds
+    turn_lock: TurnLock | None = None  # the lock of the thread, which the reply holds
     request: ReplyRequest | None = None  # None for a chat agent, whose answers are not runs
     open: bool = True  # False after its end
     outer_replies: tuple[Replying, ...] = ()  # the open replies that led to it, the outermost first
@@ -89,14 +89,14 @@ class Replying:
         own_thread = self.thread
         if own_thread is None or agent is self.agent:
             return thread if own_thread is None else own_thread
-        return Thread.of_sender(
+        return Thread.id_for(
             str(self.agent.id), own_thread if thread is None else f"{own_thread}/{thread}"
         )
 
 
-def is_open(turns: TurnLock, replies: Iterable[Replying]) -> bool:
+def is_open(turn_lock: TurnLock, replies: Iterable[Replying]) -> bool:
     """Return whether one of these replies holds a thread's lock."""
-    return any(each.turns is turns and each.open for each in replies)
+    return any(each.turn_lock is turn_lock and each.open for each in replies)
 
 
 class ReplySetup(NamedTuple):
@@ -255,7 +255,7 @@ def sources_of_asker(agent: Any) -> AskerSources:
         sources = [] if reading is None else [*reading.read_sources]
         if request is None:
             return sources, None
-        if (texts := request.state.texts) is None:
+        if (texts := request.state.texts_by_origin) is None:
             return union((*request.outside, *sources)), request.on_behalf
         return union((*texts.sources, *sources)), texts
     handling = CURRENT.get()
@@ -301,7 +301,7 @@ def sources_of_speaker(agent: Any, thread: str | None = None) -> AskerSources:
         return [], None
     threads: list[Thread] = [all_threads.default]
     threads += [each for each in all_threads if each.id == thread or (thread is None and each.uses)]
-    read = [each.texts for each in threads if each.texts is not None]
+    read = [each.texts_by_origin for each in threads if each.texts_by_origin is not None]
     return (
         (union(source for each in read for source in each.sources), read[0]) if read else ([], None)
     )
@@ -311,8 +311,10 @@ def sources_told_to(agent: Any, sender: str) -> list[str]:
     """Return the outside sources that an agent has read in its conversations with a sender."""
     own_sources = [f"agent {agent.id}"] if is_untracked(agent) else []
     all_threads = getattr(agent, "own_threads", None)
-    threads = [] if all_threads is None else [all_threads.default, *all_threads.of_sender(sender)]
-    sources_by_thread = (each.texts.sources for each in threads if each.texts is not None)
+    threads = [] if all_threads is None else [all_threads.default, *all_threads.owned_by(sender)]
+    sources_by_thread = (
+        each.texts_by_origin.sources for each in threads if each.texts_by_origin is not None
+    )
     return union(chain(own_sources, *sources_by_thread))
 
 
@@ -322,7 +324,7 @@ def note_content(request: ReplyRequest, agent: Any) -> None:
         return  # its record says so: whoever resumes it is not who asked
     request.outside, request.on_behalf = sources_of_asker(agent)
     request.outside = request.outside or sources_of_contextless_text(request.content)
-    texts = request.state.texts
+    texts = request.state.texts_by_origin
     if texts is not None:
         texts.parent = request.on_behalf
         if request.outside:
@@ -337,11 +339,11 @@ def tell_caller(agent: Any, thread: Thread) -> None:
     if reading is not None:
         if is_untracked(agent):
             add_sources([f"agent {agent.id}"])
-        if thread.texts is not None:
-            add_sources(thread.texts.sources)
+        if thread.texts_by_origin is not None:
+            add_sources(thread.texts_by_origin.sources)
     handling: Any = CURRENT.get()
-    if thread.texts is not None and handling is not None and handling.agent is agent:
-        handling.has_read(thread.texts.sources)
+    if thread.texts_by_origin is not None and handling is not None and handling.agent is agent:
+        handling.has_read(thread.texts_by_origin.sources)
 
 
 def note_member(request: ReplyRequest, agent: Any, reply: Reply) -> None:
@@ -352,14 +354,14 @@ def note_member(request: ReplyRequest, agent: Any, reply: Reply) -> None:
     elif members_of(agent):  # a group: its reply has no messages of its members
         sources += sources_of_speaker(agent, request.thread)[0]
     request.note_sources(sources)
-    texts = request.state.texts
+    texts = request.state.texts_by_origin
     if texts is not None and getattr(agent, "decides_in_words", False):  # a person
         texts.add(reply.text, "user")
 
 
 def sources_of_thread(request: ReplyRequest) -> list[str]:
     """Return the outside sources that the thread of a request has read."""
-    texts = request.state.texts
+    texts = request.state.texts_by_origin
     return [] if texts is None else [*texts.sources]
 
 
@@ -387,7 +389,7 @@ def note_late_reading(request: ReplyRequest, sources: Sequence[str]) -> None:
 
 def note_on_thread(thread: Thread, sources: Iterable[str], on_behalf: Texts | None = None) -> Texts:
     """Note that a thread has read from these sources; return its texts."""
-    if (texts := thread.texts) is None:  # the next prompt fills it
+    if (texts := thread.texts_by_origin) is None:  # the next prompt fills it
         texts, thread.last_checked = thread.begin_texts(on_behalf), None
     texts.note(sources)
     return texts

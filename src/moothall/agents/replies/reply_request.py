@@ -173,7 +173,7 @@ class ReplyRequest:
         if not sources:
             return
         thread = self.state
-        if (texts := thread.texts) is None:
+        if (texts := thread.texts_by_origin) is None:
             texts = thread.begin_texts(self.on_behalf)
             if not self.outside:
                 texts.add(self.content, "user")

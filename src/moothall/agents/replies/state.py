@@ -83,14 +83,14 @@ VERSION: Final = 1
 APPENDED: Final = {"moothall": "appended"}
 """The metadata of a state's field that is an append-only list: each item is recorded once, as in
 `lines: list[str] = field(default_factory=list, metadata=APPENDED)`."""
-LIVE: Final = {"moothall": "live"}
+UNSAVED: Final = {"moothall": "live"}
 """The metadata of a state's field that is not saved, such as a requested type."""
 
 
 def dump_state(state: Any) -> dict[str, Any]:
     """Return a state, or any other dataclass, as JSON data; what has no JSON form becomes text."""
     parts = {
-        each.name: getattr(state, each.name) for each in fields(state) if each.metadata != LIVE
+        each.name: getattr(state, each.name) for each in fields(state) if each.metadata != UNSAVED
     }
     try:
         data: dict[str, Any] = to_json(parts)
@@ -105,7 +105,7 @@ def load_state(kind: type[S], data: Any, label: str) -> S:
     from pydantic_core import PydanticSerializationError
     from pydantic_core import to_json as text_of
 
-    names = {each.name for each in fields(cast(Any, kind)) if each.metadata != LIVE}
+    names = {each.name for each in fields(cast(Any, kind)) if each.metadata != UNSAVED}
     try:
         if not isinstance(data, dict):
             raise TypeError(f"it must be an object, got {type(data).__name__}")

@@ -32,7 +32,7 @@ _QUOTED_SESSION: Final = re.compile(r"^(mcp(?:-[A-Za-z0-9_.-]+)?)%2F[0-9a-f]{16}
 """A session as the first versions named it."""
 
 # One lock for all: it is held for a few instructions, and there are many agents.
-_GUARD = guard()
+_LOCK = guard()
 
 
 class RunningReply(Protocol):
@@ -66,7 +66,7 @@ class TurnLock:
 
     def take_now(self) -> bool:
         """Take the turn if nobody has it; return whether it is taken."""
-        with _GUARD:
+        with _LOCK:
             is_free = not self._is_taken
             self._is_taken = True
             return is_free
@@ -76,7 +76,7 @@ class TurnLock:
         if self.take_now():
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        with _GUARD:
+        with _LOCK:
             if self._waiters is None:
                 self._waiters = deque()
             waiters = self._waiters
@@ -88,7 +88,7 @@ class TurnLock:
         try:
             await turn
         except BaseException:
-            with _GUARD:
+            with _LOCK:
                 if turn in waiters:
                     waiters.remove(turn)
                 elif turn is self._granted_waiter:
@@ -98,7 +98,7 @@ class TurnLock:
 
     def end(self) -> None:
         """End the turn; the next one begins."""
-        with _GUARD:
+        with _LOCK:
             self.handling = None
             while self._waiters:
                 self._granted_waiter = self._waiters.popleft()
@@ -113,23 +113,23 @@ class Thread:
     """One conversation of an agent."""
 
     id: str | None  # None for the agent's own
-    turns: TurnLock = field(default_factory=TurnLock)  # may be shared by all threads of the agent
+    turn_lock: TurnLock = field(default_factory=TurnLock)  # all threads of the agent may share it
     memory: Memory | None = None  # None until it is first used
     reply: RunningReply | None = None  # the reply under way, if it can be interrupted
     pending_texts: list[Any] = field(default_factory=list)  # interruptions for the next reply
-    discovered: dict[str, Any] | None = None  # other agents' actions that were found last, by name
-    defers: bool | None = False  # whether actions of servers are deferred; None: not decided yet
+    discovered_actions: dict[str, Any] | None = None  # other agents', that were found last, by name
+    defers_actions: bool | None = False  # whether those of servers; None: not decided yet
     results: ThreadResults | None = None  # the long ones, by number; None before the first
     found_actions: tuple[str, ...] = ()  # the deferred actions that the model has found, in order
-    offered: Any = None  # the actions as last shown to the model, and their source
+    last_offer: Any = None  # the actions as last shown to the model, and their source
     agent_state: Any = None  # an orchestrator's data for the thread
-    stored_list: Any = None  # what it remembers from earlier runs, as a journal keeps it
-    texts: Texts | None = None  # its texts by origin; None until something outside was read
+    stored_messages: Any = None  # what it remembers from earlier runs, as a journal keeps it
+    texts_by_origin: Texts | None = None  # None until something outside was read
     is_marked: bool = False  # whether a message has a mark although nothing outside was read
     has_blocks: bool = False  # whether a result of an action has images or files
     last_checked: Any = None  # the last message that was looked at for that; None before the first
     # The other runs of the thread that wait: up to which entry its memory shows them.
-    parked: dict[str, int] = field(default_factory=dict)
+    parked_runs: dict[str, int] = field(default_factory=dict)
     runs: KnownRuns | None = None  # those of a journal that it knows; None without a journal
     uses: int = 0  # how many replies and other calls are using it
     is_abandoned: bool = False  # whether its sender has left: it goes when nothing uses it
@@ -138,12 +138,12 @@ class Thread:
         """Keep texts by origin from now on, since something from outside was read."""
         from moothall.actions.provenance.texts import Texts  # its tables take 15 ms to import
 
-        self.texts = texts = Texts(on_behalf)
+        self.texts_by_origin = texts = Texts(on_behalf)
         return texts
 
     def keep_text(self, text: Any, limit: int) -> bool:
         """Keep a text for the next reply; return False if `limit` texts wait already."""
-        with _GUARD:
+        with _LOCK:
             if len(self.pending_texts) >= limit:
                 return False
             self.pending_texts.append(text)
@@ -151,7 +151,7 @@ class Thread:
 
     def take_texts(self) -> tuple[Any, ...]:
         """Return the texts kept for the next reply, and clear them."""
-        with _GUARD:
+        with _LOCK:
             texts = tuple(self.pending_texts)
             del self.pending_texts[: len(texts)]
         return texts
@@ -159,16 +159,16 @@ class Thread:
     def forget(self) -> None:
         """Know nothing of earlier runs; what may be in the context stays marked as from outside."""
         self.memory = self.results = self.agent_state = None
-        self.stored_list = self.last_checked = self.runs = None
-        self.parked.clear()
+        self.stored_messages = self.last_checked = self.runs = None
+        self.parked_runs.clear()
 
     def renew(self) -> None:
         """Have no reply under way: those of the parent are not in a forked child."""
-        self.turns.renew()
+        self.turn_lock.renew()
         self.reply, self.uses = None, 0
 
     @staticmethod
-    def of_sender(sender: str, thread: str | None = None) -> str:
+    def id_for(sender: str, thread: str | None = None) -> str:
         """Return the id of a sender's thread, unique to that sender."""
         id = _quoted_sender(sender)
         if thread is not None:
@@ -203,11 +203,11 @@ class Thread:
 class Threads:
     """The threads of one agent: its own, and many others, the least recently used dropped first."""
 
-    __slots__ = ("__weakref__", "_by_id", "_turns", "default")
+    __slots__ = ("__weakref__", "_by_id", "_turn_lock", "default")
 
     def __init__(self, one_by_one: bool = False) -> None:
         self.default: Thread = Thread(None)
-        self._turns = self.default.turns if one_by_one else None
+        self._turn_lock = self.default.turn_lock if one_by_one else None
         self._by_id: OrderedDict[str, Thread] = OrderedDict()
         _ALL_THREADS.add(self)
 
@@ -215,19 +215,19 @@ class Threads:
         """Return the thread of that id; create it if it is new."""
         if id is None:
             return self.default
-        with _GUARD:
+        with _LOCK:
             return self._get(id)
 
     def take(self, id: str) -> Thread:
         """Return the thread of that id; it is in use until `release` is called."""
-        with _GUARD:
+        with _LOCK:
             thread = self._get(id)
             thread.uses += 1
             return thread
 
     def release(self, thread: Thread) -> bool:
         """End a use of the thread; return whether its sender has left and it is gone now."""
-        with _GUARD:
+        with _LOCK:
             thread.uses -= 1
             is_gone = thread.is_abandoned and not thread.uses
             if is_gone and self._by_id.get(thread.id or "") is thread:
@@ -236,7 +236,7 @@ class Threads:
 
     def drop(self, id: str) -> None:
         """Drop a thread: one in use at the end of its use, for which the next of its id waits."""
-        with _GUARD:
+        with _LOCK:
             thread = self._by_id.get(id)
             if thread is not None and thread.uses:
                 thread.is_abandoned = True
@@ -244,28 +244,28 @@ class Threads:
                 self._by_id.pop(id, None)
 
     def _get(self, id: str) -> Thread:
-        threads, turns = self._by_id, self._turns
+        threads, turn_lock = self._by_id, self._turn_lock
         try:
             threads.move_to_end(id)
             if not threads[id].is_abandoned:
                 return threads[id]
             # It is still in use: a reply in the new thread waits for the one under way.
-            turns = threads.pop(id).turns
+            turn_lock = threads.pop(id).turn_lock
         except KeyError:
             pass
         if len(threads) >= MAX_THREADS:
             oldest = next((each for each in list(threads.values()) if not each.uses), None)
             if oldest is not None:
                 threads.pop(oldest.id or "", None)
-        return threads.setdefault(id, Thread(id, turns or TurnLock()))
+        return threads.setdefault(id, Thread(id, turn_lock or TurnLock()))
 
     def forget_sender(self, sender: str, within: str | None = None) -> list[str]:
         """Drop a leaving sender's threads, or that `within` one of its own; return their ids.
 
         Those in use are dropped at the end of their use.
         """
-        key = Thread.of_sender(sender, within)
-        with _GUARD:
+        key = Thread.id_for(sender, within)
+        with _LOCK:
             ids = [
                 id
                 for id in list(self._by_id)
@@ -275,14 +275,14 @@ class Threads:
                 self.drop(id)
         return ids
 
-    def of_sender(self, sender: str) -> list[Thread]:
+    def owned_by(self, sender: str) -> list[Thread]:
         """Return a sender's threads."""
-        key = Thread.of_sender(sender)
+        key = Thread.id_for(sender)
         return [each for each in self if each.id == key or Thread.sender_of(str(each.id)) == sender]
 
     def busy_threads(self) -> list[Thread]:
         """Return the threads that have a reply under way."""
-        with _GUARD:
+        with _LOCK:
             return [each for each in (self.default, *self._by_id.values()) if each.reply]
 
     def _renew(self) -> None:
@@ -291,7 +291,7 @@ class Threads:
 
     def __iter__(self) -> Iterator[Thread]:
         """Iterate over the threads except the agent's own, the least recently used first."""
-        with _GUARD:
+        with _LOCK:
             return iter(list(self._by_id.values()))
 
 
@@ -356,7 +356,7 @@ def steer(thread: Thread, text: Any, keep: Callable[[Any, Thread], None]) -> Int
         return Interruption(None)
     receipt: concurrent.futures.Future[None] = concurrent.futures.Future()
 
-    def tell() -> None:
+    def deliver() -> None:
         try:
             if thread.reply is reply:
                 reply.interrupt(text)
@@ -368,12 +368,12 @@ def steer(thread: Thread, text: Any, keep: Callable[[Any, Thread], None]) -> Int
             receipt.set_result(None)
 
     if asyncio._get_running_loop() is reply.loop:
-        tell()
+        deliver()
         receipt.result()
         reply.loop.call_soon_threadsafe(lambda: None)  # a signal alone does not wake its loop
         return Interruption(receipt)
     try:
-        reply.loop.call_soon_threadsafe(tell)
+        reply.loop.call_soon_threadsafe(deliver)
     except RuntimeError:  # its loop has ended
         keep(text, thread)
         return Interruption(None)

@@ -47,7 +47,7 @@ _USED_BY_REPLIES: Final = (
 
 EARLIER_ANSWER: Final = ("an earlier answer",)
 """Where from outside an agent's own words may come that a client sends back."""
-_GUARD: Final = guard()
+_LOCK: Final = guard()
 _MAX_INTERRUPTIONS = 100
 """How many interruptions wait for the next reply of a thread."""
 
@@ -100,7 +100,7 @@ class Threaded(Replier, Agent):
         Raises:
             DefinitionError: it is not a plain function
         """
-        with _GUARD:  # not by `__dict__`, which makes Python 3.11 read the agent slower for good
+        with _LOCK:  # not by `__dict__`, which makes Python 3.11 read the agent slower for good
             watchers = self._watchers = Watchers() if self._watchers is None else self._watchers
         watchers.add(callback)
 
@@ -229,7 +229,7 @@ class Threaded(Replier, Agent):
     def all_threads(self) -> Threads:
         """Return its threads in this process."""
         if self.own_threads is None:
-            with _GUARD:  # several OS threads may be here at once
+            with _LOCK:  # several OS threads may be here at once
                 self.own_threads = self.own_threads or Threads(self.answers_in_turn)
         return self.own_threads
 
@@ -246,7 +246,7 @@ class Threaded(Replier, Agent):
     def in_turn(self, id: str | None) -> Iterator[Thread]:
         """Take a thread for an answer that is no run; what is called meanwhile knows who asks."""
         thread = self._take_thread(id)
-        replying = Replying(self, thread.id, thread.turns)
+        replying = Replying(self, thread.id, thread.turn_lock)
         try:
             with context_value(ENCLOSING_REPLIES, (*ENCLOSING_REPLIES.get(), replying)):
                 yield thread
@@ -318,7 +318,7 @@ class Threaded(Replier, Agent):
         answered = handling.answered_thread
         if answered is not None:
             return answered or None
-        return Thread.of_sender(sender, handling.within if thread is None else thread_id(thread))
+        return Thread.id_for(sender, handling.within if thread is None else thread_id(thread))
 
     def find_lane(self, message: dict[str, Any], handling: Handling) -> str | None:
         """Return the lane of a message: its thread's, or None for a message that needs no order."""
@@ -334,7 +334,7 @@ class Threaded(Replier, Agent):
         if handling.answered_thread is not None:
             return handling.answered_thread
         own_thread = sent_action["args"].get("thread") if sent_action["name"] == "say" else None
-        return Thread.of_sender(
+        return Thread.id_for(
             message["from"], own_thread if isinstance(own_thread, str) else handling.within
         )
 

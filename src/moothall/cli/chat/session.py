@@ -24,7 +24,7 @@ from moothall.build import Space, Threaded, escaped
 from moothall.cli.chat.console import Console
 from moothall.cli.chat.transcript import help_table, shown_message, speaker_prefix
 from moothall.cli.own_agents import add_agent
-from moothall.cli.progress import Warnings
+from moothall.cli.progress import WarningHandler
 from moothall.spaces import You, completed_call, completions
 
 _HELP = ("/help", "help", "?", "/?")
@@ -66,7 +66,7 @@ class Session:
             for agent in members:
                 if isinstance(agent, Threaded):
                     agent.watch(partial(self._on_event, agent))
-        handler = Warnings(partial(self._call_on_loop, self._warn))
+        handler = WarningHandler(partial(self._call_on_loop, self._warn))
         _LOGGER.addHandler(handler)
         has_failed = False
         try:

@@ -132,8 +132,8 @@ class _ArrivingAnswer:
         if not self.is_complete:  # a part of a word waits for its rest
             ends = [match.start() for match in _WORD_END.finditer(self.text, self.shown_chars)]
             end = min(end, ends[-1]) if ends else 0
-        new, self.shown_chars = self.text[self.shown_chars : end], max(self.shown_chars, end)
-        return new
+        new_text, self.shown_chars = self.text[self.shown_chars : end], max(self.shown_chars, end)
+        return new_text
 
 
 class Transcript:
@@ -178,12 +178,12 @@ class Transcript:
         while self._answers and not screen.open_questions:
             answer = self._answers[0]
             shown_before = answer.shown_chars
-            if new := answer.take_unshown():
+            if new_text := answer.take_unshown():
                 if not screen.is_open:
                     screen.write(speaker_prefix(screen, answer.agent_id))
                     answer.column = width_of(f"{escaped(answer.agent_id)}: ")
-                    new = f"…{new.lstrip()}" if shown_before else new
-                text, answer.column = fold_text(new, answer.column, screen.columns)
+                    new_text = f"…{new_text.lstrip()}" if shown_before else new_text
+                text, answer.column = fold_text(new_text, answer.column, screen.columns)
                 screen.write(text)
             if not answer.is_complete:
                 break

@@ -62,7 +62,7 @@ class _DataOwner:
         from moothall.build import Thread  # takes long to import
 
         if self.person is None:
-            return self.owns_thread(Thread.of_sender(sender, conversation))
+            return self.owns_thread(Thread.id_for(sender, conversation))
         return any(each == sender or Thread.is_below(sender, each) for each in self.senders)
 
     def owns_thread(self, thread: str) -> bool:

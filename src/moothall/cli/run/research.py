@@ -18,7 +18,7 @@ from moothall import BlockEnded, BlockStarted, CallEnded, CallStarted, ConfigErr
 from moothall.build import counted, one_line
 from moothall.cli.interrupts import INTERRUPTED, interruptible, raise_on_interrupt
 from moothall.cli.option_types import WholeNumberType
-from moothall.cli.progress import Warnings
+from moothall.cli.progress import WarningHandler
 from moothall.cli.recorded_runs import RecordedRun, execute_order
 from moothall.cli.run.outcome import exit_code
 from moothall.cli.run.review import PlanReview
@@ -45,7 +45,9 @@ from moothall.studio.orders import (
 
 _folder_logger = logging.getLogger("moothall.research.folder")
 _FORMS = ", ".join(f".{end}" for end in Report.forms)
-_LISTS = " or ".join(f".{end}" for end, each in Report.forms.items() if each.holds == "sources")
+_SOURCE_ENDINGS = " or ".join(
+    f".{end}" for end, each in Report.forms.items() if each.holds == "sources"
+)
 _FILE = click.Path(dir_okay=False, writable=True)
 _BAR_CHARS: Final = 20
 _STEP_WORDS: Final = {
@@ -91,7 +93,7 @@ def _style_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--role", metavar="TEXT", default="", help="Role that the model takes, in words.")
 @click.option(
     "--step-model",
-    "by_step",
+    "step_model_options",
     metavar="STEP=MODEL",
     multiple=True,
     help="Another model for plan, narrate or evaluate. May be repeated.",
@@ -133,7 +135,9 @@ def _style_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @recording_options
 @click.option("--out", metavar="FILE", type=_FILE, help=f"Write the report to FILE: {_FORMS}.")
 @click.option("--html", metavar="FILE", type=_FILE, help="Write it to FILE as HTML, too.")
-@click.option("--sources", metavar="FILE", type=_FILE, help=f"Write its sources to FILE: {_LISTS}.")
+@click.option(
+    "--sources", metavar="FILE", type=_FILE, help=f"Write its sources to FILE: {_SOURCE_ENDINGS}."
+)
 @click.option("--studio", "in_studio", is_flag=True, help="Show it on a web page, until Ctrl-C.")
 @json_option
 def command(
@@ -141,7 +145,7 @@ def command(
     allow_hosts: tuple[str, ...],
     sites: tuple[str, ...],
     exclude: tuple[str, ...],
-    by_step: tuple[str, ...],
+    step_model_options: tuple[str, ...],
     journal: str | None,
     run_id: str | None,
     in_studio: bool,
@@ -185,7 +189,7 @@ def command(
             allow_hosts=list(allow_hosts),
             sites=_split_hosts(sites),
             exclude=_split_hosts(exclude),
-            step_models=step_models(by_step),
+            step_models=step_models(step_model_options),
             **values,
         )
         check_research(order)
@@ -231,16 +235,16 @@ def run_research(order: ResearchOrder, as_json: bool, recorded: RecordedRun | No
         reviewer = plan_review.review if order.review_plan else None
         agent = make_researcher(order, journal, os.environ.get("MOOTHALL_KEY"), reviewer)
     plan_review.tools = agent.tools
-    to_error = partial(print, file=sys.stderr, flush=True)
-    warnings = Warnings(to_error if isinstance(display, JSONLines) else display.notes.append)
-    _folder_logger.addHandler(warnings)  # files that cannot be read
+    to_stderr = partial(print, file=sys.stderr, flush=True)
+    handler = WarningHandler(to_stderr if isinstance(display, JSONLines) else display.notes.append)
+    _folder_logger.addHandler(handler)  # files that cannot be read
     try:
         reply = interruptible(carry_out(agent, permission, order, recorded))
         status, report, reason = exit_code(reply), reply.value, reply.stop_reason
     except KeyboardInterrupt:
         status, report, reason = INTERRUPTED, agent.report_so_far(), "cancelled"
     finally:
-        _folder_logger.removeHandler(warnings)
+        _folder_logger.removeHandler(handler)
     _write(report, order, as_json)
     if isinstance(display, ResearchDisplay):
         display.print_next_commands(reason)

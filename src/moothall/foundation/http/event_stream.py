@@ -34,15 +34,16 @@ class EventStreamParser:
         if len(self._partial_line) > _MAX_EVENT_BYTES:
             raise self._too_large()
         for line in lines:
-            if self._ends_event(line.encode("latin-1")):
-                kind, event = self._event_kind.decode("latin-1"), b"\n".join(self._data).strip()
+            if self._read_line(line.encode("latin-1")):
+                kind, value = self._event_kind.decode("latin-1"), b"\n".join(self._data).strip()
                 has_data = bool(self._data)
                 self._event_kind, self._event_bytes = b"", 0
                 self._data.clear()
                 if has_data:
-                    yield kind, event
+                    yield kind, value
 
-    def _ends_event(self, line: bytes) -> bool:
+    def _read_line(self, line: bytes) -> bool:
+        """Take a line; return whether it ends an event."""
         self._line_count += 1
         if self._line_count > _MAX_LINES:
             raise ModelError(f"{self._name}: the answer has more than {_MAX_LINES} lines")
@@ -58,7 +59,7 @@ class EventStreamParser:
             self._event_kind = value.strip()
         return False
 
-    def unfinished(self) -> str:
+    def unfinished_data(self) -> str:
         """Return the data of an event that lacks its end, once no more bytes follow."""
         rest = self._partial_line.strip() or b"\n".join(self._data).decode("latin-1").strip()
         return rest.removeprefix("data:").strip()

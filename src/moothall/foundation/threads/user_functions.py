@@ -17,7 +17,7 @@ from moothall.foundation.threads.workers import WORKERS
 P = ParamSpec("P")
 C = TypeVar("C", bound=Callable[..., Any])
 
-DATA: Final = frozenset((type(None), bool, int, float, str, list, dict))
+DATA_TYPES: Final = frozenset((type(None), bool, int, float, str, list, dict))
 """The classes of most values that functions return: none is an awaitable."""
 
 
@@ -31,13 +31,13 @@ def call_observers(
     make: Callable[[], object],
     subject: str,
     logger: Logger,
-    caught: type[BaseException] = Exception,
+    error_type: type[BaseException] = Exception,
 ) -> Iterator[C]:
     """Call observers, each with what `make` makes for it; log and yield those that fail."""
     for callback in callbacks:
         try:
             callback(make())
-        except caught as error:
+        except error_type as error:
             log_failure(logger, f"{subject} {callback!r} failed and is called no more", error)
             yield callback
 
@@ -47,7 +47,7 @@ async def awaited(value: Any) -> Any:
     kind: Any
     if type(value) is CoroutineType:  # the most frequent case
         value = await value
-    while (kind := type(value)) not in DATA and _may_be_awaited(kind):
+    while (kind := type(value)) not in DATA_TYPES and _may_be_awaited(kind):
         if kind is GeneratorType and not inspect.isawaitable(value):
             break
         value = await value

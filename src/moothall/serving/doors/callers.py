@@ -234,7 +234,7 @@ class Senders:
     @staticmethod
     def in_space(space: Any) -> Senders:
         """Return the senders of a space."""
-        with _GUARD:
+        with _LOCK:
             return _SENDERS_OF_SPACES.get(space) or _SENDERS_OF_SPACES.setdefault(space, Senders())
 
     @contextmanager
@@ -267,7 +267,7 @@ class Senders:
 
 
 _SENDERS_OF_SPACES: Final[WeakKeyDictionary[Any, Senders]] = WeakKeyDictionary()
-_GUARD: Final = guard()
+_LOCK: Final = guard()
 
 
 def _check_budget(budget: Budget, caller: str) -> None:

@@ -137,7 +137,7 @@ class SessionThreads:
         journal: Any = getattr(self._agents[id], "journal", None)
         if journal is None:
             return False
-        sender_thread = Thread.of_sender(sender, thread)
+        sender_thread = Thread.id_for(sender, thread)
         return bool(await in_thread(partial(journal.runs, agent=id, thread=sender_thread, limit=1)))
 
     def _sign(self, name: str) -> str:

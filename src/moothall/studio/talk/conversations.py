@@ -82,7 +82,7 @@ class Conversations:
             if self._is_said(message, id):
                 threads_found.setdefault(self._thread(message), message.at)
         journal, memory = self._journal(id), self._memory(id)
-        own_thread = Thread.of_sender(str(self._person.id))
+        own_thread = Thread.id_for(str(self._person.id))
         if journal is not None:
             for run in journal.runs(agent=id, thread=own_thread, sort="-began", limit=_MAX_RUNS):
                 threads_found.setdefault(_thread_name(run.thread, own_thread), run.began)
@@ -102,7 +102,7 @@ class Conversations:
         if remaining <= 0:
             return new[-_MAX_TURNS:]
         journal, memory = self._journal(id), self._memory(id)
-        run_thread = Thread.of_sender(str(self._person.id), thread)
+        run_thread = Thread.id_for(str(self._person.id), thread)
         if journal is not None:
             return [*self._old_turns(journal, id, run_thread, remaining), *new]
         if memory is not None:
@@ -155,7 +155,7 @@ class Conversations:
         journal = self._journal(id)
         if journal is None:
             return {}
-        thread_prefix = Thread.of_sender(str(self._person.id), thread)
+        thread_prefix = Thread.id_for(str(self._person.id), thread)
         runs = journal.runs(
             agent=id, thread=thread_prefix, since=self._started_at, sort="-began", limit=_MAX_TURNS
         )

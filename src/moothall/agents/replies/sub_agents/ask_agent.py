@@ -183,7 +183,7 @@ def _thread_of_call(caller: ReplyRequest | None, call: Any) -> str:
     thread_hash = sha256("\n".join(parts).encode(errors="surrogatepass")).hexdigest()[:12]
     caller_thread = caller.thread
     if caller_thread is None:
-        return Thread.of_sender(str(asker.id), thread_hash)
+        return Thread.id_for(str(asker.id), thread_hash)
     return shortened_id(f"{caller_thread}/{thread_hash}")
 
 

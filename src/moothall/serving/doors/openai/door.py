@@ -131,7 +131,7 @@ class OpenAIDoor:
         digest = openai_request.digest = self._sent.digest(agent, sender, body)
         run_id = await self._sent.earlier_run(agent, sender, body, digest) if digest else None
         run_id = run_id or f"{digest[:8]}{secrets.token_hex(16)}"[:32]
-        form, thread = ChatCompletion(openai_request, run_id), Thread.of_sender(sender, run_id)
+        form, thread = ChatCompletion(openai_request, run_id), Thread.id_for(sender, run_id)
         with self._sent.awaiting(run_id) if digest else nullcontext():
             await self._answer_request(
                 agent, openai_request, run_id, thread, [], form, send, caller

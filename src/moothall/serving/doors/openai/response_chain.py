@@ -171,7 +171,7 @@ def is_response(run_id: str) -> bool:
 
 def thread_of(sender: str, run_id: str) -> str:
     """Return the thread of a run."""
-    return Thread.of_sender(sender, run_id.rpartition(".")[0])
+    return Thread.id_for(sender, run_id.rpartition(".")[0])
 
 
 def run_id_of(response_id: str) -> str:
