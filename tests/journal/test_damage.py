@@ -14,7 +14,7 @@ import pytest
 from moothall import Journal, ReActAgent, ScriptedModel
 from moothall.foundation.errors import JournalError, MoothallError, NoSuchRun
 from moothall.foundation.sqlite import SQLiteFile
-from moothall.journal.store.tables import APPLICATION, MIGRATIONS
+from moothall.journal.store.tables import APPLICATION_ID, MIGRATIONS
 from moothall.models.protocol import Call
 
 
@@ -199,7 +199,7 @@ def test_journal_that_another_process_makes_just_now_is_one(tmp_path: Path) -> N
         path,
         kind="journal",
         class_name="Journal",
-        application=APPLICATION,
+        application=APPLICATION_ID,
         migrations=MIGRATIONS,
         error=JournalError,
     )

@@ -47,20 +47,20 @@ class Doubt:
         open_calls: dict[tuple[str, str], list[Any]] = {}  # the entry, and whether it is decided
         for entry in entries:
             data = entry.data
-            key = (entry.path, str(data.get("key")))
+            path_and_key = (entry.path, str(data.get("key")))
             if entry.kind == "started":
                 if data.get("asks"):
-                    open_calls[key] = [entry, False]
+                    open_calls[path_and_key] = [entry, False]
             elif entry.kind in ("ended", "failed", "waits"):
-                open_calls.pop(key, None)
+                open_calls.pop(path_and_key, None)
                 if open_calls and entry.kind == "ended":
-                    for each in calls_below(*key, open_calls):
+                    for each in calls_below(*path_and_key, open_calls):
                         del open_calls[each]
-            elif entry.kind == "decided" and key in open_calls:
-                open_calls[key][1] = True
+            elif entry.kind == "decided" and path_and_key in open_calls:
+                open_calls[path_and_key][1] = True
         return [
-            cls(number, *key, _action_name(entry.data), _call_args(entry.data), entry.at)
-            for number, (key, (entry, is_decided)) in enumerate(open_calls.items(), 1)
+            cls(number, *path_and_key, _action_name(entry.data), _call_args(entry.data), entry.at)
+            for number, (path_and_key, (entry, is_decided)) in enumerate(open_calls.items(), 1)
             if decided or not is_decided
         ]
 

@@ -11,7 +11,7 @@ from moothall.foundation.arguments import (
     check_integer,
     names_checked,
 )
-from moothall.memory.long_results import NUMBER_KEY, cleared_result, is_cleared, number_of, range_of
+from moothall.memory.long_results import RESULT_KEY, cleared_result, is_cleared, number_of, range_of
 from moothall.memory.memory import Memory, check_memory
 from moothall.models.blocks import BLOCK_TOKENS
 
@@ -123,7 +123,7 @@ class TokenBoundedMemory(Memory):
         size = self.size_of(memory)
         self._sizes.append(size)
         tokens = self._tokens = self._tokens + size
-        if NUMBER_KEY in memory:
+        if RESULT_KEY in memory:
             self._numbered_count += 1
             self._clearable_count += _may_clear(memory)
         if tokens > self.max_tokens and tokens > (bound := self._bound):
@@ -160,12 +160,12 @@ class TokenBoundedMemory(Memory):
         """Count anew: the list is public, and other code may have cleared or extended it."""
         self._sizes = [self.size_of(item) for item in self._items]
         self._tokens = sum(self._sizes)
-        self._numbered_count = sum(NUMBER_KEY in item for item in self._items)
+        self._numbered_count = sum(RESULT_KEY in item for item in self._items)
         self._clearable_count = sum(map(_may_clear, self._items))
-        user_places = [
-            place for place, item in enumerate(self._items) if item.get("role") == "user"
+        user_indexes = [
+            index for index, item in enumerate(self._items) if item.get("role") == "user"
         ]
-        self._task_index = user_places[-1] if user_places else -1
+        self._task_index = user_indexes[-1] if user_indexes else -1
 
     def size_of(self, item: dict[str, Any]) -> int:
         """Return how many tokens a message has."""
@@ -209,13 +209,13 @@ class TokenBoundedMemory(Memory):
             if self._tokens <= self._bound:
                 return
             limit = min(self._bound - self._third_of_window, self._third_of_window)
-        for place in range(self._newest_start if in_reply else self._task_index):
+        for index in range(self._newest_start if in_reply else self._task_index):
             if self._tokens <= limit:
                 break
-            item = self._items[place]
+            item = self._items[index]
             number = number_of(item)
             if number is not None and _may_clear(item) and not self._is_being_read(item):
-                self._replace(place, cleared_result(item, number, number))
+                self._replace(index, cleared_result(item, number, number))
                 self._cleared += (number,)
         self._join_cleared()
 
@@ -223,11 +223,11 @@ class TokenBoundedMemory(Memory):
         """Have one line stand for the oldest cleared results, once these take too much."""
         items = self._items
         spans = [
-            (place, end)
-            for place, item in enumerate(items)
+            (index, end)
+            for index, item in enumerate(items)
             if item.get("tool_calls")
-            and (end := self._end_of(place)) > place + 1
-            and all(map(is_cleared, items[place + 1 : end]))
+            and (end := self._end_of(index)) > index + 1
+            and all(map(is_cleared, items[index + 1 : end]))
         ]
         sizes = [sum(self._sizes[start:end]) for start, end in spans]
         size = sum(sizes)
@@ -240,18 +240,18 @@ class TokenBoundedMemory(Memory):
         for start, end in reversed(spans[:merged_count]):
             self._remove(start, end)
 
-    def _end_of(self, place: int) -> int:
+    def _end_of(self, index: int) -> int:
         """Return where the results of a call end."""
-        end = place + 1
+        end = index + 1
         while end < len(self._items) and self._items[end].get("role") == "tool":
             end += 1
         return end
 
-    def _replace(self, place: int, item: dict[str, Any]) -> None:
+    def _replace(self, index: int, item: dict[str, Any]) -> None:
         size = self.size_of(item)
-        self._tokens += size - self._sizes[place]
-        self._clearable_count += _may_clear(item) - _may_clear(self._items[place])
-        self._items[place], self._sizes[place] = item, size
+        self._tokens += size - self._sizes[index]
+        self._clearable_count += _may_clear(item) - _may_clear(self._items[index])
+        self._items[index], self._sizes[index] = item, size
 
     def _is_being_read(self, item: dict[str, Any]) -> bool:
         """Whether a model is reading a message to summarise it."""
@@ -301,7 +301,7 @@ class TokenBoundedMemory(Memory):
     def _remove(self, start: int, end: int) -> None:
         cleared_numbers: list[int] = []
         if self._numbered_count:
-            numbered = [item for item in self._items[start:end] if NUMBER_KEY in item]
+            numbered = [item for item in self._items[start:end] if RESULT_KEY in item]
             cleared_numbers = [range_of(item)[0] for item in numbered if is_cleared(item)]
             self._numbered_count -= len(numbered)
             self._clearable_count -= sum(map(_may_clear, numbered))
@@ -313,10 +313,10 @@ class TokenBoundedMemory(Memory):
         elif self._task_index >= start:
             self._task_index = -1
         if cleared_numbers:  # the next line stands for these, too
-            for place in range(start, len(self._items)):
-                if is_cleared(item := self._items[place]):
+            for index in range(start, len(self._items)):
+                if is_cleared(item := self._items[index]):
                     first, last = range_of(item)
-                    self._replace(place, cleared_result(item, min(first, *cleared_numbers), last))
+                    self._replace(index, cleared_result(item, min(first, *cleared_numbers), last))
                     break
 
 

@@ -15,7 +15,7 @@ from moothall.foundation.text.pages import line_range, lines_of, matching_page, 
 
 READ_RESULT: Final = "read_result"
 """The action by which a model reads a result again."""
-NUMBER_KEY: Final = "result"
+RESULT_KEY: Final = "result"
 """The key of a tool message with the number of its result, and its hash in a journal.
 
 The hash is None if the message has the whole result, and empty if nothing but the thread has it."""
@@ -46,7 +46,7 @@ class _StoredResult:
 
 def number_of(message: dict[str, Any]) -> int | None:
     """Return the number of the result in a message, if it has one."""
-    mark = message.get(NUMBER_KEY)
+    mark = message.get(RESULT_KEY)
     return mark[0] if isinstance(mark, list) and len(mark) in (2, 3) else None
 
 
@@ -59,17 +59,17 @@ def cleared_result(message: dict[str, Any], first: int, last: int) -> dict[str, 
             f"{READ_RESULT} shows one, by its number, or finds words in all",
         )
     line = f"[{subject} not shown any more: {hint}]"
-    return {**message, "content": line, NUMBER_KEY: [last, message[NUMBER_KEY][1], first]}
+    return {**message, "content": line, RESULT_KEY: [last, message[RESULT_KEY][1], first]}
 
 
 def is_cleared(message: dict[str, Any]) -> bool:
     """Return whether a message has a line in the place of its result."""
-    return len(message.get(NUMBER_KEY, ())) == 3
+    return len(message.get(RESULT_KEY, ())) == 3
 
 
 def range_of(message: dict[str, Any]) -> tuple[int, int]:
     """Return which results a line stands for: the first and the last."""
-    last, _, first = message[NUMBER_KEY]
+    last, _, first = message[RESULT_KEY]
     return first, last
 
 
@@ -134,7 +134,7 @@ class ThreadResults:
         number = number_of(message)
         if number is None or number in self._results:
             return
-        hash, content = message[NUMBER_KEY][1], message.get("content")
+        hash, content = message[RESULT_KEY][1], message.get("content")
         has_text = hash is None and isinstance(content, str) and not is_cleared(message)
         text = content if has_text else None
         self._put(
@@ -163,10 +163,10 @@ class ThreadResults:
         reading.add_sources(result.sources)
         text = self._text(number, result)
         all_lines = lines_of(text, self.page_chars)
-        places = line_range(lines, len(all_lines)) if lines.strip() else range(len(all_lines))
+        indexes = line_range(lines, len(all_lines)) if lines.strip() else range(len(all_lines))
         if words.strip():
-            return matching_page(all_lines, places, words, self.page_chars)
-        return page(all_lines, places, self.page_chars)
+            return matching_page(all_lines, indexes, words, self.page_chars)
+        return page(all_lines, indexes, self.page_chars)
 
     def _find(self, words: str) -> str:
         if not words.strip():
@@ -184,9 +184,9 @@ class ThreadResults:
             title = f"result {number}, {result.name} {result.arguments}".rstrip()
             texts.append((title, lines_of(text, self.page_chars)))
             results.append(result)
-        found_text, places = matching_pages(texts, words, self.page_chars)
-        for place in places:
-            reading.add_sources(results[place].sources)
+        found_text, indexes = matching_pages(texts, words, self.page_chars)
+        for index in indexes:
+            reading.add_sources(results[index].sources)
         return found_text
 
     def _text(self, number: int, result: _StoredResult) -> str:

@@ -172,19 +172,19 @@ class Memory:
             run.startswith(runs[0]) for run in shown_runs
         ):  # its beginning, and what was before, are dropped or summarised
             view, is_shown = self._begin_view(0), False
-        for place, (item, run) in enumerate(zip(self._items, shown_runs, strict=True)):
+        for index, (item, run) in enumerate(zip(self._items, shown_runs, strict=True)):
             if view is self and run.startswith(runs[0]):
-                view = self._begin_view(place)
+                view = self._begin_view(index)
             if run:
                 is_shown = run.startswith((*other_runs,))
             if view is not self and is_shown:
                 view.add_memory(item)
         return view
 
-    def _begin_view(self, place: int) -> Self:
+    def _begin_view(self, index: int) -> Self:
         """Return a new memory with the messages before a place, for the view of a fork."""
         view = self._new_copy()
-        for each in self._items[:place]:
+        for each in self._items[:index]:
             view.add_memory(each)
         view._original = self
         return view

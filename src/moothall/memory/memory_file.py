@@ -20,7 +20,7 @@ from moothall.memory.memory_tables import (
 
 __all__ = ["MIGRATIONS", "MemoryFile", "MemoryFileError"]
 
-APPLICATION: Final = 0x63766D31
+APPLICATION_ID: Final = 0x63766D31
 """The application id in the file's header (`cvm1`): no other program's database is changed."""
 
 # Append only. Each migration runs in one transaction with its record, `user_version`, so a file
@@ -51,7 +51,7 @@ class MemoryFile(SQLitePool[MemoryFileError], MemoryTables):
             path,
             kind="memory",
             class_name="SQLiteMemory",
-            application=APPLICATION,
+            application=APPLICATION_ID,
             migrations=MIGRATIONS,
             error=MemoryFileError,
         )

@@ -72,12 +72,12 @@ class Recall:
 
     def _embed_batch(self, embedder: Embedder, thread_id: str) -> int:
         with self._tables.reading() as db:
-            thread = self._tables.thread_number(db, thread_id)
+            thread_number = self._tables.thread_number(db, thread_id)
             row = db.execute(
                 "SELECT upto FROM embedded WHERE embedder = ? AND thread = ?",
-                (_embedder_number(db, embedder), thread),
+                (_embedder_number(db, embedder), thread_number),
             ).fetchone()
-            rows = self._tables.batch_after(db, thread, row[0] if row else 0)
+            rows = self._tables.batch_after(db, thread_number, row[0] if row else 0)
         if not rows:
             return 0
         # Nothing is locked meanwhile, since embedding may take long.
@@ -104,28 +104,30 @@ class Recall:
                 "INSERT INTO embedded (embedder, thread, upto) VALUES (?, ?, ?) "
                 "ON CONFLICT (embedder, thread) DO UPDATE SET upto = "
                 "CASE WHEN excluded.upto > embedded.upto THEN excluded.upto ELSE embedded.upto END",
-                (embedder_number, thread, rows[-1][0]),
+                (embedder_number, thread_number, rows[-1][0]),
             )
         return len(rows)
 
     def forget_after(self, db: Database, thread_id: str, number: int) -> int:
         """Forget a thread's messages after a number; return how many they were."""
-        thread = self._tables.thread_number(db, thread_id)
-        thread_and_number = (thread, number)
-        if thread is None:
+        thread_number = self._tables.thread_number(db, thread_id)
+        thread_and_number = (thread_number, number)
+        if thread_number is None:
             return 0
         rows = db.execute(
             "SELECT number, item FROM memories WHERE thread = ? AND number > ?", thread_and_number
         )
         texts = ((each, search_text(self._tables.parse_item(text))) for each, text in rows)
-        self._tables.remove_words(db, thread, number, texts)
-        self._tables.lower_run_message_counts(db, thread, number)
+        self._tables.remove_words(db, thread_number, number, texts)
+        self._tables.lower_run_message_counts(db, thread_number, number)
         db.execute("DELETE FROM vectors WHERE thread = ? AND memory > ?", thread_and_number)
         deleted = db.execute(
             "DELETE FROM memories WHERE thread = ? AND number > ?", thread_and_number
         ).rowcount
         if deleted:
-            db.execute("UPDATE threads SET forgotten = forgotten + 1 WHERE number = ?", (thread,))
+            db.execute(
+                "UPDATE threads SET forgotten = forgotten + 1 WHERE number = ?", (thread_number,)
+            )
         return deleted
 
     def _required_embedder(self) -> Embedder:
@@ -167,10 +169,10 @@ class Recall:
     ) -> Iterator[tuple[float, int]]:
         """Return the cosine of each stored vector with the wanted one, and its memory's number."""
         size = 4 * len(target)
-        places = [place for place, value in enumerate(target) if value]
+        indexes = [index for index, value in enumerate(target) if value]
         # A short text has few pieces, so in hashed vectors most components are zero.
-        is_sparse = 1 < len(places) < len(target) // 2
-        pick = itemgetter(*places)
+        is_sparse = 1 < len(indexes) < len(target) // 2
+        pick = itemgetter(*indexes)
         weights = list(pick(target)) if is_sparse else target
         for number, blob in rows:
             if not isinstance(blob, bytes) or len(blob) != size:
@@ -199,18 +201,18 @@ def row_of(memory: Any) -> tuple[str | None, str, str]:
 def insert(
     tables: MemoryTables,
     db: Database,
-    thread: int,
+    thread_number: int,
     row: tuple[str | None, str, str],
     run: str | None = None,
 ) -> None:
     """Store a message, of a recorded run or of none, and its words for the search."""
-    role, text, words = row
+    role, text, search_words = row
     number = db.insert(
         "INSERT INTO memories (thread, role, item, run) VALUES (?, ?, ?, ?)",
-        (thread, role, text, run),
+        (thread_number, role, text, run),
     )
-    tables.add_words(db, thread, number, words)
-    db.execute("UPDATE threads SET changed = ? WHERE number = ?", (time.time(), thread))
+    tables.add_words(db, thread_number, number, search_words)
+    db.execute("UPDATE threads SET changed = ? WHERE number = ?", (time.time(), thread_number))
 
 
 def search_text(item: dict[str, Any]) -> str:

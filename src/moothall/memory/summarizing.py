@@ -268,9 +268,9 @@ class SummarizingMemory(TokenBoundedMemory):
         self._recount()
         batch_ids = {id(item) for item in batch}
         self._batch_in_work = []
-        for place in range(len(self._items) - 1, -1, -1):
-            if id(self._items[place]) in batch_ids:
-                self._remove(place, place + 1)
+        for index in range(len(self._items) - 1, -1, -1):
+            if id(self._items[index]) in batch_ids:
+                self._remove(index, index + 1)
 
     def _warn_of_lost(self) -> None:
         """Warn of the messages that a flood dropped: once, when the summary awaited is there."""

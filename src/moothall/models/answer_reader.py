@@ -43,7 +43,7 @@ class AnswerReader:
 
     _call_label: ClassVar[str]
     """Where a call is, in errors: a format of its number."""
-    _done_ends: ClassVar[bool] = False
+    _ends_at_done: ClassVar[bool] = False
     """Whether `[DONE]` says that the answer is complete."""
 
     def __init__(self, name: str, earlier_call_count: int, server: str = "") -> None:
@@ -98,7 +98,7 @@ class AnswerReader:
         for kind, event in self._parser.feed(data, final):
             if event.upper() == b"[DONE]":
                 self.has_ended = True
-                self.is_complete |= self._done_ends
+                self.is_complete |= self._ends_at_done
             if self.has_ended:
                 return
             if event:
@@ -168,7 +168,7 @@ class AnswerReader:
         """Return the remaining pieces and finally the answer; called when no more data follows."""
         parts = list(self.feed(b"", final=True))
         # Only the last line of the last event may lack its end.
-        if self._done_ends and self._parser.unfinished_data().upper() == "[DONE]":
+        if self._ends_at_done and self._parser.unfinished_data().upper() == "[DONE]":
             self.is_complete = True
         if not self.is_complete:
             after = f"after event {self._events}"

@@ -18,7 +18,7 @@ from moothall.models.protocol import Model, ModelReply, ReasoningPiece, StreamPa
 if TYPE_CHECKING:
     from moothall.actions import Action
 
-_PIECES = (TextPiece, ReasoningPiece)
+_PIECE_TYPES = (TextPiece, ReasoningPiece)
 _WORD = re.compile(r"\s*\S+|\s+")
 
 
@@ -222,7 +222,7 @@ async def stream_to(
     reply: Any = None
     async with aclosing(stream_answer(model, messages, actions, schema)) as parts:
         async for part in parts:
-            if isinstance(part, _PIECES):
+            if isinstance(part, _PIECE_TYPES):
                 tell(part)
             else:
                 reply = part

@@ -33,23 +33,23 @@ class AnswerStream(AnswerReader):
     """Reads an answer as it arrives.
 
     Args:
-        all_turns: whether the server wants back the reasoning of answers without calls, too
+        keeps_reasoning: whether the server wants back the reasoning of answers without calls, too
         audio: the format of the answer's audio
     """
 
     _call_label: ClassVar[str] = "tool_calls[%d].function"
-    _done_ends: ClassVar[bool] = True
+    _ends_at_done: ClassVar[bool] = True
 
     def __init__(
         self,
         name: str,
         earlier_call_count: int,
         server: str = "",
-        all_turns: bool = False,
+        keeps_reasoning: bool = False,
         audio: Any = None,
     ) -> None:
         super().__init__(name, earlier_call_count, server)
-        self._all_turns = all_turns
+        self._keeps_reasoning = keeps_reasoning
         self._blocks: list[dict[str, Any]] = []
         self._audio = Audio(audio)
         self._open_calls: list[_CallPieces] = []
@@ -58,7 +58,7 @@ class AnswerStream(AnswerReader):
         self._has_choices = False
         self._raw_texts: list[str] = []  # with the reasoning that is marked in it
         self._kept_fields: dict[str, Any] = {}  # that go back
-        self._arrived: set[str] = set()  # the fields of which pieces came
+        self._arrived_fields: set[str] = set()  # the fields of which pieces came
 
     def _read_body(self, answer: dict[str, Any], label: str) -> Iterator[StreamPart]:
         add_meta(self._meta, answer)
@@ -80,13 +80,13 @@ class AnswerStream(AnswerReader):
             return  # such as a ping
         add_meta(self._meta, event)
         for n, value in enumerate(_typed_field(event, "choices", list, "a list", label)):
-            place = f"choices[{n}]"
-            choice = self._as_dict(value, label, place)
-            _typed_field(choice, "finish_reason", str, "text", label, place)
-            if not _typed_field(choice, "index", int, "an integer", label, place):
-                yield from self._read_choice(choice, label, place)
+            path = f"choices[{n}]"
+            choice = self._as_dict(value, label, path)
+            _typed_field(choice, "finish_reason", str, "text", label, path)
+            if not _typed_field(choice, "index", int, "an integer", label, path):
+                yield from self._read_choice(choice, label, path)
 
-    def _read_choice(self, choice: dict[str, Any], label: str, place: str) -> Iterator[StreamPart]:
+    def _read_choice(self, choice: dict[str, Any], label: str, path: str) -> Iterator[StreamPart]:
         reason, error = choice.get("finish_reason"), choice.get("error")
         # An error that a provider, such as OpenRouter or DeepSeek, states in an answer.
         if error or str(reason).lower() in ("error", "insufficient_system_resource"):
@@ -94,14 +94,14 @@ class AnswerStream(AnswerReader):
         self._usage = updated_usage(self._usage, choice.get("usage"))  # Kimi's place of it
         # Some servers send a reason in every event, empty until the last; some send a whole answer
         # in one event. A choice with neither delta nor message is of Azure's content filter.
-        delta, kind = self._content(choice, "delta", label, place), "delta"
+        delta, kind = self._fields(choice, "delta", label, path), "delta"
         if not delta:  # a last event may repeat what came in pieces
-            delta, kind = self._content(choice, "message", label, place), "message"
-            delta = {name: each for name, each in delta.items() if name not in self._arrived}
+            delta, kind = self._fields(choice, "message", label, path), "message"
+            delta = {name: each for name, each in delta.items() if name not in self._arrived_fields}
         else:
-            self._arrived |= delta.keys()
+            self._arrived_fields |= delta.keys()
             if _REASONING & delta.keys():
-                self._arrived |= _REASONING
+                self._arrived_fields |= _REASONING
         self._has_choices |= bool(choice.get("delta") or choice.get("message") or reason)
         if reason and reason != "null":
             self._reason = reason
@@ -109,10 +109,10 @@ class AnswerStream(AnswerReader):
         content = delta.get("content")
         if len(delta) > 1 or not isinstance(content, str):
             self._keep_fields(delta)
-            if kind == "delta" or not _REASONING & self._arrived:  # else in another field, again
+            if kind == "delta" or not _REASONING & self._arrived_fields:  # else it comes again
                 yield from self._add_thought(reasoning_of(delta))
             self._blocks += images_of(delta)
-        text = joined_content(content, label, f"{place}.{kind}.content")
+        text = joined_content(content, label, f"{path}.{kind}.content")
         if "audio" in delta:
             text += self._audio.take(delta["audio"])
         if text:
@@ -123,32 +123,32 @@ class AnswerStream(AnswerReader):
         for n, piece in enumerate(delta.get("tool_calls") or ()):
             if kind == "message":
                 self._last_calls.clear()  # each call is whole
-            self._add_call_piece(piece, label, f"{place}.{kind}.tool_calls[{n}]", kind == "message")
+            self._add_call_piece(piece, label, f"{path}.{kind}.tool_calls[{n}]", kind == "message")
 
-    def _content(self, choice: dict[str, Any], kind: str, label: str, place: str) -> dict[str, Any]:
+    def _fields(self, choice: dict[str, Any], kind: str, label: str, path: str) -> dict[str, Any]:
         """Return the fields of a message, or of a piece of one, that say something."""
         value = choice.get(kind)
         if value is None:
             return {}
-        message = self._as_dict(value, label, f"{place}.{kind}")
+        message = self._as_dict(value, label, f"{path}.{kind}")
         fields = {name: each for name, each in message.items() if each and name in _READ_FIELDS}
         if fields and not isinstance(fields.get("content"), str | None):
-            _typed_field(fields, "content", list, "text", label, f"{place}.{kind}")
+            _typed_field(fields, "content", list, "text", label, f"{path}.{kind}")
         if "tool_calls" in fields:
-            _typed_field(fields, "tool_calls", list, "a list", label, f"{place}.{kind}")
+            _typed_field(fields, "tool_calls", list, "a list", label, f"{path}.{kind}")
         return fields
 
-    def _add_call_piece(self, value: Any, label: str, place: str, is_whole: bool) -> None:
-        piece = self._as_dict(value, label, place)
+    def _add_call_piece(self, value: Any, label: str, path: str, is_whole: bool) -> None:
+        piece = self._as_dict(value, label, path)
         function = piece.get("function")
         if function is None and not is_whole:
             function = {}
-        function = self._as_dict(function, label, f"{place}.function")
-        name = _typed_field(function, "name", str, "text", label, f"{place}.function")
-        args = _typed_field(function, "arguments", str, "text", label, f"{place}.function")
-        index = _typed_field(piece, "index", int, "an integer from 0 on", label, place)
+        function = self._as_dict(function, label, f"{path}.function")
+        name = _typed_field(function, "name", str, "text", label, f"{path}.function")
+        args = _typed_field(function, "arguments", str, "text", label, f"{path}.function")
+        index = _typed_field(piece, "index", int, "an integer from 0 on", label, path)
         if index is not None and index < 0:
-            raise wrong_field(label, f"{place}.index", index, "an integer from 0 on")
+            raise wrong_field(label, f"{path}.index", index, "an integer from 0 on")
         id = piece.get("id")
         if not isinstance(id, str):
             id = ""
@@ -176,10 +176,10 @@ class AnswerStream(AnswerReader):
         return call
 
     def _raw_calls(self) -> Iterable[tuple[Any, Any, Any]]:
-        for call in self._in_order():
+        for call in self._sorted_calls():
             yield call.id, call.name, "".join(call.args)
 
-    def _in_order(self) -> list[_CallPieces]:
+    def _sorted_calls(self) -> list[_CallPieces]:
         return sorted(self._open_calls, key=lambda call: call.index or 0)
 
     def _finish_reason(self, has_calls: bool) -> str:
@@ -208,24 +208,24 @@ class AnswerStream(AnswerReader):
 
     def _reasoning_to_return(self, has_calls: bool) -> tuple[dict[str, Any], ...]:
         fields = {name: each for name, each in self._kept_fields.items() if each}
-        if not has_calls and not self._all_turns:  # reasoning is for the calls that it led to
+        if not has_calls and not self._keeps_reasoning:  # reasoning is for the calls that it led to
             fields = {name: each for name, each in fields.items() if name in SIGNATURES}
         elif self._reasoning_parser.has_reasoning:
             fields["content"] = "".join(self._raw_texts)
         if {"reasoning_content", "reasoning_details"} & fields.keys():
             fields.pop("reasoning", None)  # says the same
-        if any(extras := [call.extra for call in self._in_order()]):
+        if any(extras := [call.extra for call in self._sorted_calls()]):
             fields["calls"] = extras
         return ({"server": self._server, "fields": fields},) if fields and self._server else ()
 
 
 def _typed_field(
-    fields: dict[str, Any], name: str, kinds: Any, expected: str, label: str, place: str = ""
+    fields: dict[str, Any], name: str, kinds: Any, expected: str, label: str, path: str = ""
 ) -> Any:
     """Return a field of an object, or None; raise if it is of another type."""
     value = fields.get(name)
     if value is not None and (not isinstance(value, kinds) or value is True or value is False):
-        raise wrong_field(label, f"{place}.{name}".lstrip("."), value, expected)
+        raise wrong_field(label, f"{path}.{name}".lstrip("."), value, expected)
     return value
 
 

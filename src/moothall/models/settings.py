@@ -33,7 +33,7 @@ def check_key(key: Any, name: str) -> None:
         raise ModelError(f"{name}: the key holds a character that no key has, such as a line break")
 
 
-def check_named(label: str, name: Any, options: Any) -> None:
+def check_name_and_options(label: str, name: Any, options: Any) -> None:
     """Check a provider's name of a model, and the further fields of its requests."""
     if not isinstance(name, str) or not name or not name.isprintable():
         raise ConfigError(f"{label}: name must be text, got {name!r:.80}")

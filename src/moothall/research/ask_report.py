@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from moothall import Model
     from moothall.budget import Budget
 
-_MOST_PASSAGES: Final = 12  # passages that a model is shown
+_MAX_PASSAGES: Final = 12  # passages that a model is shown
 _TOOL_NAME: Final = "find_passages"
 
 
@@ -80,7 +80,7 @@ async def ask_async(
             query: the question
         """
         ranked = [each.passage for each in QuestionWords(query, passages).best()]
-        best = list(dict.fromkeys([*ranked, *passages]))[:_MOST_PASSAGES]
+        best = list(dict.fromkeys([*ranked, *passages]))[:_MAX_PASSAGES]
         return _resources(passages if model is None else best)
 
     steps: dict[str, Any] = (

@@ -34,7 +34,7 @@ _ONE_QUOTE_EXPERTISE: Final = 0.9  # the same of one quote that nothing else con
 _MAX_SHORTENED_TOPICS: Final = 3
 _NEAREST_PASSAGES: Final = 10  # passages that a later search takes further words from
 _FEEDBACK_WORDS: Final = 3  # such words of one search
-_MOST_COPIES: Final = 3  # of a passage that are cited beside it
+_MAX_COPIES: Final = 3  # of a passage that are cited beside it
 _TOPIC_WORDS: Final = 3  # words of the topic beside them
 
 
@@ -171,7 +171,7 @@ def _quotes_by_page(
         copied_passages = (
             copies[each.passage.sha256] if len(each.passage.text) >= MIN_COPIED_CHARS else []
         )
-        same_passages = dict.fromkeys((each.passage, *copied_passages[:_MOST_COPIES]))
+        same_passages = dict.fromkeys((each.passage, *copied_passages[:_MAX_COPIES]))
         notes = "".join(f"[^{researcher.number_of(passage)}^]" for passage in same_passages)
         quotes.append(f"- {each.markdown} {notes}")
     for title, quotes in pages.items():

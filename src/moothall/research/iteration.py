@@ -24,7 +24,7 @@ from moothall.research.writing.review import ANSWER_HINT, ProposedPlan
 if TYPE_CHECKING:
     from moothall.research.workbench import Workbench
 
-_MOST_REVIEWS: Final = 20
+_MAX_REVIEWS: Final = 20
 """How often a plan is shown to a reviewer, at most."""
 _GRACE_S: Final = 1.0
 """Seconds in which calls of models and tools end by themselves after the deadline."""
@@ -144,7 +144,7 @@ async def _take_step(bench: Workbench, name: str) -> None:
     else:
         data = await WorkSpan("part", name, bench.agent, key).hold(take_or_replay)
     if has_ended:
-        recording.take_step(bench.progress, data)
+        recording.apply_step(bench.progress, data)
         bench.tasks = [ResearchTask(**each) for each in data.get("tasks", ())] or bench.tasks
         bench.is_cut = bench.is_cut or data.get("is_cut", False)
     emit(BlockEnded(*span_values, data, **event_options))
@@ -169,7 +169,7 @@ async def _review_plan(bench: Workbench) -> None:
         return
     is_by_model = can_plan(bench.agent.model_of("plan"))
     fault = ""
-    for _ in range(_MOST_REVIEWS):
+    for _ in range(_MAX_REVIEWS):
         plan = ProposedPlan(
             [each.topic for each in bench.objectives],
             [replace(each) for each in bench.tasks],
@@ -208,9 +208,7 @@ async def _review_plan(bench: Workbench) -> None:
         # None that a person left is dropped.
         _store_result(bench, "plan", plan.tasks, len(plan.tasks))
         return
-    raise Stop(
-        "cancelled", f"its plan was not accepted in {_MOST_REVIEWS} rounds. {fault}".rstrip()
-    )
+    raise Stop("cancelled", f"its plan was not accepted in {_MAX_REVIEWS} rounds. {fault}".rstrip())
 
 
 async def _review_of(bench: Workbench, review: Any, plan: ProposedPlan, fault: str) -> Any:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("moothall.research")
 
-_MOST_AT_ONCE: Final = 4
+_MAX_AT_ONCE: Final = 4
 _BATCH_SENTENCES: Final = 8  # of a call
 _BATCH_CHARS: Final = 16_000  # of the passages of a call: models overlook what stands amid more
 
@@ -47,7 +47,7 @@ async def judge_narrative(bench: Workbench) -> None:
             judged[sentence] = earlier_supports, ""
         elif not is_decided(claim):
             claims.append(claim)
-    semaphore = asyncio.Semaphore(_MOST_AT_ONCE)
+    semaphore = asyncio.Semaphore(_MAX_AT_ONCE)
 
     async def judge_batch(number: int, batch: list[Claim]) -> None:
         async with semaphore:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 NumberedPassage = tuple[int, Passage]
 """A passage with the number by which it is cited."""
 
-_MOST_AT_ONCE: Final = 4  # sections that are written side by side
+_MAX_AT_ONCE: Final = 4  # sections that are written side by side
 _PASSAGE_OVERHEAD_TOKENS: Final = 40  # tokens beside its text
 
 
@@ -181,7 +181,7 @@ async def _narrate_by_section(bench: Workbench, remaining: list[NumberedPassage]
     if not outline[0].heading:
         texts[""], text_before = text_before, ""
     passages_by_section = _passages_by_section(outline, remaining)
-    semaphore = asyncio.Semaphore(_MOST_AT_ONCE)
+    semaphore = asyncio.Semaphore(_MAX_AT_ONCE)
 
     async def write(number: int, heading: Heading) -> None:
         async with semaphore:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from moothall.research.workbench import Workbench
 
 LEAST_TOKENS: Final = 300
-_MOST_TOKENS: Final = 100_000  # of a prompt: models overlook what stands amid more
+_MAX_TOKENS: Final = 100_000  # of a prompt: models overlook what stands amid more
 _SHOWN_RESOURCES: Final = 30
 _SHOWN_TASKS: Final = 50
 _CHARS_PER_TOKEN: Final = 4  # characters of a token, about
@@ -310,7 +310,7 @@ def _items_that_fit(researcher: Workbench, items: list[Any], tokens: int) -> lis
 def max_prompt_tokens(researcher: Workbench) -> int:
     """Return how many tokens a prompt may have: half of the model's context."""
     context = researcher.context_tokens
-    return min(context // 2, _MOST_TOKENS) if isinstance(context, int) else DEFAULT_TOKENS
+    return min(context // 2, _MAX_TOKENS) if isinstance(context, int) else DEFAULT_TOKENS
 
 
 def shown_tokens(researcher: Workbench) -> int:

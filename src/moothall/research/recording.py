@@ -25,7 +25,7 @@ _RESULT_FIELDS = {
 }
 
 
-def program_of(researcher: ResearcherProtocol) -> dict[str, Any]:
+def fingerprint_of(researcher: ResearcherProtocol) -> dict[str, Any]:
     """Return the fingerprint of a researcher, without its objectives and iterations."""
     parts: dict[str, Any] = {
         "agent": [Report.run_kind, str(researcher.id)],
@@ -50,7 +50,7 @@ def program_of(researcher: ResearcherProtocol) -> dict[str, Any]:
     return Record.fingerprint(**parts)
 
 
-def is_of_steps(steps: Collection[str], entry: Entry) -> bool:
+def is_of_any_step(steps: Collection[str], entry: Entry) -> bool:
     """Return whether an entry is of one of these steps; a key is `1.plan.2`."""
     return str(entry.data.get("key", "")).split(".")[1:2] in [[each] for each in steps]
 
@@ -87,7 +87,7 @@ def step_data(bench: Workbench, step: str, progress_before: Progress) -> dict[st
     return data
 
 
-def take_step(progress: Progress, data: dict[str, Any]) -> None:
+def apply_step(progress: Progress, data: dict[str, Any]) -> None:
     """Apply the data of a recorded step to the progress."""
     progress.usage = progress.usage + Usage(*data.get("spent", (0, 0)))
     recorded = load_state(Progress, data, "a recorded step")
@@ -98,9 +98,9 @@ def take_step(progress: Progress, data: dict[str, Any]) -> None:
             for model, usage in recorded.used.items():
                 progress.used[model] = progress.used.get(model, Usage()) + usage
         elif name == "objectives":
-            reached = {each.topic: each.expertise for each in recorded.objectives}
+            expertise_by_topic = {each.topic: each.expertise for each in recorded.objectives}
             for each in progress.objectives:
-                each.expertise = reached.get(each.topic, each.expertise)
+                each.expertise = expertise_by_topic.get(each.topic, each.expertise)
         else:
             setattr(progress, name, getattr(recorded, name))
 
@@ -164,7 +164,7 @@ def report_so_far(run_id: str, entries: Sequence[Entry], *, under_way: bool = Fa
                 for each in result.resources:
                     pool.add(each)
             elif step in ("plan", "narrate", "evaluate"):
-                take_step(progress, past_step.result)
+                apply_step(progress, past_step.result)
     progress.stop = progress.stop or "cancelled"
     program = start.get("fingerprint", {})
     steps = str(program.get("steps", ""))  # hashed if it is long

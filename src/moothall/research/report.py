@@ -36,7 +36,7 @@ from moothall.research.writing.verbatim import as_text, verbatim
 if TYPE_CHECKING:
     from moothall.budget import PriceList
 
-_MOST_PLACES: Final = 3  # shown where an answer was not found
+_MAX_PLACES: Final = 3  # shown where an answer was not found
 
 
 def end_in_words(reason: str, detail: str = "") -> str:
@@ -267,7 +267,7 @@ def report_of(
     # What a model has understood, and cites, may be in other words or another language.
     open_topics = [o.topic for o in progress.objectives if not citations or o.expertise < 0.5]
     empty_topics = [
-        topic for topic in open_topics if not QuestionWords(topic, read_passages).is_touched()
+        topic for topic in open_topics if not QuestionWords(topic, read_passages).has_passages()
     ]
     title = progress.title or (topics[0] if len(topics) == 1 else "Report")
     parts = [f"# {as_text(title)}", narrative.strip()]
@@ -345,10 +345,10 @@ def _failure_notes(progress: Progress, resources: list[Resource]) -> Iterator[st
         if not is_named and not any(each in key for each in read):
             subjects.setdefault(reason, []).append(one_line(subject, 120))
     for reason, subject_texts in subjects.items():
-        more_text = f" and {len(subject_texts) - _MOST_PLACES} more" * (
-            len(subject_texts) > _MOST_PLACES
+        more_text = f" and {len(subject_texts) - _MAX_PLACES} more" * (
+            len(subject_texts) > _MAX_PLACES
         )
-        places = [each for each in subject_texts[:_MOST_PLACES] if each not in reason]
+        places = [each for each in subject_texts[:_MAX_PLACES] if each not in reason]
         yield f"failed: {', '.join(places)}{more_text}: {reason}" if places else f"failed: {reason}"
 
 
@@ -357,11 +357,11 @@ def _nearest_text(passages: list[Passage], topic: str) -> str:
     result = answer(tuple(passages), topic)
     nearest = [(each.passage, f"{verbatim(each.markdown, [])} – ") for each in result.quotes]
     if not nearest:  # none can be quoted, such as markup
-        nearest = [(each.passage, "") for each in QuestionWords(topic, passages).best(_MOST_PLACES)]
+        nearest = [(each.passage, "") for each in QuestionWords(topic, passages).best(_MAX_PLACES)]
     lines = [
         f"- {safe_markdown(quote)}{as_text(title_of_passage(passage) or passage.url)}, "
         f"`{passage.url.replace('`', '%60')}`"
-        for passage, quote in nearest[:_MOST_PLACES]
+        for passage, quote in nearest[:_MAX_PLACES]
     ]
     heading = f"{lacks_sentence(result.missing, topic)}{phrase('nearest', topic)}"
     return f"\n\n{heading}\n\n" + "\n".join(lines) if lines else ""

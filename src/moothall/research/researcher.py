@@ -414,7 +414,7 @@ class Researcher(RecordedAgent, ProgressView):
 
     def describe_program(self) -> dict[str, Any]:
         """Return its program, independent of the request."""
-        return recording.program_of(self)
+        return recording.fingerprint_of(self)
 
     async def restore_part(self, part: RunPart, budget: Budget | None) -> None:
         """Restore what it did in a part that is over."""
@@ -509,7 +509,7 @@ class Researcher(RecordedAgent, ProgressView):
             id(each): each for each in models_by_step.values() if each is not None
         }.values():
             own_steps = frozenset(step for step, each in models_by_step.items() if each is model)
-            record.catch_up(model, model, budget, partial(recording.is_of_steps, own_steps))
+            record.catch_up(model, model, budget, partial(recording.is_of_any_step, own_steps))
 
     def _mark_known(self, record: Record[Progress], budget: Any) -> None:
         for each in (self.model_or_name, *self._models.values(), self.judge):

@@ -53,7 +53,7 @@ T = TypeVar("T")
 logger: logging.Logger = logging.getLogger("moothall.research")
 
 _UNSUPPORTED_MARK = " [unsupported]"
-_MOST_SECTIONS = 3  # of a page that are looked at for a sentence that cites others
+_MAX_SECTIONS = 3  # of a page that are looked at for a sentence that cites others
 _TRIES: Final = 2
 _CUT_REASONS = ("length", "content_filter")
 """The finish reasons of an answer that was cut."""
@@ -290,7 +290,7 @@ class Workbench(ProgressView):
             if each.url.partition("#")[0] in pages and (each.url, each.sha256) not in cited_keys
         ]
         scores = similarity_scores(candidates, [sentence])
-        for each in sorted(scores, key=lambda candidate: -scores[candidate])[:_MOST_SECTIONS]:
+        for each in sorted(scores, key=lambda candidate: -scores[candidate])[:_MAX_SECTIONS]:
             support = exact_support(sentence, each.text, each.title)
             if support.label != "unsupported" and support.overlap >= min_share:
                 return self.number_of(each), each

@@ -169,11 +169,11 @@ async def make_agents_in_turn(society: Steps, ids: Iterable[str]) -> None:
 
 def make_all_agents(society: Steps) -> None:
     """Make all rows agents."""
-    society.router.at_own_work = True  # many agents take seconds
+    society.router.is_at_own_work = True  # many agents take seconds
     try:
         make_agents_of(society, range(len(society.books.population)))
     finally:
-        society.router.at_own_work = False
+        society.router.is_at_own_work = False
 
 
 def everyone(society: Steps) -> Iterator[tuple[str | int, str | None, dict[str, Any]]]:

@@ -130,20 +130,20 @@ class Steps(Space):
             del self.news[: len(view.news)]  # later announcements are for the next step
             if self.population is not None:
                 delivered += deliver_to_rows(self, sent, True)
-                router.at_own_work = True  # calls of numpy may keep the interpreter for seconds
+                router.is_at_own_work = True  # calls of numpy may keep the interpreter for seconds
                 tables = await life.run_population(self.population, view, self.books, self._engine)
-                router.at_own_work = False
+                router.is_at_own_work = False
             self.want_tables = tables
             await self._engine.run(self._perceive(view), router)
             await self._make_ready()
-            router.at_own_work = True
+            router.is_at_own_work = True
             to_services = [s for s in sent if s.envelope.to in self._reachable_services]
             row = self._commit(delivered, to_services, tables)
         except asyncio.CancelledError:
             await router.break_off()
             raise
         finally:
-            router.at_own_work = False
+            router.is_at_own_work = False
             self._in_step, self.want_tables = False, None
         self.broken = ""
         return row

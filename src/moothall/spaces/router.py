@@ -47,7 +47,7 @@ class Router(Outcomes):
         at_own_work: whether the space itself holds the loop, which the watchdog does not report
     """
 
-    at_own_work: bool = False
+    is_at_own_work: bool = False
 
     def __init__(
         self, thread: LoopThread, capacity: int, capacity_bytes: int | None = None

@@ -61,7 +61,7 @@ class Space:
     """The class of its mailboxes: `Mailbox`, or a subclass with an order of its own."""
     grace_s: float | None = None
     """How long `close` lets started actions continue; None to cancel them at once."""
-    _keeps_waiting = False
+    _keeps_messages = False
     """Whether messages that wait when the space is closed wait elsewhere for the next one."""
     on_removed: Callable[[Agent], None] | None = None
     """Told, on the loop, of each agent that leaves the space."""
@@ -87,7 +87,7 @@ class Space:
         self.is_closed: bool = False
         self._dropped_counts: dict[str, int] = {}  # by agent, how many messages it left at the end
         self.loop_thread: LoopThread = LoopThread(
-            f"moothall-{type(self).__name__}", self._closing, self._on_loop_end
+            f"moothall-{type(self).__name__}", self._shut_down, self._on_loop_end
         )
         self._router: Router | None = None
 
@@ -129,7 +129,7 @@ class Space:
         mailbox = self.attach(agent)
         mailbox.shared, mailbox.groups = shared, names
         self.note_agent(agent)
-        self._settle_in(mailbox, waits=not loop_is_running())
+        self._finish_adding(mailbox, waits=not loop_is_running())
         return agent
 
     async def aadd(self, agent: A, *, shared: bool = False, groups: Iterable[str] = ()) -> A:
@@ -475,7 +475,7 @@ class Space:
         router.call_soon(router.mark_added, mailbox)
         return mailbox
 
-    def _settle_in(self, mailbox: Mailbox, *, waits: bool) -> None:
+    def _finish_adding(self, mailbox: Mailbox, *, waits: bool) -> None:
         """Run an agent's `after_add`, if it has one."""
         if mailbox.arrival is not None:
             after_add = self._run_callback(mailbox, mailbox.arrival, is_reported=waits)
@@ -497,7 +497,7 @@ class Space:
 
         def leave() -> None:
             self.detach(mailbox, spared)
-            released = self.loop_thread.spawn(self._released(mailbox))
+            released = self.loop_thread.spawn(self._wait_until_released(mailbox))
             released.add_done_callback(lambda _: router.settle(removal, None, None))
 
         # In turn: what was sent to it before this is in its mailbox by then, and is ended.
@@ -536,7 +536,7 @@ class Space:
             finally:
                 if has_left:
                     self.detach(mailbox, delivery, spared)
-                    await self._released(mailbox)
+                    await self._wait_until_released(mailbox)
 
         def begin() -> None:
             mailbox.active[delivery] = None
@@ -545,7 +545,7 @@ class Space:
         mailbox.router.call_soon(begin)
         return delivery
 
-    async def _released(self, mailbox: Mailbox) -> None:
+    async def _wait_until_released(self, mailbox: Mailbox) -> None:
         """Wait until what a removed agent has outside this process is released."""
 
     def detach(self, mailbox: Mailbox, *spared: Delivery | None) -> None:
@@ -567,7 +567,7 @@ class Space:
         if self.on_removed is not None:
             self.on_removed(mailbox.agent)
 
-    async def _closing(self) -> None:
+    async def _shut_down(self) -> None:
         """Remove all agents and close the router: the last work on the loop."""
         router = self.router
         if self.grace_s is not None:
@@ -584,7 +584,7 @@ class Space:
         self.is_closed = router.closed = True
         for mailbox in list(router.mailboxes.values()):
             self.detach(mailbox)
-        if self._dropped_counts and not self._keeps_waiting:
+        if self._dropped_counts and not self._keeps_messages:
             logger.warning(
                 "the space was closed before its agents handled %s", summary(self._dropped_counts)
             )

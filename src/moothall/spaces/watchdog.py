@@ -33,7 +33,7 @@ class _Pulse:
 
     asked_at: float = 0.0
     is_pending: bool = False
-    task: int = 0  # which task ran at the last look
+    task_id: int = 0  # which task ran at the last look
     holder: str | None = None
 
     def beat(self) -> None:
@@ -95,12 +95,12 @@ class Watchdog:
                 router.loop.call_soon_threadsafe(pulse.beat)
             except RuntimeError:  # the loop ended a moment ago
                 self.forget(router)
-            pulse.task = _running_task(router)
-        elif router.at_own_work:
+            pulse.task_id = _running_task(router)
+        elif router.is_at_own_work:
             pulse.asked_at = now
-        elif pulse.holder is None and pulse.task != (task := _running_task(router)):
+        elif pulse.holder is None and pulse.task_id != (task_id := _running_task(router)):
             # Many take their turns: none of them is too long.
-            pulse.task, pulse.asked_at = (task, now)
+            pulse.task_id, pulse.asked_at = (task_id, now)
         elif now - pulse.asked_at >= MAX_BLOCK_S and pulse.holder is None:
             holder, place = _find_holder(router)
             pulse.holder = holder
@@ -123,15 +123,15 @@ def _running_task(router: Router) -> int:
 def _find_holder(router: Router) -> tuple[str, str]:
     """Describe what blocks the loop, and where in the code."""
     frame = sys._current_frames().get(router.thread_id)
-    where = _place_in_code(frame)
+    place = _place_in_code(frame)
     task = asyncio.current_task(router.loop)
     delivery: Delivery | None = router.tasks.delivery_of(task)
     if delivery is not None:
-        return f'agent {delivery.mailbox.id!r} in "{delivery}"', where
+        return f'agent {delivery.mailbox.id!r} in "{delivery}"', place
     agent = _agent_in(frame)
     if agent is not None:
-        return f"agent {agent.id!r}", where
-    return "something that belongs to no agent", where
+        return f"agent {agent.id!r}", place
+    return "something that belongs to no agent", place
 
 
 def _place_in_code(frame: FrameType | None) -> str:

@@ -54,10 +54,12 @@ def compare_runs(left_entries: Sequence[Entry], right_entries: Sequence[Entry]) 
     left_keys, right_keys = ([each.key for each in steps] for steps in (left_steps, right_steps))
     matcher = SequenceMatcher(None, left_keys, right_keys, autojunk=False)
     rows: list[tuple[Any, ...]] = []
-    for _, a, to_a, b, to_b in matcher.get_opcodes():
-        for a_step, b_step in zip_longest(left_steps[a:to_a], right_steps[b:to_b]):
-            is_same = a_step is not None and b_step is not None and a_step.equals(b_step)
-            rows.append((a_step and a_step.to_json(), b_step and b_step.to_json(), is_same))
+    for _, left_start, left_end, right_start, right_end in matcher.get_opcodes():
+        matched = left_steps[left_start:left_end], right_steps[right_start:right_end]
+        for left_step, right_step in zip_longest(*matched):
+            is_same = bool(left_step and right_step and left_step.equals(right_step))
+            steps_json = (each and each.to_json() for each in (left_step, right_step))
+            rows.append((*steps_json, is_same))
     totals = [Totals(each).to_json() for each in (left_entries, right_entries)]
     return {"rows": rows, "cut": is_cut, "totals": totals}
 

@@ -83,7 +83,7 @@ class Jobs:
         self._jobs: dict[str, _BackgroundJob] = {}
         self._messages: dict[str, list[str]] = {}
         self._retry_times: dict[str, float] = {}  # when runs that could not go on are tried again
-        self._starting = guard()  # two pages may resume a run at the same time
+        self._start_lock = guard()  # two pages may resume a run at the same time
 
     def start(self, order: _Order, *, run_id: str | None = None, text: str = "") -> str:
         """Start or resume a run; return its id once it is under way, and told `text`.
@@ -116,7 +116,7 @@ class Jobs:
         return run_id
 
     def _begin(self, job: _BackgroundJob, text: str = "") -> None:
-        with self._starting:
+        with self._start_lock:
             existing = self._jobs.get(job.run_id)
             if existing is not None and not existing.is_waiting:
                 raise ConfigError(f"run {job.run_id!r} is under way already")
@@ -140,7 +140,7 @@ class Jobs:
         journal = self._hub.journal
         order = recorded_order(journal, run_id)
         if order is None:
-            return self._resume_kind(journal.run(run_id), is_plain=not (more or text.strip()))
+            return self._resume_by_kind(journal.run(run_id), is_plain=not (more or text.strip()))
         if more:
             order = with_more(order, more)
         text = text.strip()
@@ -159,7 +159,7 @@ class Jobs:
             self._messages[fork_id] = self._messages.pop(run_id, [])
             return self.start(order, run_id=fork_id)
 
-    def _resume_kind(self, run: Outline, *, is_plain: bool) -> str:
+    def _resume_by_kind(self, run: Outline, *, is_plain: bool) -> str:
         """Resume a run by what the package states that writes runs of its kind."""
         journal, run_id = self._hub.journal, run.id
         resume = resume_of(run)
@@ -210,7 +210,7 @@ class Jobs:
                 if run.held or run.state == "waiting":
                     continue
                 state = run.state
-            with self._starting:
+            with self._start_lock:
                 if self._jobs.get(job.run_id) is job:  # it has not been resumed meanwhile
                     self._publish_end(job, state, "")
 
@@ -221,7 +221,7 @@ class Jobs:
         """
         if run_id not in self._jobs and cancel_run(run_id, self._hub.journal):
             return
-        with self._starting:  # what goes on just now is under way, or waits
+        with self._start_lock:  # what goes on just now is under way, or waits
             job = self._jobs.get(run_id)
             if job is not None and not job.is_waiting:
                 self._set_state(job, "stopping", job.task.cancel)

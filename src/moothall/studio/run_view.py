@@ -18,7 +18,7 @@ _MAX_TEXT: Final = 2_000
 _MAX_VALUES: Final = 100
 """The most values of a list or object in such an entry."""
 _MAX_DEPTH: Final = 41
-_WIDTH: Final = 400
+_MAX_LINE_CHARS: Final = 400
 _OUTLINE_KEYS: Final = tuple(each.name for each in fields(Outline))
 _USAGE_FIELDS: Final = ("input", "output", "tokens", "model_calls")
 
@@ -26,7 +26,7 @@ _USAGE_FIELDS: Final = ("input", "output", "tokens", "model_calls")
 def entry_row(entry: Entry, *, uncut: bool = False) -> dict[str, Any]:
     """Return an entry for pages: in words, cut unless `uncut`, with what it spent and its fault."""
     row = {each: getattr(entry, each) for each in ("sequence", "path", "kind", "at", "data")}
-    row["line"] = shorten(order_line(entry), _WIDTH)
+    row["line"] = shorten(order_line(entry), _MAX_LINE_CHARS)
     if not uncut:
         row["data"] = cut_value(data := {k: v for k, v in entry.data.items() if k != "prompt"})
         if row["data"] != data:
@@ -34,7 +34,7 @@ def entry_row(entry: Entry, *, uncut: bool = False) -> dict[str, Any]:
     if spent := entry.spent:
         row["spent"] = {**asdict(spent), "usd": _usd_text(spent.usd)}
     if fault := entry.fault:
-        row["fault"] = shorten(fault, _WIDTH)
+        row["fault"] = shorten(fault, _MAX_LINE_CHARS)
     if entry.kind == "over":
         row["why"] = REASONS.explain(
             str(entry.data.get("reason")), str(entry.data.get("detail") or "")

@@ -354,10 +354,10 @@ def test_amqp_add_while_the_loop_ends_does_not_hang(broker: Broker, exchange: st
     kept: Kept[Any] = Kept()
 
     class Slow(AMQPSpace):
-        def _settle_in(self, mailbox: Any, *, waits: bool) -> None:
+        def _finish_adding(self, mailbox: Any, *, waits: bool) -> None:
             if mailbox.id == "late":
                 assert go_on.wait(WAIT_S)
-            super()._settle_in(mailbox, waits=waits)
+            super()._finish_adding(mailbox, waits=waits)
 
     async def numbers() -> AsyncIterator[int]:
         try:

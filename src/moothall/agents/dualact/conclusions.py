@@ -42,7 +42,7 @@ def read_decision(text: str, agent_count: int = 1) -> HumanDecision:
 def _decision_schema(agent_count: int) -> AnswerSchema:
     """Return the schema of a decision; with several R, it allows an instruction for each."""
     # A person may write as much as it takes.
-    parts = {**HumanDecision.schema["properties"], **dict.fromkeys(_TEXT_KEYS, {"type": "string"})}
+    parts = {**HumanDecision.schema["properties"], **{k: {"type": "string"} for k in _TEXT_KEYS}}
     if agent_count > 1:
         size = {"minItems": agent_count, "maxItems": agent_count}
         list_schema = {"type": "array", "items": {"type": "string"}, **size}

@@ -26,7 +26,7 @@ from moothall.agents.replies.reply_request import AnswerSchema
 from moothall.agents.replies.resume import overlap, reply_at_end
 from moothall.agents.replies.state import APPENDED
 from moothall.foundation.errors import MoothallError, NoSuchRun, RunHeld
-from moothall.memory.long_results import NUMBER_KEY
+from moothall.memory.long_results import RESULT_KEY
 from moothall.models.protocol import NO_USAGE, Usage
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class LoopState(LoopTurn):
     def __post_init__(self) -> None:
         # Earlier versions recorded the marks within the messages.
         if self.messages and any_has_marks(self.messages):
-            marks = [_mark_data(marks_of(each), each.get(NUMBER_KEY)) for each in self.messages]
+            marks = [_mark_data(marks_of(each), each.get(RESULT_KEY)) for each in self.messages]
             self.marks[:0] = [{"message": n, **each} for n, each in enumerate(marks) if each]
             self.messages[:] = map(without_marks, self.messages)
 
@@ -145,7 +145,7 @@ class LoopState(LoopTurn):
 
 def _mark_data(marks: Marks | None, number: Any) -> dict[str, Any]:
     data: dict[str, Any] = {MARKS_FIELD: marks.to_json()} if marks else {}
-    return data if number is None else {**data, NUMBER_KEY: number}
+    return data if number is None else {**data, RESULT_KEY: number}
 
 
 def end_data(reply: Reply) -> dict[str, Any]:
@@ -318,7 +318,7 @@ async def show_open_calls(
             if messages := other.state.open.get("messages"):
                 for message in messages:
                     other.state.add(
-                        without_marks(message), marks_of(message), message.get(NUMBER_KEY)
+                        without_marks(message), marks_of(message), message.get(RESULT_KEY)
                     )
                 other.state.owed, other.state.open = other.state.open["waits"], {}
                 other.save(other.state)

@@ -20,7 +20,7 @@ from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import counted, cut
 from moothall.foundation.text.pages import excerpt, page_chars
 from moothall.memory.bounded import ASSUMED_CONTEXT, TokenBoundedMemory
-from moothall.memory.long_results import LEAST_CHARS, NUMBER_KEY, READ_RESULT, ThreadResults
+from moothall.memory.long_results import LEAST_CHARS, READ_RESULT, RESULT_KEY, ThreadResults
 
 if TYPE_CHECKING:
     from moothall.agents.loop.parts import Looping
@@ -131,7 +131,7 @@ class LongResults:
             for call in calls if isinstance(calls, list) else ():
                 if isinstance(call, dict):
                     args_by_call[str(call.get("id"))] = _args_text(call.get("args"))
-            if NUMBER_KEY in each:
+            if RESULT_KEY in each:
                 call_args = args_by_call.get(str(each.get("tool_call_id")), "")
                 self._results.restore(each, sources_of(each), call_args)
                 self._offer(turn)

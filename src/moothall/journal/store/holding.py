@@ -67,22 +67,22 @@ def note_holder(
     while pending:
         holder, batch = pending.pop()
         stored_hashes = _stored_hashes(db, [each for each in batch if each not in new_values])
-        values = {
+        short_hashes = {
             each: short_hash(each)
             for each in batch
             if each in new_values or each in stored_hashes or store.files.has(each)
         }
-        if not values:
+        if not short_hashes:
             continue
-        already_named = named_values(db, [*values.values()])
+        already_named = named_values(db, [*short_hashes.values()])
         db.executemany(
             "INSERT INTO holders VALUES (?, ?) ON CONFLICT DO NOTHING",
-            [(value, holder) for value in values.values()],
+            [(short, holder) for short in short_hashes.values()],
         )
-        for hash, value in values.items():
-            if value not in already_named:  # read for the first time
+        for hash, short in short_hashes.items():
+            if short not in already_named:  # read for the first time
                 data = new_values[hash] if hash in new_values else _read_data(store, db, hash)
-                pending += ((value, each) for each in batches({*hashes_in(data)} - {hash}))
+                pending += ((short, each) for each in batches({*hashes_in(data)} - {hash}))
 
 
 def batches(hashes: Iterable[str]) -> Iterator[list[str]]:

@@ -17,7 +17,7 @@ from moothall.foundation.sqlite import SQLiteConnection, SQLiteFile, SQLitePool
 from moothall.journal.store.entry_values import ValueFiles
 from moothall.journal.store.leases import FileLeases
 from moothall.journal.store.store import Store
-from moothall.journal.store.tables import APPLICATION, MIGRATIONS
+from moothall.journal.store.tables import APPLICATION_ID, MIGRATIONS
 
 _ROOM_BYTES: Final = 2**20
 """So much more room is kept on the disk than the log takes."""
@@ -112,7 +112,7 @@ class JournalFile(SQLitePool[JournalError], Store):
             path,
             kind="journal",
             class_name="Journal",
-            application=APPLICATION,
+            application=APPLICATION_ID,
             migrations=MIGRATIONS,
             error=JournalError,
             shrinks=True,

@@ -10,7 +10,7 @@ from moothall.foundation.database import POSTGRESQL, SQLITE
 from moothall.foundation.sqlite import Migration
 from moothall.journal.tally import Tally, search_text
 
-APPLICATION: Final = 0x63766A31
+APPLICATION_ID: Final = 0x63766A31
 """The application id in the file's header (`cvj1`): no other program's database is changed."""
 
 

@@ -41,16 +41,16 @@ class MessageStream(AnswerReader):
     """Reads an answer as it arrives.
 
     Args:
-        all_turns: whether the server wants back the reasoning of answers without calls, too
+        keeps_reasoning: whether the server wants back the reasoning of answers without calls, too
     """
 
     _call_label: ClassVar[str] = "tool_use[%d]"
 
     def __init__(
-        self, name: str, earlier_call_count: int, server: str = "", all_turns: bool = False
+        self, name: str, earlier_call_count: int, server: str = "", keeps_reasoning: bool = False
     ) -> None:
         super().__init__(name, earlier_call_count, server)
-        self._all_turns = all_turns
+        self._keeps_reasoning = keeps_reasoning
         self._blocks: dict[int, _ContentBlock] = {}
         self._usage_counts: dict[str, Any] = {}
 
@@ -136,7 +136,7 @@ class MessageStream(AnswerReader):
             self._meta["citations"] = cited
         # Only an answer with calls, or a paused one, goes back to the model within the same turn.
         paused = self._reason == "pause_turn"
-        if not (has_calls or paused or self._all_turns):
+        if not (has_calls or paused or self._keeps_reasoning):
             return ()
         returned_blocks = list(filter(None, map(_block_for_server, blocks)))
         self._meta |= {PAUSED: returned_blocks} if paused else {}

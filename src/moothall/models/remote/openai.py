@@ -188,11 +188,11 @@ class OpenAIModel(RemoteModel):
         thinking = self.request_fields.get(
             "thinking"
         )  # Z.ai keeps that of earlier turns if asked to
-        all_turns = isinstance(thinking, dict) and thinking.get("clear_thinking") is False
-        all_turns |= self._adapter.reasons
+        keeps_reasoning = isinstance(thinking, dict) and thinking.get("clear_thinking") is False
+        keeps_reasoning |= self._adapter.reasons
         audio = self.request_fields.get("audio")
         format = audio.get("format") if isinstance(audio, dict) else None
-        return AnswerStream(self.name, earlier_call_count, self.base_url, all_turns, format)
+        return AnswerStream(self.name, earlier_call_count, self.base_url, keeps_reasoning, format)
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         if self._api != "responses":

@@ -17,7 +17,7 @@ from moothall.foundation.http.headers import HeadersLike, check_headers
 from moothall.models.settings import (
     KeyLike,
     check_key,
-    check_named,
+    check_name_and_options,
     check_sampling,
 )
 
@@ -73,7 +73,7 @@ class ServerSettings:
 
     def __post_init__(self) -> None:
         kind = self.kind
-        check_named(kind, self.model, self.options)
+        check_name_and_options(kind, self.model, self.options)
         check_integer(f"{kind}: context_tokens=", self.context_tokens, optional=True)
         check_integer(f"{kind}: max_tokens=", self.max_tokens, optional=True)
         check_integer(f"{kind}: max_retries=", self.max_retries, low=0)

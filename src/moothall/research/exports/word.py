@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _LIST_STYLES: Final = {"bullet_list_open": "List Bullet", "ordered_list_open": "List Number"}
 _MONOSPACE: Final = "Courier New"
-_MOST_LEVELS: Final = 3  # of lists, which have styles
+_MAX_LEVELS: Final = 3  # of lists, which have styles
 
 
 def word_document(report: Any) -> bytes:
@@ -81,7 +81,7 @@ class _WordWriter:
     def _paragraph_style(self) -> str:
         if not self._list_styles:
             return "Quote" if self._quote_depth else "Normal"
-        level = min(len(self._list_styles), _MOST_LEVELS)
+        level = min(len(self._list_styles), _MAX_LEVELS)
         return f"{self._list_styles[-1]} {level}" if level > 1 else self._list_styles[-1]
 
     def _write_inline(self, token: Any) -> None:

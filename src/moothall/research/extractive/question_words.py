@@ -19,7 +19,7 @@ RELEVANT_SHARE: Final = 0.25
 _IMAGINED_PASSAGES: Final = 300  # imagined passages beside the known ones, which were searched for
 _NAME_WEIGHT: Final = 2  # the weight of a name, against 1 for another word
 # The same of a word such as `long` after `how`, or `turn` of `turn off`.
-_DEGREE_WEIGHT: Final = 0.25
+_LIGHT_WEIGHT: Final = 0.25
 _EVEN_SHARE: Final = 0.2  # how far each of several words counts as much as another, however rare
 _FEW_WORDS: Final = 2  # words of a question, of which the rarer says enough
 _ABSENT_WEIGHT: Final = 0.6  # what a word counts more that none of many passages has
@@ -63,15 +63,15 @@ class QuestionWords:
         if question_words and question_words[-1].casefold() in particles:
             verbs.add(first_word)  # turn it off
         self._asks_how = bool(degrees)
-        self._light_terms: frozenset[str] = frozenset(
+        self._how_terms: frozenset[str] = frozenset(
             term for term, word in self.words_by_term.items() if word in degrees | verbs
         )
-        self._degree_terms = self._light_terms.union(self._unknown_pairs())
+        self._light_terms = self._how_terms.union(self._unknown_pairs())
         self.weights: dict[str, float] = {
             term: sqrt(self._ranking.weight(term))
             * (
-                _DEGREE_WEIGHT
-                if term in self._degree_terms
+                _LIGHT_WEIGHT
+                if term in self._light_terms
                 else self._word_factor(term, word, word == first_word)
             )
             for term, word in self.words_by_term.items()
@@ -79,7 +79,7 @@ class QuestionWords:
         self.is_unspaced: bool = sum(map(Words.is_unspaced, self.words_by_term)) > len(
             question_words
         )
-        self.total: float = sum(self.weights.values()) or 1.0
+        self.total_weight: float = sum(self.weights.values()) or 1.0
         self.pairs: frozenset[tuple[str, str]] = frozenset(pairwise(self.words_by_term))
         """Terms that follow each other in the question."""
 
@@ -123,38 +123,38 @@ class QuestionWords:
         text_words = f" {' '.join(words_in(text.casefold()))} "
         return len(self._folded_words) > 1 and f" {' '.join(self._folded_words)} " in text_words
 
-    def is_all(self, text: str) -> bool:
+    def has_all_words_of(self, text: str) -> bool:
         """Return whether a text has no words but the question's."""
         text_words = words_in(text)
         return all(self.terms_of_word(word) and not Words.is_unspaced(word) for word in text_words)
 
     def share(self, terms: Iterable[str]) -> float:
         """Return the share of the question's words, by weight, that some terms are."""
-        return sum(self.weights[each] for each in terms) / self.total
+        return sum(self.weights[each] for each in terms) / self.total_weight
 
     def adjusted_share(self, terms: Collection[str]) -> float:
         """Return the share, partly by number; 0 for one of several that is no name: max_size."""
-        word_count = len(self.weights) - len(self._degree_terms)
+        word_count = len(self.weights) - len(self._light_terms)
         if len(terms) == 1 < word_count:
             (term,) = terms
             if not _NAME_LIKE.match(self.words_by_term[term]):
                 return 0.0
         share = self.share(terms)
         if word_count > _FEW_WORDS and not self.is_unspaced:
-            share += _EVEN_SHARE * (len({*terms} - self._degree_terms) / word_count - share)
+            share += _EVEN_SHARE * (len({*terms} - self._light_terms) / word_count - share)
         return share
 
-    def is_said(self, sentence: str, quote: str) -> bool:
+    def is_answered_by(self, sentence: str, quote: str) -> bool:
         """Return whether a sentence, or its quote, says how long, or does what is asked."""
-        if not self._light_terms or not self._light_terms.isdisjoint(self.terms_in(quote)):
+        if not self._how_terms or not self._how_terms.isdisjoint(self.terms_in(quote)):
             return True
-        in_figures = TextValues(sentence)
+        text_values = TextValues(sentence)
         return self._asks_how and bool(
-            in_figures.dates
-            or in_figures.times
+            text_values.dates
+            or text_values.times
             or any(
-                self._ends_quantity(in_figures.text.partition(each.text)[2])
-                for each in in_figures.quantities
+                self._ends_quantity(text_values.text.partition(each.text)[2])
+                for each in text_values.quantities
             )
         )
 
@@ -165,11 +165,11 @@ class QuestionWords:
             name is None or self.language.is_stop_word(name[1]) or bool(self.terms_of_word(name[1]))
         )
 
-    def evidence(self, terms: Iterable[str]) -> float:
+    def evidence_weight(self, terms: Iterable[str]) -> float:
         """Return how much some terms say together, in the passages at hand."""
         weights = {term: self._ranking.weight(term, imagined=False) for term in terms}
         return sum(
-            w * (_DEGREE_WEIGHT if term in self._degree_terms else 1) for term, w in weights.items()
+            w * (_LIGHT_WEIGHT if term in self._light_terms else 1) for term, w in weights.items()
         )
 
     def best(self, limit: int | None = None) -> list[RankedPassage]:
@@ -179,21 +179,21 @@ class QuestionWords:
             ranked.append(RankedPassage(self._passages[number], score, self.adjusted_share(terms)))
         return ranked
 
-    def is_touched(self) -> bool:
+    def has_passages(self) -> bool:
         """Return whether any passage says something about the question."""
         return any(each.share >= RELEVANT_SHARE for each in self.best())
 
-    def missing_words(self, among: Iterable[Passage]) -> list[str]:
+    def missing_words(self, passages: Iterable[Passage]) -> list[str]:
         """Return the words, as written, of which none of some passages has a term."""
-        terms = {term for each in among for term in self._term_counts(each)}
-        is_lacking: dict[str, bool] = {}
+        terms = {term for each in passages for term in self._term_counts(each)}
+        missing_by_word: dict[str, bool] = {}
         for term, word in self.words_by_term.items():
-            is_lacking[word] = is_lacking.get(word, True) and term not in terms
-        return [word for word, is_missing in is_lacking.items() if is_missing]
+            missing_by_word[word] = missing_by_word.get(word, True) and term not in terms
+        return [word for word, is_missing in missing_by_word.items() if is_missing]
 
     def _term_counts(self, passage: Passage) -> Counter[str]:
         counts = Counter(self.terms_in_order(passage.text))
-        for term in self.terms_in_order(titles_of(passage)):
+        for term in self.terms_in_order(full_title(passage)):
             counts[term] += _TITLE_WEIGHT
         return counts
 
@@ -212,7 +212,7 @@ def title_of_passage(passage: Passage) -> str:
     return "" if passage.url.startswith("action:") else passage.title
 
 
-def titles_of(passage: Passage) -> str:
+def full_title(passage: Passage) -> str:
     """Return a passage's title with the name of its file, by which a question may ask for it."""
     name = passage.url.partition("#")[0].rpartition("/")[2].partition(".")[0]
     return f"{title_of_passage(passage)} {unquote(name)}"

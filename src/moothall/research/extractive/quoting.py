@@ -14,7 +14,7 @@ from moothall.research.writing.safe_markdown import has_html
 from moothall.research.writing.verbatim import is_markdown
 
 QUOTE_CHARS: Final = 500  # characters that a quote has, if its neighbours are so long
-MOST_QUOTE_CHARS: Final = 600
+MAX_QUOTE_CHARS: Final = 600
 _SECTION_CHARS: Final = 1_500  # the same of a section that is plainly about the question
 _ABOUT_SHARE: Final = 0.5  # the share of the question's words that its titles have then
 _CONTEXT_KINDS: Final = ("prose", "item", "term")  # what may stand around a sentence
@@ -102,8 +102,8 @@ def _markdown_of(question: QuestionWords, candidate: Candidate, start: int, end:
     lead_span = unit.lead or next(heads, None)
     if lead_span and lead_span[1] <= start:
         lead = _quote_line(passage.text[slice(*lead_span)], passage.url)
-        fits = len(lead) + len(before) + len(sentence) + len(after) <= MOST_QUOTE_CHARS
-        is_asked = lead in passage.title and question.is_all(lead)
+        fits = len(lead) + len(before) + len(sentence) + len(after) <= MAX_QUOTE_CHARS
+        is_asked = lead in passage.title and question.has_all_words_of(lead)
         if fits and not (is_asked or "**" in lead or _is_marked(lead)):  # no `char **argv`
             before = f"{lead} … {before}"
     # Chinese and Japanese have no space between sentences.
@@ -111,7 +111,7 @@ def _markdown_of(question: QuestionWords, candidate: Candidate, start: int, end:
     after = f" {after}" if after and text[at : at + 1].isspace() else after
     before = f"{before} " if before and text[unit.start - 1].isspace() else before
     quote = f"{before}{sentence}{after}"
-    if not sentence or _is_marked(quote) or question.is_all(quote):
+    if not sentence or _is_marked(quote) or question.has_all_words_of(quote):
         return None
     # A mark between the two ends of code would be shown as it is.
     is_open = any(each.count("`") % 2 for each in (before, sentence))
@@ -132,7 +132,7 @@ def _quote_line(text: str, url: str) -> str:
 
 def _shortened_sentence(sentence: str, question: QuestionWords) -> str:
     """Return a sentence; of a very long one, the part with most words of the question."""
-    if len(sentence) <= MOST_QUOTE_CHARS:
+    if len(sentence) <= MAX_QUOTE_CHARS:
         return sentence
     ends = [0, *(match.end() for match in _WORD_END.finditer(sentence))]
     starts = {min(filter(at.__le__, ends)) for at in range(0, len(sentence), _EXCERPT_STEP)}

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from moothall.research.extractive.question_words import (
     QuestionWords,
+    full_title,
     title_of_passage,
-    titles_of,
     words_in,
 )
 from moothall.research.extractive.quoting import Candidate, Quote, quote_of
@@ -23,11 +23,11 @@ from moothall.research.extractive.units import units
 from moothall.research.findings import Passage
 from moothall.research.reading.documents import kind_of
 
-MOST_QUOTES: Final = 10  # of an answer, at most
-_MOST_PASSAGES: Final = 40  # the best, whose sentences are looked at
-_MOST_SENTENCES: Final = 200  # the best, of which some are quoted
+MAX_QUOTES: Final = 10  # of an answer, at most
+_MAX_PASSAGES: Final = 40  # the best, whose sentences are looked at
+_MAX_SENTENCES: Final = 200  # the best, of which some are quoted
 _CUT_SHARE: Final = 0.6  # what scores less than this share of the best is left out
-_MOST_OF_PAGE: Final = 4  # quotes of one page, at most
+_MAX_OF_PAGE: Final = 4  # quotes of one page, at most
 _CHARS_BEFORE, _CHARS_AFTER = 250, 350  # characters beside a sentence that a quote may show
 # How much a word of the question counts, by where it is.
 _IN_SENTENCE, _IN_LEAD, _NEARBY, _IN_HEADING, _IN_TITLE, _IN_PASSAGE = 1.0, 0.9, 0.7, 0.6, 0.4, 0.25
@@ -48,7 +48,7 @@ _NO_TERMS: Final[frozenset[str]] = frozenset()
 
 def candidates(question: QuestionWords) -> Iterator[Candidate]:
     """Yield the sentences of the best passages that have a word of the question in or near them."""
-    ranked = question.best(_MOST_PASSAGES)
+    ranked = question.best(_MAX_PASSAGES)
     for passage, score, _ in ranked:
         yield from _passage_candidates(question, passage, score / ranked[0].score)
 
@@ -62,7 +62,7 @@ def _passage_candidates(
     passage_units = units(text, heading)
     ordered_terms = [question.terms_in_order(text[each.start : each.end]) for each in passage_units]
     unit_terms = [frozenset(filter(None, each)) for each in ordered_terms]
-    heading_terms, title_terms = question.terms_in(heading), question.terms_in(titles_of(passage))
+    heading_terms, title_terms = question.terms_in(heading), question.terms_in(full_title(passage))
     all_terms = title_terms.union(*unit_terms)
     is_source = kind_of(passage.url.partition("#")[0]) in ("source", "python")
     repeats = any(
@@ -92,7 +92,7 @@ def _passage_candidates(
         below = passage_units[number + 1 : number + 2]
         is_table_head = unit.kind == "row" and bool(below) and below[0].lead == unit[:2]
         score = (
-            _WORDS * cover / question.total
+            _WORDS * cover / question.total_weight
             + _WINDOW * question.share(_NO_TERMS.union(*window_terms))
             + _TOGETHER
             * sum(map(question.share, question.pairs.intersection(pairwise(ordered_terms[number]))))
@@ -147,13 +147,14 @@ def answer(passages: tuple[Passage, ...], question: str) -> ExtractiveAnswer:
     ]
     share = _mean_of_best(map(question_words.adjusted_share, term_sets))
     share *= _PAIR_FACTOR if question_words.is_unspaced else 1.0
-    share -= _RAREST_SHARE * max(question_words.weights.values(), default=0) / question_words.total
-    if quotes and not question_words.is_said(_sentence_of(pairs[0][0]), quotes[0].markdown):
+    highest_weight = max(question_words.weights.values(), default=0)
+    share -= _RAREST_SHARE * highest_weight / question_words.total_weight
+    if quotes and not question_words.is_answered_by(_sentence_of(pairs[0][0]), quotes[0].markdown):
         share = min(share, _UNSURE_SHARE)
     evidence = (
         0.0
         if question_words.is_unspaced
-        else _mean_of_best(map(question_words.evidence, term_sets))
+        else _mean_of_best(map(question_words.evidence_weight, term_sets))
     )
     missing = question_words.missing_words(each.passage for each in quotes)
     return ExtractiveAnswer(quotes, share, evidence, missing)
@@ -172,16 +173,16 @@ def choose_quotes(question: QuestionWords) -> list[tuple[Candidate, Quote]]:
     least = min(_CUT_SHARE * ranked[0].score, ranked[0].score) if ranked else 0.0
     ranked = [each for each in ranked if each.score >= least]
     best = {each.passage: each for each in reversed(ranked)}
-    queue = [best[each.passage] for each in question.best(_MOST_PASSAGES) if each.passage in best]
+    queue = [best[each.passage] for each in question.best(_MAX_PASSAGES) if each.passage in best]
     queue = [each for each in queue if not each.repeats_question]
-    del ranked[_MOST_SENTENCES:]
+    del ranked[_MAX_SENTENCES:]
     pairs: list[tuple[Candidate, Quote]] = []
     counts: Counter[str] = Counter()
-    while (ranked or queue) and len(pairs) < MOST_QUOTES:
+    while (ranked or queue) and len(pairs) < MAX_QUOTES:
         is_sentence = bool(ranked) and (len(pairs) % 2 == 0 or not queue)
         each = (ranked if is_sentence else queue).pop(0)
         spans = [quote.span for _, quote in pairs if quote.passage == each.passage]
-        if counts[_page_of(each)] == _MOST_OF_PAGE or (spans and not is_sentence):
+        if counts[_page_of(each)] == _MAX_OF_PAGE or (spans and not is_sentence):
             continue
         if any(_is_shown(each, quote) for _, quote in pairs):
             continue

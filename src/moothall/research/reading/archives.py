@@ -18,10 +18,10 @@ from moothall.research.findings import Section
 from moothall.research.reading.encodings import plain_text
 from moothall.research.reading.html import Attached, Document, read_html
 
-_MOST_MEMBERS: Final = 10_000
+_MAX_MEMBERS: Final = 10_000
 _MEMBER_BYTES: Final = 64 * 2**20  # of one file inside, unpacked
 _ALL_BYTES: Final = 128 * 2**20  # of all that is read, unpacked
-_MOST_CHAPTERS: Final = 2000
+_MAX_CHAPTERS: Final = 2000
 
 # Strict OOXML names what the usual one does in other words.
 _STRICT_NAMESPACE: Final = re.compile(rb"http://purl\.oclc\.org/ooxml/(\w+)/")
@@ -94,9 +94,9 @@ class PackedFile:
         except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as error:
             raise UnreadableDocument(f"the {kind} is damaged: {error}") from error
         self.names: set[str] = set(self._zip.namelist())
-        if len(self.names) > _MOST_MEMBERS:
+        if len(self.names) > _MAX_MEMBERS:
             raise UnreadableDocument(
-                f"the {kind} has {len(self.names)} files inside, {_MOST_MEMBERS} are read at most"
+                f"the {kind} has {len(self.names)} files inside, {_MAX_MEMBERS} are read at most"
             )
         self._bytes_left = _ALL_BYTES
 
@@ -221,7 +221,7 @@ def read_epub(data: bytes) -> Document:
     manifest = {each.get("id"): each for each in book.iter("{*}item")}
     writer, missing = SectionWriter(), list[str]()
     chapters = [*book.iter("{*}itemref")]
-    for number, chapter in enumerate(chapters[:_MOST_CHAPTERS], 1):
+    for number, chapter in enumerate(chapters[:_MAX_CHAPTERS], 1):
         item = manifest.get(chapter.get("idref"))
         if item is None or "html" not in (item.get("media-type") or ""):
             continue
@@ -243,6 +243,6 @@ def read_epub(data: bytes) -> Document:
         writer.write(page.text)
     faults = [f"{counted(len(missing), 'page')} not read: {', '.join(missing[:10])}"]
     faults = faults * bool(missing)
-    if len(chapters) > _MOST_CHAPTERS:
-        faults.append(f"chapters beyond the first {_MOST_CHAPTERS:,}")
+    if len(chapters) > _MAX_CHAPTERS:
+        faults.append(f"chapters beyond the first {_MAX_CHAPTERS:,}")
     return writer.document("EPUB", title, "; ".join(faults))

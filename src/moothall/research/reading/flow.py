@@ -67,8 +67,8 @@ _SIGNS_IN_FORMULAS: Final = {
 _UNSEEN_IN_FORMULAS: Final = ("annotation", "annotation-xml", "mphantom")
 _SPACED_TAGS: Final = ("mspace", "mtd", "munder", "munderover")
 _LONGEST_MERGED: Final = 200  # characters of a cell that is repeated
-_MOST_ROWS: Final = 200  # in which it is, at most
-_MOST_COPIES: Final = 50_000  # elements that are repeated in a page
+_MAX_ROWS: Final = 200  # in which it is, at most
+_MAX_COPIES: Final = 50_000  # elements that are repeated in a page
 _GAPS: Final = ("", " ", "\n", "\n\n")
 
 
@@ -133,7 +133,7 @@ def write_formulas(tree: Any) -> None:
         formula.drop_tag()
 
 
-def mark_raised(element: Any, sign: str = "^") -> None:
+def mark_script_number(element: Any, sign: str = "^") -> None:
     """Mark the number of a raised, or lowered, element of a tree."""
     text = "".join(element.itertext())
     if sub_or_superscript(text, _text_before(element), sign) != text:
@@ -146,10 +146,10 @@ def _text_before(element: Any) -> str:
     return text or ""
 
 
-def mark_raised_in_page(tree: Any) -> None:
+def mark_script_numbers(tree: Any) -> None:
     """Mark the raised and lowered numbers of a page; those that link to a note are left out."""
     for element in list(tree.iter("sub")):
-        mark_raised(element, "_")
+        mark_script_number(element, "_")
     for element in list(tree.iter("sup")):
         parent = element.getparent()
         if parent is None:
@@ -159,12 +159,12 @@ def mark_raised_in_page(tree: Any) -> None:
         if is_linked and _NOTE_MARK.fullmatch("".join(element.itertext()).strip()):
             link.drop_tree()
         else:
-            mark_raised(element)
+            mark_script_number(element)
 
 
 def write_merged_cells(tree: Any) -> None:
     """Write what a cell over several rows says into each of them, unless it is long."""
-    copies_left = _MOST_COPIES
+    copies_left = _MAX_COPIES
     rows_by_table: dict[Any, list[Any]] = {}
     for row in tree.iter("tr"):
         rows_by_table.setdefault(next(row.iterancestors("table"), None), []).append(row)
@@ -196,7 +196,7 @@ def write_merged_cells(tree: Any) -> None:
 
 def _span(cell: Any, name: str) -> int:
     value = cell.get(name) or ""
-    return min(max(int(value[:4]), 1), _MOST_ROWS) if value.isdecimal() else 1
+    return min(max(int(value[:4]), 1), _MAX_ROWS) if value.isdecimal() else 1
 
 
 def flow_text(root: Any, anchors: Anchors, *, is_main: bool) -> tuple[str, list[Section]]:

@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 _STYLE_CHARS: Final = 200_000  # characters of a page's own styles that are looked at
-_MOST_RULES: Final = 2000
+_MAX_RULES: Final = 2000
 
 # Tags, joiners of nothing, fillers, marks of annotations: they can carry a text that is not shown.
 _NO_WIDTH: Final = (
@@ -164,7 +164,7 @@ class _StyleSheet:
             if _ON_SCREENS.fullmatch(each.get("media") or "")
         )
         css = _AT_RULE.sub("", _COMMENT.sub("", " ".join(sheets)[:_STYLE_CHARS]))
-        for number, rule in enumerate(islice(_RULE.finditer(css), _MOST_RULES)):
+        for number, rule in enumerate(islice(_RULE.finditer(css), _MAX_RULES)):
             for selector in map(str.strip, rule[1].split(",")):
                 if _COMPOUND.fullmatch(selector):
                     names = _NAME.findall(selector)

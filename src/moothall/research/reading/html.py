@@ -18,7 +18,7 @@ from moothall.research.reading.flow import (
     SIGNS,
     Anchors,
     flow_text,
-    mark_raised_in_page,
+    mark_script_numbers,
     show_formulas,
     write_formulas,
     write_merged_cells,
@@ -28,9 +28,9 @@ from moothall.research.scope import DAY, DOI
 
 MAX_LINKS = 300  # links of a page that are taken at most; those of its main part come first
 _LONGEST_URL, _LONGEST_TEXT = 2000, 200
-_MOST_ELEMENTS, _MANY_ELEMENTS = 100_000, 5000
+_MAX_ELEMENTS, _MANY_ELEMENTS = 100_000, 5000
 """Pages with more elements are not read, or not by the fallback, whose time is quadratic."""
-_MOST_LOCAL_ELEMENTS = 1_000_000
+_MAX_LOCAL_ELEMENTS = 1_000_000
 _SHORT_CHARS, _LITTLE_CHARS = 25, 200
 """With fewer characters, a page's main part is not the text, and scripts write the text."""
 
@@ -47,7 +47,7 @@ _META_NAMES = (
     "citation_doi dc.identifier dcterms.identifier",
     "citation_journal_title og:site_name",
 )
-_MOST_AUTHORS = 50
+_MAX_AUTHORS = 50
 
 _REFRESH = re.compile(r"\s*\d(?:\.\d*)?\s*[;,]\s*(?:url\s*=\s*)?[\"']?([^\"'\s]+)", re.IGNORECASE)
 _CHARACTER_REFERENCE = re.compile(r"&#(?:x0*([0-9a-f]{1,6})|0*([0-9]{1,7}));?", re.IGNORECASE)
@@ -93,12 +93,12 @@ def read_html(data: bytes, charset: str | None, url: str, *, is_local: bool = Fa
         if not is_local and (forward := _forward_url(tree, url)):
             return Document("", "", [], forward=forward)
         element_count = int(tree.xpath("count(//*)"))
-        if element_count > (limit := _MOST_LOCAL_ELEMENTS if is_local else _MOST_ELEMENTS):
+        if element_count > (limit := _MAX_LOCAL_ELEMENTS if is_local else _MAX_ELEMENTS):
             raise ValueError(f"{element_count} elements, {limit} are read at most")
         show_formulas(tree)
         drop_hidden(tree)
         write_formulas(tree)
-        mark_raised_in_page(tree)
+        mark_script_numbers(tree)
         write_merged_cells(tree)
         title = _text_line(tree.find("head/title"))
         anchors, main = _page_anchors(tree), _main_part(tree)
@@ -265,7 +265,7 @@ def _publication(tree: Any) -> Publication | None:
         return None
     published = "" if day is None else day[0].replace("/", "-")
     journal = journals[0] if journals else ""
-    return Publication(tuple(authors[:_MOST_AUTHORS]), published, doi[0] if doi else "", journal)
+    return Publication(tuple(authors[:_MAX_AUTHORS]), published, doi[0] if doi else "", journal)
 
 
 def _forward_url(tree: Any, url: str) -> str:

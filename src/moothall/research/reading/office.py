@@ -20,7 +20,7 @@ from moothall.build import counted
 from moothall.research.findings import Section
 from moothall.research.reading.archives import PackedFile, SectionWriter, drawing_texts, outermost
 from moothall.research.reading.encodings import decode_text
-from moothall.research.reading.flow import mark_raised, sub_or_superscript
+from moothall.research.reading.flow import mark_script_number, sub_or_superscript
 from moothall.research.reading.html import Attached, Document, read_html
 from moothall.research.reading.sheet_formats import (
     SheetLook,
@@ -30,8 +30,8 @@ from moothall.research.reading.sheet_formats import (
 )
 from moothall.research.reading.tables import table_document
 
-_MOST_ROWS: Final = 200_000  # of a spreadsheet
-_MOST_MAILS: Final = 10_000
+_MAX_ROWS: Final = 200_000  # of a spreadsheet
+_MAX_MAILS: Final = 10_000
 _A: Final = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _P: Final = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
 _R: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
@@ -72,9 +72,9 @@ def read_spreadsheet(data: bytes) -> Document:
         for number, name in enumerate(visible_names, 1):
             sheet = book.get_sheet_by_name(name)
             rows = sheet.to_python()
-            if len(rows) > _MOST_ROWS:
+            if len(rows) > _MAX_ROWS:
                 raise UnreadableDocument(
-                    f"it has more than {_MOST_ROWS:,} rows, in sheet {name[:80]!r}"
+                    f"it has more than {_MAX_ROWS:,} rows, in sheet {name[:80]!r}"
                 )
             look = looks_by_sheet.get(name) or SheetLook({}, set(), set())
             _write_formats(rows, sheet, look)
@@ -251,7 +251,7 @@ def _marked_content(packed: PackedFile) -> Any:
         if names & hidden:
             each.set(_HIDDEN_MARK, "true")
         for name in names & raised.keys():
-            mark_raised(each, raised[name])
+            mark_script_number(each, raised[name])
     return tree
 
 
@@ -316,7 +316,7 @@ def _cell_line(cell: Any) -> str:
 def read_mail(data: bytes) -> Document:
     """Return a mail, or the mails of a mailbox, with what is attached: who says what to whom."""
     starts = (
-        [e.end() for e in _MAIL_START.finditer(data)][:_MOST_MAILS]
+        [e.end() for e in _MAIL_START.finditer(data)][:_MAX_MAILS]
         if data.startswith(b"From ")
         else []
     )
@@ -334,10 +334,10 @@ def read_mail(data: bytes) -> Document:
             _write_mail(mail, writer, attached)
         except Exception:  # the parser of mails raises anything
             damaged_count += 1
-    unread_count = max(len(ends) - _MOST_MAILS, 0)
+    unread_count = max(len(ends) - _MAX_MAILS, 0)
     kinds = (
         ("damaged mail", damaged_count),
-        (f"mail beyond the first {_MOST_MAILS:,}", unread_count),
+        (f"mail beyond the first {_MAX_MAILS:,}", unread_count),
     )
     missing = "; ".join(counted(count, kind) for kind, count in kinds if count)
     return writer.document("mail", title if len(mails) == 1 else "", missing, attached)

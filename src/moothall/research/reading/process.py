@@ -29,7 +29,7 @@ from moothall.research.reading.html import Document
 MAX_MEMORY: Final = 768 * 2**20
 """Bytes of address space that reading a document may take, the interpreter included."""
 WALL_S: Final = 140.0
-_LEAST_CPU_S, _CPU_S_PER_MIB, _MOST_CPU_S = 4, 30, 120
+_LEAST_CPU_S, _CPU_S_PER_MIB, _MAX_CPU_S = 4, 30, 120
 _LARGEST_ANSWER: Final = 256 * 2**20
 _ENVIRONMENT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
@@ -40,7 +40,7 @@ class ReadingCutOff(UnreadableDocument):
 
 def cpu_seconds(size: int) -> int:
     """Return the seconds of the processor that reading a document of so many bytes may take."""
-    return min(_MOST_CPU_S, _LEAST_CPU_S + math.ceil(_CPU_S_PER_MIB * size / 2**20))
+    return min(_MAX_CPU_S, _LEAST_CPU_S + math.ceil(_CPU_S_PER_MIB * size / 2**20))
 
 
 class _ParserProcess:

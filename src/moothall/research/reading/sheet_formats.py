@@ -19,7 +19,7 @@ _TEXT: Final = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 _OFFICE: Final = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
 _STYLE: Final = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
 _DISPLAYED_TYPES: Final = ("percentage", "currency", "time")
-_MOST_REPEATED: Final = 1000  # rows or columns of one cell that are looked at
+_MAX_REPEATED: Final = 1000  # rows or columns of one cell that are looked at
 
 _CELL_XML: Final = re.compile(
     r'<(?:\w+:)?c\b(?=[^>]*?\br="([A-Z]{1,3})(\d{1,7})")(?=(?:[^>]*?\bs="(\d+)")?)'
@@ -41,7 +41,7 @@ _SHARED_CELL: Final = re.compile(
     r'<(?:\w+:)?c\b(?=[^>]*?\br="([A-Z]{1,3})(\d{1,7})")[^>]*?\bt="s"[^>]*>\s*<(?:\w+:)?v>(\d+)<'
 )
 _HIDING_VALUES: Final = ("collapse", "filter")
-_MOST_COLUMNS, _MOST_HIDDEN = 16_384, 1_048_576
+_MAX_COLUMNS, _MAX_HIDDEN = 16_384, 1_048_576
 _PERCENT_FORMATS: Final = {9: "0%", 10: "0.00%"}
 """The formats that a workbook does not state, and that say more than the number."""
 
@@ -90,7 +90,7 @@ def sheet_looks(data: bytes) -> dict[str, SheetLook]:
             cells: dict[tuple[int, int], CellFormat] = {}
             columns = set[int]()
             for first, last in _HIDDEN_COLUMNS.findall(text):
-                columns.update(range(int(first) - 1, min(int(last), _MOST_COLUMNS)))
+                columns.update(range(int(first) - 1, min(int(last), _MAX_COLUMNS)))
             rows = {int(each) - 1 for each in _HIDDEN_ROW.findall(text)}
             sheets[sheet.get("name") or ""] = SheetLook(cells, rows, columns)
             for column, row, number in _SHARED_CELL.findall(text) if shared_texts else ():
@@ -171,13 +171,13 @@ def _open_document_looks(tree: Any) -> dict[str, SheetLook]:
         for each in sheet.iter(f"{_TABLE}table-column"):
             columns = int(each.get(f"{_TABLE}number-columns-repeated") or 1)
             if each.get(f"{_TABLE}visibility") in _HIDING_VALUES:
-                look.columns.update(range(at, min(at + columns, _MOST_COLUMNS)))
+                look.columns.update(range(at, min(at + columns, _MAX_COLUMNS)))
             at += columns
         row = 0
         for row_element in sheet.iter(f"{_TABLE}table-row"):
             rows, column = int(row_element.get(f"{_TABLE}number-rows-repeated") or 1), 0
             if row_element.get(f"{_TABLE}visibility") in _HIDING_VALUES:
-                look.rows.update(range(row, row + min(rows, _MOST_HIDDEN)))
+                look.rows.update(range(row, row + min(rows, _MAX_HIDDEN)))
             for cell in row_element.iterchildren(
                 f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"
             ):
@@ -186,8 +186,8 @@ def _open_document_looks(tree: Any) -> dict[str, SheetLook]:
                 is_struck = cell.get(f"{_TABLE}style-name") in struck_styles
                 text *= not is_struck
                 if is_struck or (text and cell.get(f"{_OFFICE}value-type") in _DISPLAYED_TYPES):
-                    for at in range(min(rows, _MOST_REPEATED)):
-                        for to in range(min(columns, _MOST_REPEATED)):
+                    for at in range(min(rows, _MAX_REPEATED)):
+                        for to in range(min(columns, _MAX_REPEATED)):
                             look.formats[row + at, column + to] = partial(_show_text, text)
                 column += columns
             row += rows

@@ -12,16 +12,16 @@ from moothall import Action, MissingExtra, SearchError
 from moothall.build import Language, SearchWords, WorkSpan, check_integer, one_line
 from moothall.research.findings import Publication, Resource
 from moothall.research.reading.encodings import plain_text
-from moothall.research.reading.flow import mark_raised
+from moothall.research.reading.flow import mark_script_number
 from moothall.research.scope import DAY, DOI, Scope
 from moothall.research.web.fetching import SearchService
 
 ARXIV: Final = "https://export.arxiv.org/api/query"
 CROSSREF: Final = "https://api.crossref.org/works"
-_QUERY_WORDS: Final = 12  # of a query
+_MAX_QUERY_WORDS: Final = 12  # of a query
 _LINE_CHARS: Final = 500
 _ABSTRACT_CHARS: Final = 20_000
-_MOST_AUTHORS: Final = 100
+_MAX_AUTHORS: Final = 100
 _INLINE_TAGS: Final = frozenset(
     ("sub", "sup", "i", "b", "em", "strong", "italic", "bold", "scp", "sc")
 )
@@ -139,7 +139,7 @@ def _query_words(query: str, tool: str) -> list[str]:
     words = [e for e in query_terms if not Language().is_stop_word(e)] or query_terms
     if not words:
         raise SearchError(f"{tool}: the query is empty")
-    return SearchWords(words, _QUERY_WORDS)
+    return SearchWords(words, _MAX_QUERY_WORDS)
 
 
 def _now() -> str:
@@ -164,47 +164,47 @@ def _preprint_resources(answer: bytes, label: str) -> list[Resource]:
     resources: list[Resource] = []
     for entry in feed.iter(f"{_ATOM}entry"):
         title = _plain_line(entry.findtext(f"{_ATOM}title"))
-        id = _ARXIV_ID.fullmatch((entry.findtext(f"{_ATOM}id") or "").strip())
+        id_match = _ARXIV_ID.fullmatch((entry.findtext(f"{_ATOM}id") or "").strip())
         abstract = " ".join(plain_text(entry.findtext(f"{_ATOM}summary") or "").split())[
             :_ABSTRACT_CHARS
         ]
-        if id is None:
+        if id_match is None:
             if "api/errors" in (entry.findtext(f"{_ATOM}id") or ""):
                 raise SearchError(f"{label} refused the query: {abstract[:_LINE_CHARS]}")
             continue
         authors = [_plain_line(each.text) for each in entry.iterfind(f"{_ATOM}author/{_ATOM}name")]
-        day = DAY.match(entry.findtext(f"{_ATOM}published") or "")
+        day_match = DAY.match(entry.findtext(f"{_ATOM}published") or "")
         namespace = "{http://arxiv.org/schemas/atom}"
-        doi = DOI.search(entry.findtext(f"{namespace}doi") or "")
+        doi_match = DOI.search(entry.findtext(f"{namespace}doi") or "")
         journal = _plain_line(entry.findtext(f"{namespace}journal_ref"))
         publication = Publication(
-            tuple(filter(None, authors[:_MOST_AUTHORS])),
-            day[0] if day else "",
-            doi[0] if doi else "",
+            tuple(filter(None, authors[:_MAX_AUTHORS])),
+            day_match[0] if day_match else "",
+            doi_match[0] if doi_match else "",
             journal,
         )
         text = f"{title}\n\n{abstract}"
-        url = f"https://arxiv.org/abs/{id[1]}"
+        url = f"https://arxiv.org/abs/{id_match[1]}"
         resources.append(Resource(url, title, True, text, [], _now(), publication))
-        pdf = f"https://arxiv.org/pdf/{id[1]}"
+        pdf = f"https://arxiv.org/pdf/{id_match[1]}"
         resources.append(Resource(pdf, f"{title} (PDF)", publication=publication))
     return resources
 
 
 def _work_resource(item: dict[str, Any]) -> Resource | None:
     """Return a work of Crossref's answer; None if it has no DOI or title."""
-    doi = DOI.fullmatch(str(item.get("DOI") or ""))
+    doi_match = DOI.fullmatch(str(item.get("DOI") or ""))
     title = _plain_line(_text_of(str(_first_value(item.get("title")) or "")))
-    if doi is None or not title:
+    if doi_match is None or not title:
         return None
     authors = [_author_name(each) for each in item.get("author") or () if isinstance(each, dict)]
     publication = Publication(
-        tuple(filter(None, authors[:_MOST_AUTHORS])),
+        tuple(filter(None, authors[:_MAX_AUTHORS])),
         _issue_date(item.get("issued")),
-        doi[0],
+        doi_match[0],
         _plain_line(_text_of(str(_first_value(item.get("container-title")) or ""))),
     )
-    url = f"https://doi.org/{quote(doi[0], safe='/()._-;:')}"
+    url = f"https://doi.org/{quote(doi_match[0], safe='/()._-;:')}"
     abstract = _text_of(str(item.get("abstract") or ""))[:_ABSTRACT_CHARS]
     if not abstract:
         return Resource(url, title, publication=publication)
@@ -238,7 +238,7 @@ def _text_of(markup: str) -> str:
             tree = html.fragment_fromstring(markup[: 4 * _ABSTRACT_CHARS], create_parent="div")
             for each in [*tree.iterdescendants()]:
                 if (name := str(each.tag).rpartition(":")[2]) == "sup":
-                    mark_raised(each)
+                    mark_script_number(each)
                 if name in _INLINE_TAGS:
                     each.drop_tag()
             markup = " ".join(tree.itertext())

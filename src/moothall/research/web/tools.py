@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 MAX_BYTES = 20 * 2**20
 _READ_TIMEOUT_S = 150.0
-_MOST_FORWARDS = 4
+_MAX_FORWARDS = 4
 _VAGUE_TYPES = ("", "application/octet-stream", "binary/octet-stream", "application/x-download")
 _MARKUP = (b"<!doctype html", b"<html")
 
@@ -115,7 +115,7 @@ async def _visit(
     """Read a URL as a resource; add it and its links to the pool, if there is one."""
     pool = ResourcePool() if pool is None else pool
     next_url = url
-    for _ in range(_MOST_FORWARDS):
+    for _ in range(_MAX_FORWARDS):
         page = await fetcher.fetch(next_url)
         kind = _media_kind(page)
         if only_pdf and kind != "pdf":
@@ -124,7 +124,7 @@ async def _visit(
         if not (next_url := document.forward):
             break
     else:
-        raise PageError(f"{url} leads on by itself more than {_MOST_FORWARDS - 1} times")
+        raise PageError(f"{url} leads on by itself more than {_MAX_FORWARDS - 1} times")
     if not document.text.strip():
         raise PageError(f"{page.url} has no text that can be read")
     if fault := fetcher.scope.age_fault(page.url, document.publication):

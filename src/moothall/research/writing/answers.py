@@ -17,7 +17,7 @@ from moothall.research.findings import ResearchTask
 from moothall.research.tool_calls import one_text_tools
 from moothall.research.writing.json_in_text import is_all_json, values_in, without_thinking
 
-MOST_GENERATED: Final = 10
+MAX_GENERATED: Final = 10
 """How many smaller objectives an evaluation may name."""
 _LONGEST_TOPIC: Final = 300
 _LONGEST_REMARK: Final = 2000
@@ -155,7 +155,7 @@ def topics_in(value: Any) -> list[str]:
     """Return the smaller objectives of an evaluation: so many, and so long, as a plan can use."""
     items = value if isinstance(value, list) else []
     topics = [one_line(each, _LONGEST_TOPIC) for each in items if isinstance(each, str)]
-    return [each for each in dict.fromkeys(topics) if each.strip()][:MOST_GENERATED]
+    return [each for each in dict.fromkeys(topics) if each.strip()][:MAX_GENERATED]
 
 
 def _objective_parts(value: Any) -> list[str]:

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from pydantic_core import from_json
 
-_MOST_CHARS: Final = 300_000  # characters that are looked through
-_MOST_STARTS: Final = 100  # places at which a value is looked for, at most
+_MAX_CHARS: Final = 300_000  # characters that are looked through
+_MAX_STARTS: Final = 100  # places at which a value is looked for, at most
 _THINKING: Final = re.compile(
     r"<(think|thinking|thought|reasoning|reflection)>.*?(?:</\1>|\Z)"
     r"|<\|channel\|>(?:analysis|commentary).*?(?=<\|channel\|>final|\Z)"
@@ -44,13 +44,13 @@ def is_all_json(text: str) -> bool:
 
 def values_in(text: str) -> list[Any]:
     """Return the JSON in a model's text, else in its thinking; also with small faults."""
-    text = _EXTRA_COMMA.sub("", text[:_MOST_CHARS])
+    text = _EXTRA_COMMA.sub("", text[:_MAX_CHARS])
     return [*_values(without_thinking(text))] or [*_values(text)]
 
 
 def _values(text: str) -> Iterator[Any]:
     at = 0
-    for _ in range(_MOST_STARTS):
+    for _ in range(_MAX_STARTS):
         match = _OPENING_BRACKET.search(text, at)
         if match is None:
             return

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _PHRASES: Final[dict[str, dict[str, str | list[str]]]] = json.loads(
     files("moothall.research.writing").joinpath("frame.json").read_text(encoding="utf-8")
 )
-_MOST_NOTES: Final = 12  # that are shown
-_MOST_MISSING: Final = 5  # words of a topic that are named
+_MAX_NOTES: Final = 12  # that are shown
+_MAX_MISSING: Final = 5  # words of a topic that are named
 _BEGINNING_CHARS: Final = 60  # characters of a passage
 
 
@@ -35,7 +35,7 @@ def phrase(name: str, topic: str, **values: object) -> str:
 
 def lacks_sentence(missing: list[str], topic: str) -> str:
     """Return which words of a topic no passage shown has, as a sentence and a space."""
-    words = ", ".join(f"“{as_text(each)}”" for each in missing[:_MOST_MISSING])
+    words = ", ".join(f"“{as_text(each)}”" for each in missing[:_MAX_MISSING])
     return f"{phrase('lacks', topic, words=words)} " if words else ""
 
 
@@ -62,7 +62,7 @@ def how_sure(progress: Progress, citations: list[Citation]) -> str:
         judged=judged,
     )
     line = phrase("how_sure", topics, summary=summary)
-    if missing := "; ".join(map(as_text, progress.unanswered[:_MOST_NOTES])):
+    if missing := "; ".join(map(as_text, progress.unanswered[:_MAX_NOTES])):
         line += f" {phrase('missing', topics, missing=missing)}"
     return f"*{line}*"
 
@@ -201,8 +201,8 @@ def foot(
         reached = "; ".join(f"{as_text(o.topic)}: {o.expertise:.2f}" for o in progress.objectives)
         lines.append(say("expertise", reached=reached))
     if progress.notes:
-        notes = [as_text(each) for each in progress.notes[:_MOST_NOTES]]
-        hidden_notes = len(progress.notes) - _MOST_NOTES
+        notes = [as_text(each) for each in progress.notes[:_MAX_NOTES]]
+        hidden_notes = len(progress.notes) - _MAX_NOTES
         notes += [say("more", count=hidden_notes)] if hidden_notes > 0 else []
         lines.append(say("notes", notes="; ".join(notes)))
     if usage_sentence := _usage_sentence(progress, usd):

@@ -12,8 +12,8 @@ from moothall.research.writing.sections import heading_of
 
 LONG_WORDS: Final = 1500
 """From so many words on, a report has an outline, and is written section by section."""
-_MOST_WORDS: Final = 100_000
-_MOST_SECTIONS: Final = 24
+_MAX_WORDS: Final = 100_000
+_MAX_SECTIONS: Final = 24
 _SECTION_WORDS: Final = 500  # words
 
 
@@ -52,7 +52,7 @@ class Style(StyleOptions):
         """How many sections an outline has at most."""
         if self.length is None:
             return 8
-        return min(max(self.length // _SECTION_WORDS, 2), _MOST_SECTIONS)
+        return min(max(self.length // _SECTION_WORDS, 2), _MAX_SECTIONS)
 
     def instructions(self, words: int | None = None) -> str:
         """Return what a prompt says of it; `words` replaces the length of the whole report."""
@@ -68,7 +68,7 @@ def style_of(options: dict[str, Any], id: str | int) -> Style:
         if isinstance(getattr(Style, name), str):
             style[name] = line_of(name, value, id)
         else:
-            check_integer(f"agent {id!r}: {name}=", value, 1, _MOST_WORDS, optional=True)
+            check_integer(f"agent {id!r}: {name}=", value, 1, _MAX_WORDS, optional=True)
     return Style(**style)
 
 

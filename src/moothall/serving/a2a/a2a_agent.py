@@ -42,7 +42,7 @@ from moothall.build import (
 )
 from moothall.models import HeadersLike
 from moothall.serving.a2a.client import ConnectionBroken, MissingMethod, RemoteServer
-from moothall.serving.a2a.remote_conversation import MOST_OBSERVED, RemoteConversation
+from moothall.serving.a2a.remote_conversation import MAX_OBSERVED, RemoteConversation
 from moothall.serving.a2a.remote_task import RemoteTask
 from moothall.serving.a2a.wire import COMPLETED, INPUT_REQUIRED, as_part, data_part, text_part
 
@@ -52,14 +52,14 @@ if TYPE_CHECKING:
     from moothall.build import AgentOptions
     from moothall.memory import MemoryPart
 
-_MOST_FAULT_CHARS: Final = 500
+_MAX_FAULT_CHARS: Final = 500
 """How many characters of a fault a page is shown."""
 _CANCEL_S: Final = 5.0
 """How long a reply that is cancelled waits for the server to hear of it."""
 _REST_S: Final = 1.0
 """How long the stream of a task that rests is read on."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
-_MOST_REASON_CHARS: Final = 10_000
+_MAX_REASON_CHARS: Final = 10_000
 """How many characters of why a task stands are told: an address to log in at is long."""
 
 
@@ -183,11 +183,11 @@ class A2AAgent(ConversationalAgent):
             conversation.keep(reply.messages)
             return reply
         except BaseException as error:  # what the server has not is sent with the next request
-            conversation.observed = deque((*messages, *conversation.observed), MOST_OBSERVED)
+            conversation.observed = deque((*messages, *conversation.observed), MAX_OBSERVED)
             self._reply_counts[1] += 1
             self._last_fault = (
                 time.time(),
-                shorten(str(error) or type(error).__name__, _MOST_FAULT_CHARS),
+                shorten(str(error) or type(error).__name__, _MAX_FAULT_CHARS),
             )
             raise
 
@@ -250,7 +250,7 @@ class A2AAgent(ConversationalAgent):
                 return
             if task.state != INPUT_REQUIRED:
                 state = task.state.removeprefix("TASK_STATE_").lower()
-                reason = one_line(task.reason, _MOST_REASON_CHARS)
+                reason = one_line(task.reason, _MAX_REASON_CHARS)
                 raise ModelError(
                     f"agent {self.id!r}: its task is {state}" + (reason and f": {reason}")
                 )

@@ -23,7 +23,7 @@ from moothall.build import (
 from moothall.models import HeadersLike
 from moothall.serving.a2a.wire import CARD_PATH, LIMIT_CODE, VERSION
 
-_MOST_BYTES: Final = 64 << 20
+_MAX_BYTES: Final = 64 << 20
 
 
 _MISSING_METHOD_CODES: Final = (-32004, -32601)
@@ -79,7 +79,7 @@ class RemoteServer:
         self._client = HTTPClient(
             name,
             timeout_s=timeout_s,
-            max_bytes=_MOST_BYTES,
+            max_bytes=_MAX_BYTES,
             max_retries=0,
             keeps=False,
             headers=headers,

@@ -9,15 +9,15 @@ from moothall import ModelError
 from moothall.build import json_text, one_line
 from moothall.serving.a2a.wire import (
     COMPLETED,
-    PAUSED,
+    ENDED_STATES,
+    PAUSED_STATES,
     STATES,
     SUBMITTED,
-    TERMINAL,
     as_block,
     is_for_others,
 )
 
-_MOST_PARTS: Final = 10_000
+_MAX_PARTS: Final = 10_000
 _TEXT_FIELDS: Final = ("text", "raw", "url", "mediaType", "filename")
 
 
@@ -39,7 +39,7 @@ class RemoteTask:
     @property
     def is_at_rest(self) -> bool:
         """Whether the server does nothing more by itself."""
-        return self.message_parts is not None or self.state in TERMINAL | PAUSED
+        return self.message_parts is not None or self.state in ENDED_STATES | PAUSED_STATES
 
     @property
     def waits_for_others(self) -> bool:
@@ -86,7 +86,7 @@ class RemoteTask:
         if self.message_parts is not None:
             return [self.message_parts]
         has_status = (
-            not self.artifacts or self.state in PAUSED
+            not self.artifacts or self.state in PAUSED_STATES
         )  # it asks beside what there is so far
         return [*self.artifacts.values(), *([self.status_parts] if has_status else [])]
 
@@ -165,8 +165,8 @@ class RemoteTask:
             parts_before.clear()
         parts_before += parts
         self._part_count += len(parts)
-        if self._part_count > _MOST_PARTS:
-            raise ModelError(f"the server sent more than {_MOST_PARTS} parts")
+        if self._part_count > _MAX_PARTS:
+            raise ModelError(f"the server sent more than {_MAX_PARTS} parts")
         return self._added_text(id, new_text[len(old_text) :])
 
 

@@ -23,12 +23,12 @@ FAILED: Final = "TASK_STATE_FAILED"
 CANCELED: Final = "TASK_STATE_CANCELED"
 REJECTED: Final = "TASK_STATE_REJECTED"
 AUTH_REQUIRED: Final = "TASK_STATE_AUTH_REQUIRED"
-TERMINAL: Final = frozenset((COMPLETED, FAILED, CANCELED, REJECTED))
-PAUSED: Final = frozenset((INPUT_REQUIRED, AUTH_REQUIRED))
+ENDED_STATES: Final = frozenset((COMPLETED, FAILED, CANCELED, REJECTED))
+PAUSED_STATES: Final = frozenset((INPUT_REQUIRED, AUTH_REQUIRED))
 """The states in which a task waits for somebody outside."""
 ANY_STATE: Final = ("TASK_STATE_UNSPECIFIED", "UNRECOGNIZED")
 """No state in particular; the second is what the SDK of JavaScript writes where none is given."""
-STATES: Final = TERMINAL | PAUSED | {SUBMITTED, WORKING}
+STATES: Final = ENDED_STATES | PAUSED_STATES | {SUBMITTED, WORKING}
 
 LIMIT_CODE: Final = -32029
 """The code of a request that the caller's rate or budget refuses: JSON-RPC leaves it to servers."""

@@ -14,7 +14,7 @@ from moothall.build import recorded
 from moothall.journal import Journal, Outline
 from moothall.serving.company.schedule import MAX_TIMES, Schedule, stamp
 from moothall.serving.company.scheduler import (
-    MOST_RUNS_READ,
+    MAX_RUNS_READ,
     SCHEDULE_KIND,
     WANTED_PREFIX,
     FiringState,
@@ -48,10 +48,10 @@ class ScheduleControl:
         """Return the run of the firing with the latest time; None if there was none."""
         # Not the last begun or changed: an old one may be made up for, or decided.
         runs = self.journal.runs(
-            kind=SCHEDULE_KIND, agent=self.name, sort="-began", limit=MOST_RUNS_READ
+            kind=SCHEDULE_KIND, agent=self.name, sort="-began", limit=MAX_RUNS_READ
         )
-        times = [(at, run) for run in runs if (at := firing_time(run)) is not None]
-        return max(times, key=itemgetter(0), default=(None, None))[1]
+        timed_runs = [(at, run) for run in runs if (at := firing_time(run)) is not None]
+        return max(timed_runs, key=itemgetter(0), default=(None, None))[1]
 
     def pause(self) -> None:
         """Have it not fire, until `resume`; times that pass meanwhile never fire."""

@@ -40,7 +40,7 @@ _ELSEWHERE_POLL_S: Final = 1.0
 """Seconds between two looks whether another process still makes a schedule's call."""
 _LOOK_AHEAD: Final = timedelta(minutes=1)
 """How far a firing's time may lie ahead of the clock, which was not wrong then."""
-MOST_RUNS_READ: Final = MAX_TIMES + 20
+MAX_RUNS_READ: Final = MAX_TIMES + 20
 """So many runs of a schedule are looked at for its last time: a thousand may be wanted ones."""
 WANTED_PREFIX: Final = "wanted by "
 """What the task of a firing begins with that an operator wants: it stands for no other time."""
@@ -349,7 +349,7 @@ class Scheduler:
         if newest and (at := _time_of(newest[0].id)) is not None and at > now + _LOOK_AHEAD:
             _warn_of_time_ahead(call, at, now)
         runs = self.journal.runs(
-            kind=SCHEDULE_KIND, agent=call.name, sort="-began", limit=MOST_RUNS_READ, until=now
+            kind=SCHEDULE_KIND, agent=call.name, sort="-began", limit=MAX_RUNS_READ, until=now
         )
         times = [
             (at, run)

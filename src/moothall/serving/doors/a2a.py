@@ -16,9 +16,9 @@ from moothall.journal import Outline
 from moothall.serving.a2a.wire import (
     ACCEPTED_MEDIA,
     CARD_PATH,
-    PAUSED,
+    ENDED_STATES,
+    PAUSED_STATES,
     SUBMITTED,
-    TERMINAL,
     VERSION,
     WORKING,
     A2AFault,
@@ -43,7 +43,7 @@ _POLL_S: Final = 0.5
 """Seconds between two looks whether a task that waits has gone on."""
 _CACHE_CONTROL: Final = "public, max-age=300"
 """Clients may keep a card for five minutes."""
-_MOST_ANSWER_IDS: Final = 10_000
+_MAX_ANSWER_IDS: Final = 10_000
 _STREAMING_METHODS: Final = ("SendStreamingMessage", "SubscribeToTask")
 _TASK_METHODS: Final = ("GetTask", "CancelTask", "SubscribeToTask")
 
@@ -211,7 +211,7 @@ class A2ADoor:
                         async with asyncio.timeout(_START_WAIT_S):
                             await task.wait_until(lambda task: task.state != SUBMITTED)
                 else:
-                    await task.wait_until(lambda task: task.state in TERMINAL | PAUSED)
+                    await task.wait_until(lambda task: task.state in ENDED_STATES | PAUSED_STATES)
                 if is_immediate or not task.runs_elsewhere:
                     return {"task": task.to_json(limit)}
             if not is_immediate and task.state in ("running", WORKING):
@@ -251,21 +251,21 @@ class A2ADoor:
         elif isinstance(task, Task):
             if message.get("contextId") not in (None, "", task.context):
                 raise A2AFault("INVALID_PARAMS", "the task belongs to another context")
-            task.answer_ask(message)
+            task.answer_question(message)
         else:
             task = await self._tasks.answer(agent, sender, id, message)
         self._answer_ids[answer_id] = None
-        while len(self._answer_ids) > _MOST_ANSWER_IDS:
+        while len(self._answer_ids) > _MAX_ANSWER_IDS:
             self._answer_ids.pop(next(iter(self._answer_ids)))
         return task, *reply_options
 
     async def _cancel(self, agent: str, sender: str, id: str) -> Any:
         task = await self._tasks.find_live(agent, sender, id)
-        ended_before = task is not None and task.state in TERMINAL
+        ended_before = task is not None and task.state in ENDED_STATES
         if task is not None and not ended_before and task.work is not None:
             task.work.cancel()
-            await task.wait_until(lambda task: task.state in TERMINAL)
-            if task.state in TERMINAL:
+            await task.wait_until(lambda task: task.state in ENDED_STATES)
+            if task.state in ENDED_STATES:
                 return task.to_json()
         # Its run may have begun to wait meanwhile.
         if not ended_before and await self._tasks.cancel(agent, sender, id):
@@ -280,10 +280,10 @@ class A2ADoor:
             task, limit, _ = await self._accept_message(agent, sender, params)
             if isinstance(task, Outline):
                 return self._follow_task(agent, sender, task.id, limit, task.state != "running")
-            return self._with_end(task, _updates(task, limit, task.state in PAUSED))
+            return self._with_end(task, _updates(task, limit, task.state in PAUSED_STATES))
         id = check_params("GetTask", params)["id"]
         live_task = await self._tasks.find_live(agent, sender, id)
-        if live_task is not None and live_task.state not in TERMINAL:
+        if live_task is not None and live_task.state not in ENDED_STATES:
             return self._with_end(live_task, _updates(live_task, None, False))
         if live_task is None:
             run = await self._tasks.outline(agent, sender, id)
@@ -341,7 +341,7 @@ async def _read_updates(
         while not is_paused and (update := await queue.get()) is not None:
             yield update
             status = update.get("statusUpdate", {}).get("status", {})
-            is_paused = status.get("state") in PAUSED
+            is_paused = status.get("state") in PAUSED_STATES
     finally:
         task.unsubscribe(queue)
 

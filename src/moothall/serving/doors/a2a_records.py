@@ -14,9 +14,9 @@ from moothall.journal import Doubt, Entry, Journal, Outline, Waits
 from moothall.serving.a2a.wire import (
     CANCELED,
     COMPLETED,
+    ENDED_STATES,
     FAILED,
     INPUT_REQUIRED,
-    TERMINAL,
     WORKING,
     A2AFault,
     text_part,
@@ -150,7 +150,7 @@ def recorded_task(
     question = Entry.asked_in(journal.entries(run.id))
     content = run.task if question is None else caller_content(question, run, sender)
     try:
-        reply = journal.replay(run.id) if state in TERMINAL else None
+        reply = journal.replay(run.id) if state in ENDED_STATES else None
     except StateError:
         reply = None
     note, artifact_list, parts = "", [], []

@@ -17,7 +17,7 @@ from moothall.journal import Journal, Outline, Waits
 from moothall.serving.a2a.wire import (
     ANY_STATE,
     CANCELED,
-    TERMINAL,
+    ENDED_STATES,
     A2AFault,
     content_of,
     seconds_of,
@@ -53,8 +53,8 @@ _CANCEL_MARK: Final = "cancel"
 _CANCEL_WAIT_S: Final = 10.0
 """How long another process may take to cancel a task."""
 _RETRY_S: Final = 60.0
-_MOST_LIVE, _MOST_OF_CALLER, _MOST_ENDED = 1000, 100, 1000
-_MOST_WAITING: Final = 1000
+_MAX_LIVE, _MAX_OF_CALLER, _MAX_ENDED = 1000, 100, 1000
+_MAX_WAITING: Final = 1000
 """How many tasks of a caller and an agent may wait in the journal."""
 
 
@@ -92,12 +92,12 @@ class TaskStore:
         journal = journal_of(self._served.agents[agent])
         if journal is not None:
             waiting_count = await in_thread(journal.waits.runs_below, agent, sender)
-            if waiting_count >= _MOST_WAITING:
-                text = f"{_MOST_WAITING} tasks wait for an answer: answer one first"
+            if waiting_count >= _MAX_WAITING:
+                text = f"{_MAX_WAITING} tasks wait for an answer: answer one first"
                 raise A2AFault("INTERNAL_ERROR", text)
-        live_tasks = [each for each in self._tasks.values() if each.state not in TERMINAL]
+        live_tasks = [each for each in self._tasks.values() if each.state not in ENDED_STATES]
         own_count = sum(each.sender == sender for each in live_tasks)
-        if len(live_tasks) >= _MOST_LIVE or own_count >= _MOST_OF_CALLER:
+        if len(live_tasks) >= _MAX_LIVE or own_count >= _MAX_OF_CALLER:
             raise A2AFault(
                 "INTERNAL_ERROR", "too many tasks are under way: wait until one has ended"
             )
@@ -121,8 +121,8 @@ class TaskStore:
         task.work = asyncio.create_task(task.run(self._served))
         task.work.add_done_callback(lambda work: self._on_work_end(task))
         task.work.add_done_callback(on_end)
-        ended_tasks = [each for each in self._tasks.values() if each.state in TERMINAL]
-        for each in ended_tasks[: max(0, len(ended_tasks) - _MOST_ENDED)]:
+        ended_tasks = [each for each in self._tasks.values() if each.state in ENDED_STATES]
+        for each in ended_tasks[: max(0, len(ended_tasks) - _MAX_ENDED)]:
             del self._tasks[each.id]
         return task
 
@@ -137,7 +137,7 @@ class TaskStore:
         task.end_subscriptions()
         if self._tasks.get(task.id) is not task:
             return  # it has gone on already
-        if task.state not in TERMINAL:
+        if task.state not in ENDED_STATES:
             del self._tasks[task.id]
         if task.has_other_program:
             self._retry_times[task.id] = time.monotonic() + _RETRY_S
@@ -167,7 +167,7 @@ class TaskStore:
         works = {
             id: task.work
             for id, task in self._tasks.items()
-            if task.agent == agent and task.work and task.state not in TERMINAL
+            if task.agent == agent and task.work and task.state not in ENDED_STATES
         }
         for id in await in_thread(journal.waits.marked, [*works], _CANCEL_MARK) if works else ():
             works[id].cancel()
@@ -313,7 +313,7 @@ class TaskStore:
     async def _without_deleted(self, agent: str, tasks: list[Task]) -> list[Task]:
         """Return these tasks, but for those whose runs were deleted from the agent's journal."""
         journal = journal_of(self._served.agents[agent])
-        ended_ids = [each.id for each in tasks if each.run_started and each.state in TERMINAL]
+        ended_ids = [each.id for each in tasks if each.run_started and each.state in ENDED_STATES]
         if journal is None or not ended_ids:
             return tasks
         deleted_ids = {*ended_ids} - await in_thread(journal.deletions.ids_present, ended_ids)

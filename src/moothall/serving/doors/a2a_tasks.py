@@ -15,11 +15,11 @@ from moothall.journal import Wait, Waits
 from moothall.serving.a2a.wire import (
     CANCELED,
     COMPLETED,
+    ENDED_STATES,
     FAILED,
     INPUT_REQUIRED,
     REJECTED,
     SUBMITTED,
-    TERMINAL,
     WORKING,
     A2AFault,
     answer_text,
@@ -46,7 +46,7 @@ Content: TypeAlias = str | list[dict[str, Any]]
 """What a caller says: a text, or blocks."""
 ANSWER_WAIT_S: Final = 86_400.0
 """How long a task waits for an answer to its question."""
-_MOST_UNREAD_UPDATES: Final = 10_000
+_MAX_UNREAD_UPDATES: Final = 10_000
 """How many updates a reader may be behind before its stream ends."""
 
 
@@ -100,7 +100,7 @@ class Task:
     def subscribe(self) -> asyncio.Queue[dict[str, Any] | None]:
         """Return a queue that gets each update from now on, and None after the last one."""
         queue: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
-        if self.state in TERMINAL:
+        if self.state in ENDED_STATES:
             queue.put_nowait(None)
         else:
             self._subscribers.add(queue)
@@ -215,11 +215,11 @@ class Task:
     # -- asking ------------------------------------------------------------------------------------
 
     def _show_asks(self, _: Ask) -> None:
-        if self.state not in TERMINAL:
+        if self.state not in ENDED_STATES:
             asks = [*self.open_asks.open.values()]
             self._set_state(*((INPUT_REQUIRED, ask_parts(asks)) if asks else (WORKING,)))
 
-    def answer_ask(self, message: dict[str, Any]) -> None:
+    def answer_question(self, message: dict[str, Any]) -> None:
         """Take a message to this task: it must answer what the task asks, to the letter.
 
         Raises:
@@ -264,7 +264,7 @@ class Task:
     def _emit(self, update: dict[str, Any]) -> None:
         for queue in list(self._subscribers):
             # Its client does not read: its connection ends, before the server's memory does.
-            if queue.qsize() >= _MOST_UNREAD_UPDATES:
+            if queue.qsize() >= _MAX_UNREAD_UPDATES:
                 self._subscribers.discard(queue)
                 queue.put_nowait(None)
             else:
@@ -273,7 +273,7 @@ class Task:
 
 def unexpected_message_fault(id: str, state: str, waits: Iterable[Wait] = ()) -> A2AFault:
     """Return the error for a message to a task that asks its caller nothing."""
-    state_text = "has ended" if state in TERMINAL else "works and asks nothing"
+    state_text = "has ended" if state in ENDED_STATES else "works and asks nothing"
     if state == CANCELED:
         state_text = "was cancelled"
     elif waits:

@@ -17,7 +17,7 @@ from moothall.journal import REASONS, Entry
 from moothall.serving.doors import ag_ui_wire as wire
 from moothall.serving.doors.asks import (
     ASK_WAIT_S,
-    MOST_WAITING,
+    MAX_WAITING,
     RESTING,
     Ask,
     Caller,
@@ -224,7 +224,7 @@ class AGUIDoor:
         asyncio.get_running_loop().call_later(
             ASK_WAIT_S, self._drop_idle, job, {*job.open_asks.open}
         )
-        while len(self._waiting_runs) > MOST_WAITING:
+        while len(self._waiting_runs) > MAX_WAITING:
             self._drop_run(next(iter(self._waiting_runs)))
         return job.open_asks.open
 
@@ -267,7 +267,7 @@ class AGUIDoor:
         del self._waiting_runs[run_id]
         job.answers, job.events_sent = answers, []
         self._answered_runs[run_id] = self._answered_runs.pop(run_id, job)
-        while len(self._answered_runs) > MOST_WAITING:
+        while len(self._answered_runs) > MAX_WAITING:
             del self._answered_runs[next(iter(self._answered_runs))]
         job.open_asks.withdrawn -= late_keys  # once; the run has gone on without these answers
         for key in answers.keys() - late_keys:

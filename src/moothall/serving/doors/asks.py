@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 ASK_WAIT_S: Final = 600.0
 """How long a call waits for an answer that comes with another request."""
-MOST_WAITING: Final = 1000
+MAX_WAITING: Final = 1000
 RESTING: Final = ("waiting", "in_doubt")
 """Why a reply has stopped that goes on once somebody answers, or decides about a call."""
 GOING_ON: Final = ("running", "stopped", *RESTING)

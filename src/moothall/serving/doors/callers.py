@@ -29,7 +29,7 @@ NO_CALLER: Final = ""
 TOKEN: Final = "token"
 """The caller with the token, if there is one token for all."""
 _SCOPE_KEY: Final = "moothall.caller"
-_MOST_ADDRESSES: Final = 8
+_MAX_ADDRESSES: Final = 8
 """How many addresses of requests are kept."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
 
@@ -188,7 +188,7 @@ class Callers:
 
     def note_server_address(self, place: str) -> None:
         """Keep an address at which a request has come, for a page."""
-        if place not in self._addresses and len(self._addresses) < _MOST_ADDRESSES:
+        if place not in self._addresses and len(self._addresses) < _MAX_ADDRESSES:
             self._addresses[place] = None
 
     def page_data(self) -> dict[str, Any]:

@@ -52,9 +52,9 @@ KEEPALIVE_S: Final = 15.0
 SSE_COMMENT: Final = b": waiting\n\n"
 OWN_HOSTS: Final = frozenset(("localhost", "127.0.0.1", "[::1]"))
 _BODY_TIMEOUT_S: Final = 20.0
-_MOST_ATTEMPTS: Final = 20
+_MAX_ATTEMPTS: Final = 20
 """After this many wrong secrets from one address in a minute, no further one is checked."""
-_MOST_ADDRESSES: Final = 1000
+_MAX_ADDRESSES: Final = 1000
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[^][:@/]+)(:\d{1,5})?")
 _SINGLE_HEADERS: Final = (
     *("host", "origin", "authorization", "content-length"),
@@ -198,10 +198,10 @@ class Attempts:
 
     def note(self, scope: Scope) -> None:
         """Count a wrong secret."""
-        tries = self._failures.setdefault(client_of(scope), deque(maxlen=_MOST_ATTEMPTS))
+        tries = self._failures.setdefault(client_of(scope), deque(maxlen=_MAX_ATTEMPTS))
         tries.append(time.monotonic())
         self._times.append(tries[-1])
-        if len(self._failures) > _MOST_ADDRESSES:
+        if len(self._failures) > _MAX_ADDRESSES:
             del self._failures[next(iter(self._failures))]
 
     def are_over(self, scope: Scope, *, is_known: bool = False) -> bool:
@@ -209,7 +209,7 @@ class Attempts:
 
         One that is not known must wait after those of all addresses, too.
         """
-        time_lists = [self._failures.get(client_of(scope), deque(maxlen=_MOST_ATTEMPTS))]
+        time_lists = [self._failures.get(client_of(scope), deque(maxlen=_MAX_ATTEMPTS))]
         if not is_known and self._times.maxlen:
             time_lists.append(self._times)
         return any(

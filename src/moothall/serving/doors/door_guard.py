@@ -30,7 +30,7 @@ from moothall.serving.doors.checks import (
 from moothall.serving.doors.front import NO_FRONT, WILDCARD, Front
 from moothall.serving.doors.protocols import DOORS, TooOften, answer_to, protocol_at
 
-MOST_BYTES: Final = 4 << 20
+MAX_BYTES: Final = 4 << 20
 """The longest body of a request."""
 
 _TOKEN_HEADERS: Final = frozenset(each.token_header for each in DOORS)
@@ -102,7 +102,7 @@ class DoorGuard:
             note_caller(scope, caller)
             if not is_socket:
                 self._callers.note_server_address(self._server_address(scope))
-                body = await body_of(receive, MOST_BYTES)
+                body = await body_of(receive, MAX_BYTES)
             # A probe of /health must not be refused for what callers ask.
             wait_s = 0.0 if path in self._open_paths else self._callers.wait_s(caller)
             if wait_s:
@@ -131,7 +131,7 @@ class DoorGuard:
     def _checked_caller(self, scope: Scope, path: str) -> str:
         """Return the caller of a request; refuse a request without one."""
         check_once(scope, _TOKEN_HEADERS)
-        check_length(scope, MOST_BYTES)
+        check_length(scope, MAX_BYTES)
         host, has_tokens = header(scope, "host") or "", self._callers.tokens is not None
         if not has_tokens and not (self._hosts.has(host) and _is_from_this_machine(scope)):
             raise RequestRefused(

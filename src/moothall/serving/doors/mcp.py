@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from moothall import Event, MoothallError, NoSuchRun, StateError
 from moothall.build import Thread, ToolCall, Tracing, one_line
 from moothall.journal import REASONS, Entry, Wait
-from moothall.serving.doors.asks import ASK_WAIT_S, MOST_WAITING, Ask, Caller, asks_of, waiting_text
+from moothall.serving.doors.asks import ASK_WAIT_S, MAX_WAITING, Ask, Caller, asks_of, waiting_text
 from moothall.serving.doors.callers import LOCAL, caller_of, sender_of
 from moothall.serving.doors.checks import in_thread
 from moothall.serving.doors.mcp_call import (
@@ -284,7 +284,7 @@ class MCPDoor:
         job.ask = ask
         self._waiting_calls[state] = job
         asyncio.get_running_loop().call_later(ASK_WAIT_S, self._drop_call, state)
-        while len(self._waiting_calls) > MOST_WAITING:
+        while len(self._waiting_calls) > MAX_WAITING:
             self._drop_call(next(iter(self._waiting_calls)))
         return input_required_result(state, ask)
 
@@ -319,7 +319,7 @@ class MCPDoor:
             raise MCPError(types.INVALID_PARAMS, "the call is not the one that was asked about")
         job.answers[state] = result
         self._answered_calls[state] = job
-        while len(self._answered_calls) > MOST_WAITING:
+        while len(self._answered_calls) > MAX_WAITING:
             del self._answered_calls[next(iter(self._answered_calls))]
         job.open_asks.settle(ask.key, answer_in(ask, result))
         return job

@@ -66,7 +66,7 @@ def refusal_of(error: BaseException) -> _RefusalCodes | None:
 
 
 def fault_of(error: BaseException) -> A2AFault:
-    """Return the error of A2A and MCP for one that is `REFUSED`."""
+    """Return the error of A2A and MCP for one of `REFUSALS`."""
     refusal = refusal_of(error)
     return A2AFault(refusal.reason if refusal and refusal.reason else "INTERNAL_ERROR", str(error))
 
@@ -148,10 +148,10 @@ class DoorProtocol:
 
     def addresses(self, replying: Iterable[str]) -> list[str]:
         """Return where agents are reached; `replying` has those that reply, as paths have them."""
-        each = [f"{self.path}/{id}" for id in replying]
+        agent_addresses = [f"{self.path}/{id}" for id in replying]
         if self.serves == "each":
-            return each
-        return [self.path] if each or self.serves == "actions" else []
+            return agent_addresses
+        return [self.path] if agent_addresses or self.serves == "actions" else []
 
 
 MCP: Final = DoorProtocol("mcp", "MCP", "/mcp", "actions", _answer_mcp)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _FIRST_DELAY_S: Final = 0.2
 _LONGEST_DELAY_S: Final = 30.0
-_MOST_OPENING_QUESTIONS: Final = 3
+_MAX_OPENING_QUESTIONS: Final = 3
 """So often may a call want an address opened first: a person may say too early that it is done."""
 _RELIST_S: Final = 1.0
 """A server may change its list more often; it is read this often at most."""
@@ -223,7 +223,7 @@ class ServerConnection:
                 if may_retry and await connection.is_session_lost(error):
                     may_retry = False
                     connection.end_when_idle()
-                elif question_count < _MOST_OPENING_QUESTIONS and await self._has_opened_addresses(
+                elif question_count < _MAX_OPENING_QUESTIONS and await self._has_opened_addresses(
                     request, error
                 ):
                     question_count += 1

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import mcp_types
     from mcp import MCPError
 
-_MOST_TRIES: Final = 3
-_MOST_ADDRESSES: Final = 5
+_MAX_TRIES: Final = 3
+_MAX_ADDRESSES: Final = 5
 _ADDRESS: Final = re.compile(r"[!-\[\]-~]{1,8192}")
 """What an address is made of: ASCII, of which browsers read `\\` as they like."""
 _DECLINE_COMMAND: Final = "/decline"
@@ -88,7 +88,7 @@ def addresses_in(error: MCPError) -> list[mcp_types.ElicitRequestURLParams]:
     elicitations = data.get("elicitations") if isinstance(data, dict) else None
     return [
         ElicitRequestURLParams(message=str(each.get("message") or ""), url=each["url"])
-        for each in (elicitations if isinstance(elicitations, list) else ())[:_MOST_ADDRESSES]
+        for each in (elicitations if isinstance(elicitations, list) else ())[:_MAX_ADDRESSES]
         if isinstance(each, dict) and isinstance(each.get("url"), str)
     ]
 
@@ -136,7 +136,7 @@ async def _ask_field(
     hints = f"{empty_hint}; {_DECLINE_COMMAND} to refuse"
     question = f"{message} {label_text}{hints}"
     fault = ""
-    for _ in range(_MOST_TRIES):
+    for _ in range(_MAX_TRIES):
         line = (await ask(f"{fault}{question}")).strip()
         if line == _DECLINE_COMMAND:
             return None

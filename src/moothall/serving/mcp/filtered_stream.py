@@ -37,7 +37,7 @@ _LIST_CHANGES: Final = {
 _PROGRESS_METHOD: Final = "notifications/progress"
 _MANY_UNREQUESTED: Final = 1000
 """From so many messages without an answer on, each hundredth of progress is told."""
-_MOST_LOGGED: Final = 5
+_MAX_LOGGED: Final = 5
 """How many of the definitions that are left out the log names."""
 
 
@@ -189,8 +189,8 @@ class FilteredStream:
         ]
         names = ", ".join(
             [
-                *left_out_texts[:_MOST_LOGGED],
-                *(["others"] if len(left_out_texts) > _MOST_LOGGED else []),
+                *left_out_texts[:_MAX_LOGGED],
+                *(["others"] if len(left_out_texts) > _MAX_LOGGED else []),
             ]
         )
         logger.warning(

@@ -26,7 +26,7 @@ MAX_TOOLS: Final = 1000
 OUTPUT_SCHEMA: Final = "moothall/outputSchema"
 """Where in a tool's `_meta` its output schema is kept from the SDK, which would check by it."""
 _MAX_PAGES: Final = 100
-_MOST_SCHEMA_S: Final = 2.0
+_MAX_SCHEMA_S: Final = 2.0
 """How many seconds of the processor the schemas of a server's tools may take."""
 _HASHED_KEYS: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 
@@ -144,7 +144,7 @@ async def read_offer(client: mcp.Client, name: str) -> ServerOffer:
             if (output_schema := (data.get("_meta") or {}).get(OUTPUT_SCHEMA)) is not None:
                 data["outputSchema"] = output_schema
             definition = Definition.of(data)
-            if time.thread_time() - start > _MOST_SCHEMA_S:
+            if time.thread_time() - start > _MAX_SCHEMA_S:
                 raise MCPServerError("the schemas of its tools take too long to be measured")
             if tools.setdefault(definition.name, definition) is not definition:
                 logger.warning("%s has two tools %.80r; the first is used", name, definition.name)

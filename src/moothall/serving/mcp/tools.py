@@ -44,7 +44,7 @@ _ORIGIN_FIELDS: Final = ("note", "described_by", "named_values")
 _NEW_DESCRIPTION: Final = "A tool that is new, and that nobody has accepted yet."
 _PROGRESS_S: Final = 0.1
 """At most so often is a call's progress told; what comes sooner is dropped."""
-_MOST_LISTED: Final = 50
+_MAX_LISTED: Final = 50
 """How many resources and prompts a model is told of."""
 
 Perform = Callable[
@@ -320,12 +320,12 @@ def _source_text(id: str) -> str:
 def _names_text(names: Iterable[str]) -> str:
     all_names = list(names)
     text = (
-        ", ".join(one_line(visible_text(each), 200) for each in all_names[:_MOST_LISTED]) or "none"
+        ", ".join(one_line(visible_text(each), 200) for each in all_names[:_MAX_LISTED]) or "none"
     )
     return (
         text
-        if len(all_names) <= _MOST_LISTED
-        else f"{text} and {len(all_names) - _MOST_LISTED} others"
+        if len(all_names) <= _MAX_LISTED
+        else f"{text} and {len(all_names) - _MAX_LISTED} others"
     )
 
 

@@ -33,10 +33,10 @@ def friend_columns(friends: int) -> dict[str, Column]:
 
 def ties_of(rows: RowOrRows, limit: int) -> Any:
     """Return the relations of rows or of one citizen; `limit` is how many one may have."""
-    return OwnTies(rows, limit) if rows.is_single else Ties(rows)
+    return CitizenTies(rows, limit) if rows.is_single else Ties(rows)
 
 
-class OwnTies:
+class CitizenTies:
     """The relations of one citizen, by id; it has the methods of `Ties`."""
 
     def __init__(self, row: Row, limit: int) -> None:
@@ -81,11 +81,11 @@ class OwnTies:
             del relations[dropped]
             kin.pop(dropped, None)
 
-    def fade(self, fade: Callable[[int], int]) -> None:
+    def fade(self, change: Callable[[int], int]) -> None:
         """Change the strengths of all but kin and who was heard; who has 0 is forgotten."""
         relations, kin, senders = self._relations, self._status.get("kin", {}), self._row.senders()
         for id in [each for each in relations if each not in senders and each not in kin]:
-            relations[id] = fade(relations[id])
+            relations[id] = change(relations[id])
             if not relations[id]:
                 del relations[id]
 
@@ -96,17 +96,17 @@ class Ties:
     def __init__(
         self,
         rows: Rows,
-        at: Array | None = None,
+        selection: Array | None = None,
         names: tuple[str, str] = ("friends", "friendship"),
     ) -> None:
         self._rows = rows
         self._friends, self._friendship = (rows.population.arrays[name] for name in names)
-        self._index = rows.at if at is None else rows.at[at]
+        self._index = rows.at if selection is None else rows.at[selection]
         self._mask = STRENGTH if names[0] == "friends" else 0xFFFF
 
-    def slots(self, at: Any = ...) -> Iterator[tuple[int, Array, Array, Array]]:
+    def slots(self, selection: Any = ...) -> Iterator[tuple[int, Array, Array, Array]]:
         """Yield each slot, positions and population rows of those that use it, and their codes."""
-        index = self._index[at]
+        index = self._index[selection]
         positions = np.arange(len(index))
         for slot in range(self._friends.shape[1]):
             codes = self._friends[:, slot][index]
@@ -145,10 +145,10 @@ class Ties:
         strengths = np.zeros(codes.shape, np.int64)
         may_match = np.zeros(_HASH_SIZE, bool)
         may_match[codes & (_HASH_SIZE - 1)] = True
-        for slot, positions, index, friends in self.slots():
-            hits = may_match[friends & (_HASH_SIZE - 1)].nonzero()[0]
+        for slot, positions, index, slot_codes in self.slots():
+            hits = may_match[slot_codes & (_HASH_SIZE - 1)].nonzero()[0]
             if len(hits):
-                i, j = np.nonzero(codes[positions[hits]] == friends[hits, None])
+                i, j = np.nonzero(codes[positions[hits]] == slot_codes[hits, None])
                 strengths[positions[hits[i]], j] = self.slot_strengths(slot, index[hits[i]])
         return strengths
 
@@ -183,7 +183,7 @@ class Ties:
         slots[positions] = limit
         return slots
 
-    def fade(self, fade: Callable[[Array], Array]) -> None:
+    def fade(self, change: Callable[[Array], Array]) -> None:
         """Change the strengths of all but kin and who was heard; who has 0 is forgotten."""
         receivers, sender_rows = self._rows.senders()
         met_rows = self._index[receivers]
@@ -196,7 +196,7 @@ class Ties:
             before = self._friendship[:, slot][index].astype(np.int64)
             is_spared = (before > STRENGTH) | spared[index]
             spared[met] = False
-            after = np.where(is_spared, before, fade(before))
+            after = np.where(is_spared, before, change(before))
             keeps = is_spared | (after > 0)
             targets = next_slots[positions]
             next_slots[positions] = targets + keeps

@@ -20,17 +20,17 @@ HEARD_FROM: Final = "It heard from "
 PLAN_BROKE: Final = "Its plan broke: "
 THOUGHT: Final = "It thought: "
 _IMPORTANCE: Final = ((SAID_TO, 1.0), (HEARD_FROM, 1.0), (THOUGHT, 1.0), (PLAN_BROKE, 0.6))
-_OTHER: Final = 0.3  # the importance of any other event
+_DEFAULT: Final = 0.3  # the importance of any other event
 _HALF_LIFE_S: Final = 12 * 3600  # an event's recency halves in this time
 _MAX_PEOPLE: Final = 5  # the people that it knows best are shown
 _MAX_ITEMS: Final = 4  # the next items of its plan are shown
-_CLOSE: Final = ((800, "very close"), (500, "a friend"), (200, "an acquaintance"), (1, "hardly"))
+_LEVELS: Final = ((800, "very close"), (500, "a friend"), (200, "an acquaintance"), (1, "hardly"))
 _WORD: Final = re.compile(r"[^\W_]{3,}")
 
 
 def closeness(relation: int) -> str:
     """Return how well a citizen knows another, in words."""
-    return next((words for least, words in _CLOSE if relation >= least), "not at all")
+    return next((words for least, words in _LEVELS if relation >= least), "not at all")
 
 
 _RULES_ONLY: Final = ("licence", "cars", "bicycles", "rents")
@@ -46,7 +46,7 @@ async def prompt_context(agent: Any, subject: str) -> dict[str, Any]:
     """Return what an agent's model is shown besides the perception; the `subject` comes first."""
     perceived: Perception = agent.perceived
     status = agent.memory.status
-    own_state = (
+    state_keys = (
         *("home", "work", "school", "needs", "money", "savings", "opinions"),
         *agent.memory_config,
         *(name for block in agent.blocks for name in getattr(block, "in_prompts", ())),
@@ -55,7 +55,7 @@ async def prompt_context(agent: Any, subject: str) -> dict[str, Any]:
         "you": {
             "name": agent.name or f"citizen {agent.id}",
             **({"profile": profile} if (profile := profile_of(status)) else {}),
-            **{key: status[key] for key in own_state if status.get(key) is not None},
+            **{key: status[key] for key in state_keys if status.get(key) is not None},
             **jobless_time(status, perceived),
         }
     }
@@ -68,12 +68,12 @@ async def prompt_context(agent: Any, subject: str) -> dict[str, Any]:
         context["conversations"] = talk
     tokens = getattr(agent.params, "memory_tokens", 0)
     embedder = getattr(agent.toolbox, "embedder", None)
-    query = (agent.memory.stream, perceived, subject, tokens)
+    recall_args = (agent.memory.stream, perceived, subject, tokens)
     if embedder is None:
-        events = recall_events(*query)
+        events = recall_events(*recall_args)
     else:  # an embedder may take long
         vectors = vars(agent.memory).setdefault("_vectors", {})
-        events = await asyncio.to_thread(recall_events, *query, embedder, vectors)
+        events = await asyncio.to_thread(recall_events, *recall_args, embedder, vectors)
     if events:
         context["you remember"] = events
     return context
@@ -121,9 +121,9 @@ def recall_events(
         scores = _meaning_scores(embedder, texts, subject, {} if vectors is None else vectors)
     highest = max(scores) or 1.0
     weights = []
-    for (step, _), score, weight in zip(events, scores, importances(texts), strict=True):
+    for (step, _), score, importance in zip(events, scores, importances(texts), strict=True):
         age = max(0, perceived.seconds_since(step))
-        weights.append(score / highest + weight + 0.5 ** (age / _HALF_LIFE_S))
+        weights.append(score / highest + importance + 0.5 ** (age / _HALF_LIFE_S))
     chosen: list[int] = []
     remaining = tokens
     for index in sorted(range(len(events)), key=lambda index: (-weights[index], -index)):
@@ -138,12 +138,12 @@ def recall_events(
 
 def importances(texts: Iterable[str]) -> list[float]:
     """Return how important events are, 0 to 1; the same words said again less each time."""
-    weights, times = [], Counter[str]()
+    weights, counts = [], Counter[str]()
     for text in texts:
         words = text.partition(": ")[2] or text
-        times[words] += 1
-        weight = next((each for start, each in _IMPORTANCE if text.startswith(start)), _OTHER)
-        weights.append(weight / times[words])
+        counts[words] += 1
+        weight = next((each for start, each in _IMPORTANCE if text.startswith(start)), _DEFAULT)
+        weights.append(weight / counts[words])
     return weights
 
 
@@ -253,7 +253,7 @@ def recent_talks(perceived: Perception) -> dict[str, list[str]]:
     }
 
 
-def waiting_speakers(perceived: Perception, replies: int) -> list[str]:
+def waiting_speakers(perceived: Perception, max_replies: int) -> list[str]:
     """Return who waits for an answer, unless the citizen has said `replies` things of late."""
     talks: dict[str, list[list[Any]]] = perceived.status.get("talks") or {}
     return [
@@ -262,7 +262,7 @@ def waiting_speakers(perceived: Perception, replies: int) -> list[str]:
         if lines
         and not lines[-1][1]
         and _is_within(perceived, lines[-1], _WAIT_S)
-        and sum(each[1] and _is_within(perceived, each, _RECENT_S) for each in lines) < replies
+        and sum(each[1] and _is_within(perceived, each, _RECENT_S) for each in lines) < max_replies
     ]
 
 

@@ -52,7 +52,7 @@ def skills_by_income(params: PeopleParams, skill: Array, age: Array, income: Arr
     """Return skills; of who may work and has an income, what full work pays that for."""
     earns = (income > 0) & (age >= 18) & (age < PENSION_AGE)
     dollars, wage = np.rint(np.where(earns, income, 0)).astype(np.int64), max(1, params.wage)
-    return np.where(earns, np.clip((2 * dollars + wage) // (2 * wage), 1, _MOST_SKILL), skill)
+    return np.where(earns, np.clip((2 * dollars + wage) // (2 * wage), 1, _MAX_SKILL), skill)
 
 
 def _occupations(params: PeopleParams, seed: int, members: Members) -> Array:
@@ -98,7 +98,7 @@ def _values(params: PeopleParams, seed: int, members: Members) -> Any:
 
 
 _EVEN: Final = (1 << 21) - 1
-_MOST_SKILL: Final = 100_000
+_MAX_SKILL: Final = 100_000
 _MIN_VALUES_AGE: Final = 12  # who is younger is asked by no questionnaire
 
 

@@ -21,7 +21,10 @@ from moothall.society.people.table import NUMBER, read_people
 
 Table = dict[str, Any]
 Persons = list[dict[str, Any]]
-_DRAWN: Final = ("home", "work", "age", "gender", "education", "household", "skill", "pay", *NEEDS)
+_DRAWN_COLUMNS: Final = (
+    *("home", "work", "age", "gender", "education", "household", "skill", "pay"),
+    *NEEDS,
+)
 """Columns that are drawn where nobody has a value."""
 _WORD_COLUMNS: Final = ("gender", "education")  # whose last word stands for no other
 _SOCIAL_COLUMNS: Final = ("friends", "friendship", "interest", "interest_topic", "opinions")
@@ -105,7 +108,7 @@ def with_pay(table: Table, declared: Mapping[str, Column]) -> Table:
 def write_persons(population: Any, persons: Sequence[Mapping[str, Any]]) -> set[str]:
     """Write persons into the columns; return the names of the columns that they give."""
     declared, arrays = population.declared, population.arrays
-    friends = next((b.params.friends for b in population.blocks if hasattr(b.params, "friends")), 0)
+    limit = next((b.params.friends for b in population.blocks if hasattr(b.params, "friends")), 0)
     _add_attributes(population, persons)
     for row, person in enumerate(persons):
         profile = dict(person.get("profile") or {})
@@ -115,8 +118,8 @@ def write_persons(population: Any, persons: Sequence[Mapping[str, Any]]) -> set[
         if "pay" in declared and "income" in profile:
             profile["income"] = round(profile["income"])
         status = {**person, "profile": profile}
-        if len(status.get("relations", ())) > friends:
-            status["relations"] = dict([*status["relations"].items()][:friends])
+        if len(status.get("relations", ())) > limit:
+            status["relations"] = dict([*status["relations"].items()][:limit])
         population.pull(row, status)
         arrays["money"][row] = status.get("money", 0)
         if population.places:
@@ -128,7 +131,7 @@ def write_persons(population: Any, persons: Sequence[Mapping[str, Any]]) -> set[
     }
     counts = _count_paths(persons, {path[0] for path in paths.values() if len(path) > 1})
     names = {name for name, path in paths.items() if path in counts}
-    drawn_names = names & {*_DRAWN} if hasattr(population.city, "by_kind") else ()
+    drawn_names = names & {*_DRAWN_COLUMNS} if hasattr(population.city, "by_kind") else ()
     for name in sorted(each for each in drawn_names if counts[paths[each]] < len(persons)):
         first_id = next(
             each["id"] for each in persons if not _count_paths([each], paths[name][:1])[paths[name]]
@@ -140,12 +143,12 @@ def write_persons(population: Any, persons: Sequence[Mapping[str, Any]]) -> set[
     return names | ({*_SOCIAL_COLUMNS, "school", "jobless", "occupation", "money"} & {*arrays})
 
 
-def _count_paths(persons: Iterable[Mapping[str, Any]], outer: Collection[str]) -> Counter[Any]:
-    """Return how many persons have each part of a status, by its path; parts of `outer`, too."""
+def _count_paths(persons: Iterable[Mapping[str, Any]], parents: Collection[str]) -> Counter[Any]:
+    """Return how many persons have each part of a status, by its path; parts of `parents`, too."""
     counts: Counter[object] = Counter()
     for person in persons:
         counts.update((name,) for name in person)
-        for name in outer:
+        for name in parents:
             counts.update((name, each) for each in person.get(name) or ())
     return counts
 

@@ -383,7 +383,9 @@ class AMQPRouter(Router):
         """Show the observers a message from another process, once."""
         key, sender = delivery.key, delivery.envelope.sender
         # The key of an answer begins with the key of the message that it answers.
-        is_ours = sender in self.mailboxes if "/" in key else key.startswith(self.broker.process)
+        is_ours = (
+            sender in self.mailboxes if "/" in key else key.startswith(self.broker.process_name)
+        )
         if self.observers and not is_ours and self.observers_everywhere.is_new(key):
             self.show(delivery.envelope)
 

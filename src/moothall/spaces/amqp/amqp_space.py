@@ -42,7 +42,7 @@ KEEP_S = 86_400.0
 PREFETCH_BYTES = 2**26
 """How many bytes a process takes ahead: parsed, a message has about three times its bytes."""
 
-DELIVERIES = 5
+MAX_DELIVERIES = 5
 """How many times a message may be started whose process dies each time."""
 
 GRACE_S = 5.0
@@ -102,7 +102,7 @@ class AMQPSpace(Space):
         mailbox_bytes: int = MAILBOX_BYTES,
         prefetch: int | None = None,
         prefetch_bytes: int = PREFETCH_BYTES,
-        deliveries: int | None = DELIVERIES,
+        deliveries: int | None = MAX_DELIVERIES,
         quorum: bool = False,
         grace: float = GRACE_S,
         on_connection: Callable[[str, str], Any] | None = None,
@@ -135,7 +135,7 @@ class AMQPSpace(Space):
         self._on_connection = on_connection
         self._router: AMQPRouter
 
-    _keeps_waiting = True
+    _keeps_messages = True
 
     # -- what differs from a space in one process --------------------------------------------------
 
@@ -193,34 +193,34 @@ class AMQPSpace(Space):
         )
         return self._router
 
-    def _settle_in(self, mailbox: Mailbox, *, waits: bool) -> None:
+    def _finish_adding(self, mailbox: Mailbox, *, waits: bool) -> None:
         """Consume the agent's queue, and then run its `after_add`."""
         if LoopThread.is_here() or not waits:
             # The loop must not block. Messages sent meanwhile may be for this agent.
             self._router.call_soon(self._add_later, mailbox)
             return
         try:
-            is_here = self.loop_thread.run(self._router.agent_queues.add, mailbox).result()
+            is_added = self.loop_thread.run(self._router.agent_queues.add, mailbox).result()
         except BaseException:
             self.loop_thread.call(self.detach, mailbox)
             raise
-        if is_here:
-            super()._settle_in(mailbox, waits=waits)
+        if is_added:
+            super()._finish_adding(mailbox, waits=waits)
 
     def _add_later(self, mailbox: Mailbox) -> None:
         self._router.broker.publisher.pause()
 
         async def add() -> None:
             try:
-                is_here = await self._router.agent_queues.add(mailbox)
+                is_added = await self._router.agent_queues.add(mailbox)
             except Exception as error:
                 logger.error("agent %r could not be added: %s", mailbox.id, error)
                 self.detach(mailbox)
                 return
             finally:
                 self._router.broker.publisher.resume()
-            if is_here:
-                super(AMQPSpace, self)._settle_in(mailbox, waits=False)
+            if is_added:
+                super(AMQPSpace, self)._finish_adding(mailbox, waits=False)
 
         self.loop_thread.spawn(add())
 
@@ -231,7 +231,7 @@ class AMQPSpace(Space):
     async def _take_no_more(self, mailbox: Mailbox) -> None:
         await self._router.agent_queues.take_no_more(mailbox)
 
-    async def _released(self, mailbox: Mailbox) -> None:
+    async def _wait_until_released(self, mailbox: Mailbox) -> None:
         with suppress(asyncio.CancelledError):  # the space is closed meanwhile
             await self._router.agent_queues.wait_until_deleted(mailbox.id)
 
@@ -248,9 +248,9 @@ class AMQPSpace(Space):
             mailbox.detach(error, ())
         self.detach(mailbox)
 
-    async def _closing(self) -> None:
+    async def _shut_down(self) -> None:
         await self._router.agent_queues.leave_shared()
-        await super()._closing()
+        await super()._shut_down()
         await self._router.shut_down()
 
     def _on_state(self, state: str, text: str) -> None:

@@ -30,7 +30,7 @@ class InboxEntry(NamedTuple):
     answer: bytes | None  # what is sent again when an ended message is redelivered
 
 
-APPLICATION: Final = 0x63766931
+APPLICATION_ID: Final = 0x63766931
 """The application id in the file's header (`cvi1`) protects the databases of other programs."""
 
 # Append only. Rows are in order of arrival: a start and the end before it mostly share one page,
@@ -128,7 +128,7 @@ class Inbox:
             path,
             kind="inbox",
             class_name="Inbox",
-            application=APPLICATION,
+            application=APPLICATION_ID,
             migrations=MIGRATIONS,
             error=InboxError,
         )

@@ -148,7 +148,7 @@ class OpenRequests:
         key = self.broker.new_key()
         answers = self._answers[key] = []
         processes = self.broker.names.processes
-        self._notify(wire.PROCESS_QUERY, processes, self.broker.process, id=key, args=query)
+        self._notify(wire.PROCESS_QUERY, processes, self.broker.process_name, id=key, args=query)
         try:
             for _ in range(_MAX_LOOKS):
                 count = len(answers)
@@ -161,7 +161,7 @@ class OpenRequests:
 
     async def reaches_itself(self) -> bool:
         """Return whether a notice of this process to itself arrives once the broker has it."""
-        loop, key, process = self.broker.loop, self.broker.new_key(), self.broker.process
+        loop, key, process = self.broker.loop, self.broker.new_key(), self.broker.process_name
         confirmed = loop.create_future()
         arrival = self._self_notices[key] = loop.create_future()
         try:

@@ -15,8 +15,8 @@ from moothall.serving.doors.checks import json_of
 from moothall.serving.doors.openai.message_content import BadRequest, content_of, text_in
 
 _TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
-_MOST_TOOLS: Final = 1000
-_MOST_SCHEMA_S: Final = 1.0
+_MAX_TOOLS: Final = 1000
+_MAX_SCHEMA_S: Final = 1.0
 """How many seconds of the processor the schemas of all tools may take."""
 _NO_RESULT: Final = "(cut off: whether it took effect is unknown)"
 """The result of a call that has none."""
@@ -193,14 +193,14 @@ def tools_of(body: dict[str, Any]) -> dict[str, Action]:
                 f"{label} must have a name of its own of letters, digits and _.:/-", label
             )
         functions[name] = label, function
-    if len(functions) > _MOST_TOOLS:
+    if len(functions) > _MAX_TOOLS:
         raise BadRequest(
-            f"tools must be at most {_MOST_TOOLS} functions, got {len(functions)}", "tools"
+            f"tools must be at most {_MAX_TOOLS} functions, got {len(functions)}", "tools"
         )
     safe_names, start = ToolCall.safe_names(functions), time.thread_time()
     actions: dict[str, Action] = {}
     for name, (label, function) in functions.items():
-        if time.thread_time() - start > _MOST_SCHEMA_S:
+        if time.thread_time() - start > _MAX_SCHEMA_S:
             raise BadRequest(
                 "the schemas of all tools together take too long to be measured", "tools"
             )

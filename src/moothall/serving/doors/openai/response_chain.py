@@ -22,7 +22,7 @@ ITEM_ID: Final = re.compile(rf"(?:msg|fc|rs|in)_({_RUN_ID.pattern})_.+", re.S)
 """The id of an item of a response."""
 _MAX_CONVERSATIONS: Final = 1000
 """How many conversations are kept in the process."""
-_MOST_ID_CHARS: Final = 200
+_MAX_ID_CHARS: Final = 200
 _CONTINUED_MARK: Final = "continued"
 """The mark of a run that another one continues."""
 
@@ -113,7 +113,7 @@ class ResponseChain:
         next_id = f"{line}.{int(number) + 1}"
         if self._is_continued(agent, previous_run, next_id):
             next_id = f"{previous_run}_{secrets.token_hex(4)}.1"
-        if len(next_id) > _MOST_ID_CHARS:
+        if len(next_id) > _MAX_ID_CHARS:
             raise BadRequest("this conversation has branched too often", "previous_response_id")
         return next_id
 

@@ -22,7 +22,7 @@ DIGEST: Final = "request"
 """Under what name the beginning of a run has the digest of its request."""
 _RECENT_S: Final = 3600.0
 """How long ago a request was sent first, at most: a client waits for ten minutes, three times."""
-_MOST_ANSWERED: Final = 10_000
+_MAX_ANSWERED: Final = 10_000
 _FIRST_ENTRIES: Final = 5
 
 
@@ -65,7 +65,7 @@ class SentRequests:
             self._answered[run_id] = None
         finally:
             self._awaited.discard(run_id)
-            while len(self._answered) > _MOST_ANSWERED:
+            while len(self._answered) > _MAX_ANSWERED:
                 del self._answered[next(iter(self._answered))]
 
     async def earlier_run(

@@ -33,7 +33,7 @@ from moothall.serving.doors.openai.response_chain import (
 from moothall.serving.doors.protocols import OPENAI
 from moothall.serving.doors.served_agents import Served
 
-_MOST_ITEMS: Final = 100
+_MAX_ITEMS: Final = 100
 ECHO_KEY: Final = "response"
 """Under what name the beginning of a run has what its response says of the request."""
 
@@ -79,8 +79,8 @@ class StoredResponses:
         """Send the input of a response, the last item first."""
         query = dict(parse_qsl(params["query"]))
         limit, order = query.get("limit", "20"), query.get("order", "desc")
-        if not (limit.isdecimal() and len(limit) < 4 and 1 <= int(limit) <= _MOST_ITEMS):
-            raise BadRequest(f"limit must be from 1 to {_MOST_ITEMS}", "limit")
+        if not (limit.isdecimal() and len(limit) < 4 and 1 <= int(limit) <= _MAX_ITEMS):
+            raise BadRequest(f"limit must be from 1 to {_MAX_ITEMS}", "limit")
         if order not in ("asc", "desc"):
             raise BadRequest("order must be asc or desc", "order")
         items = await in_thread(self._input_items, params["id"], caller)

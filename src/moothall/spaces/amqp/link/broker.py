@@ -101,8 +101,8 @@ class Broker:
     def __post_init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop = self.thread.loop
         self.queue_type: str = QUORUM if self.quorum else CLASSIC
-        self.process: str = secrets.token_hex(8)
-        self.reply_key: str = self.names.key("reply", self.process)
+        self.process_name: str = secrets.token_hex(8)
+        self.reply_key: str = self.names.key("reply", self.process_name)
         self._reply_queue = ""
         self._counter = count(1)
         self.consumer: ChannelConsumers = ChannelConsumers(self.loop, self.limits.prefetch_bytes)
@@ -113,7 +113,7 @@ class Broker:
 
     def new_key(self) -> str:
         """Return a new idempotency key for a message."""
-        return f"{self.process}.{next(self._counter):010x}"
+        return f"{self.process_name}.{next(self._counter):010x}"
 
     async def end_replies(self) -> None:
         """Take all answers in this process's reply queue, then delete the queue."""
@@ -142,12 +142,12 @@ class Broker:
         connection = self._connection
         if connection is None or not connection.is_open:
             raise LinkLost("there is no connection")
-        opened: asyncio.Future[Channel] = self.loop.create_future()
-        connection.channel(on_open_callback=lambda channel: settle(opened, channel))
-        await asyncio.wait((opened, connection.loss), return_when=asyncio.FIRST_COMPLETED)
-        if not opened.done():
+        opening: asyncio.Future[Channel] = self.loop.create_future()
+        connection.channel(on_open_callback=lambda channel: settle(opening, channel))
+        await asyncio.wait((opening, connection.loss), return_when=asyncio.FIRST_COMPLETED)
+        if not opening.done():
             raise LinkLost(str(connection.loss.result()))
-        return opened.result()
+        return opening.result()
 
     async def close(self) -> None:
         """Close the connection for good."""
@@ -182,7 +182,7 @@ class Broker:
 
     async def _connect_to(self, node: AMQPOptions) -> None:
         connection = Connection(
-            connection_parameters(node, f"moothall {self.process}"),
+            connection_parameters(node, f"moothall {self.process_name}"),
             self.loop,
             tls_context(node),
             before_write=self.consumer.flush,
@@ -263,19 +263,19 @@ class Broker:
 
     async def declare_dead_letters(self) -> bool:
         """Declare the queue of the dead letters; return False if it is on a node that is down."""
-        dead = self.names.dead_queue
+        dead_queue = self.names.dead_queue
         arguments: dict[str, Any] = {"x-queue-type": self.queue_type}
         if self.quorum:
             # Listing them delivers each again: RabbitMQ 4 would delete it after twenty times.
             arguments["x-delivery-limit"] = _UNLIMITED
         try:
-            await self.control.declare(dead, arguments)
+            await self.control.declare(dead_queue, arguments)
         except RefusedByBroker as error:
             if error.code != NOT_FOUND:
                 raise
             logger.error("there are no dead letters until their node is back: %s", error)
             return False
-        await self.control.call(Channel.queue_bind, dead, self.names.dead_exchange, "")
+        await self.control.call(Channel.queue_bind, dead_queue, self.names.dead_exchange, "")
         return True
 
     async def _declare_replies(self) -> None:
@@ -292,7 +292,7 @@ class Broker:
             self._reply_queue = self.names.queue("reply", self.new_key())
             options: dict[str, Any] = {"exclusive": True, "arguments": classic}
         else:
-            self._reply_queue = self.names.queue("reply", self.process)
+            self._reply_queue = self.names.queue("reply", self.process_name)
             arguments = classic | {"x-expires": _REPLIES_EXPIRE_S * 1000}
             options = {"durable": True, "arguments": arguments}
         await self.control.call(Channel.queue_declare, self._reply_queue, **options)
@@ -397,13 +397,13 @@ class Broker:
     def _on_channel_closed(
         self,
         attach: Callable[[], Any],
-        user: ChannelConsumers | Publisher,
+        channel_user: ChannelConsumers | Publisher,
         error: Exception,
         consequence: str,
         remedy: str = "",
     ) -> None:
         """Open another channel after one was closed, unless its connection is closed too."""
-        user.detach()
+        channel_user.detach()
         connection = self._connection
         if self.is_up and not self._is_ending:
             if isinstance(error, ChannelClosedByBroker):
