@@ -44,7 +44,7 @@ class Router(Outcomes):
     """Takes messages in, in any thread; everything else runs on the loop.
 
     Attributes:
-        at_own_work: whether the space itself holds the loop, which the watchdog does not report
+        is_at_own_work: whether the space itself holds the loop, which the watchdog does not report
     """
 
     is_at_own_work: bool = False

@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 
 from moothall import Memory
 
-MOST_OBSERVED: Final = 100
+MAX_OBSERVED: Final = 100
 _IDS_FIELD: Final = "a2a"
 """The field of a kept answer with the ids of its conversation and of the task that waits."""
 
@@ -21,7 +21,7 @@ class RemoteConversation:
     memory: Memory | None = None  # what keeps it for the next process
     context_id: str = ""  # the id that the server has given it
     task_id: str = ""  # a task of the server that waits for the next text
-    observed: deque[str] = field(default_factory=lambda: deque(maxlen=MOST_OBSERVED))
+    observed: deque[str] = field(default_factory=lambda: deque(maxlen=MAX_OBSERVED))
 
     @classmethod
     def kept_in(cls, memory: Memory | None) -> Self:
