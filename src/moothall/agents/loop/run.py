@@ -306,19 +306,18 @@ class LoopRun:
 
     async def _restore(self) -> None:
         """Continue from the recorded state; restore memory, model and budget."""
-        record = self.record
+        record, thread = self.record, self.thread
         assert record is not None
         record.at_end = partial(record.mark_known, self.agent.model_or_name, self.budget)
         if record.state is not None:
             self.state, self.request.allowed = record.state, record.state.allowed
-            self.thread.defers_actions = self.state.defers
-            self.thread.found_actions = (*self.state.joined,)
+            thread.defers_actions, thread.found_actions = self.state.defers, (*self.state.joined,)
             messages = with_marks(self.state.messages, self.state.marks)
-            if self.thread.last_checked is None:  # its earlier replies count, too
+            if thread.last_checked is None:  # its earlier replies count, too
                 messages = [*messages_of(self.memory, self.id, None)[0], *messages]
             self.results.remember(messages, self.state)
             self.view.refresh_actions()  # what it looks at may be results of the loop's own actions
-            note_messages(self.thread, self.request, messages, self.view.action_named)
+            note_messages(thread, self.request, messages, self.view.action_named)
             self._call_ids |= call_ids(record.state.messages)
             self._remembered = len(record.state.messages)
         if self.emit is not None:
