@@ -295,8 +295,9 @@ class ReActAgent(Looping):
         actions = [*self.actions.get_actions(), *offered]
         # Read anew each time: an action may be registered, or denied, between two answers.
         policies = [getattr(each, "access_policy", None) for each in actions]
+        discovered = thread.discovered_actions
         if thread.defers_actions is None:
-            count = len(actions) + len(thread.discovered_actions or ())
+            count = len(actions) + (len(discovered) if discovered else 0)
             thread.defers_actions = count > MAX_SHOWN if self.deferred is None else self.deferred
         inputs = (actions, policies, thread.defers_actions, thread.found_actions)
         cached: tuple[Any, OfferedActions] | None = thread.last_offer
@@ -306,9 +307,9 @@ class ReActAgent(Looping):
         check_actions(actions, self.id)
         pairs = zip(actions, policies, strict=True)
         visible = [as_action(each) for each, policy in pairs if policy != ACCESS_DENIED]
-        if thread.discovered_actions:
+        if discovered:
             names = {each.name for each in actions}
-            visible += [a for name, a in thread.discovered_actions.items() if name not in names]
+            visible += [a for name, a in discovered.items() if name not in names]
         result = offered_actions(visible, bool(thread.defers_actions), thread, previous)
         thread.last_offer = (inputs, result)
         return result
