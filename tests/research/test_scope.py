@@ -63,7 +63,7 @@ def test_pages_outside_are_not_read_and_links_to_them_left_out() -> None:
             web.visit("/a", exclude=["127.0.0.1"])
         with pytest.raises(PageError, match=r"/a is not on b\.example or c\.example, which is all"):
             web.visit("/a", sites=["b.example", "c.example"])
-        with pytest.raises(PageError, match="/old was published in 2019-03-01, before 2019-03-02"):
+        with pytest.raises(PageError, match="/old was published on 2019-03-01, before 2019-03-02"):
             web.visit("/old", since="2019-03-02")
         assert web.visit("/old", since="2019-03").publication == Publication((), "2019-03-01")
 

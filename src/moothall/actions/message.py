@@ -236,7 +236,8 @@ def seconds_until(delay: float | None, at: datetime | None) -> float:
     assert delay is not None
     if delay > MAX_DELAY_S:
         raise ConfigError(
-            f"a message may wait for {MAX_DELAY_S // 86_400} days, got {delay / 86_400:.0f}"
+            f"a message may wait for {MAX_DELAY_S // 86_400} days ({MAX_DELAY_S:,} seconds), "
+            f"got {delay:,.0f} seconds"
         )
     return delay
 

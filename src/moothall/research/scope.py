@@ -61,7 +61,8 @@ class Scope:
         published = "" if publication is None else publication.published
         if self.since is None or not published or published >= self.since[: len(published)]:
             return None
-        return f"{url} was published in {published}, before {self.since}"
+        when = f"on {published}" if published[7:] else f"in {published}"
+        return f"{url} was published {when}, before {self.since}"
 
     def includes(self, resource: Resource) -> bool:
         """Return whether a resource is used."""
