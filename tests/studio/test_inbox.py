@@ -244,6 +244,25 @@ def test_call_in_doubt_of_a_killed_program_is_decided_in_the_inbox(
     assert decided.answer == {"decision": "done", "value": {"moved": 3}}
 
 
+def test_what_somebody_waits_for_stands_before_what_is_in_doubt(
+    studio: Studio, open_page: Callable[..., Page], tmp_path: Path
+) -> None:
+    """What was decided is told where its run is not shown."""
+    with Processes("studio.killed") as processes:
+        assert processes.run(tmp_path, journal=str(studio.journal.path)) == -9
+    page = open_page("Doors")
+    page.get_by_role("button", name="Inbox: 1 wait for you").click()
+    with ThreadPoolExecutor(1) as pool:
+        question = Question("one", "Which colour?")
+        said = pool.submit(asyncio.run, studio.cards.answer(question))
+        panel = page.get_by_role("complementary", name="Inbox")
+        expect(panel.get_by_role("article")).to_contain_text(["Which colour?", "in doubt"])
+        panel.get_by_label("Answer to one").fill("blue")
+        panel.get_by_role("button", name="Answer").click()
+        assert said.result(30) == "blue"
+    expect(page.get_by_text("A question of one was answered.")).to_be_visible()
+
+
 def test_call_in_doubt_decided_at_its_run_is_told_to_other_pages_alone(
     studio: Studio, open_page: Callable[..., Page], tmp_path: Path
 ) -> None:

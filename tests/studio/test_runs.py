@@ -19,6 +19,7 @@ from journal.process import Processes
 from models.openai_server import HANG, OpenAIServer, call, calls, text
 from moothall import (
     ACCESS_REQUESTED,
+    Action,
     Call,
     DualActAgent,
     DualActConfig,
@@ -182,6 +183,31 @@ def test_call_of_an_action_that_is_not_there_is_a_failed_step(studio: Studio, pa
     expect(view.locator("dl")).to_contain_text("errors1")
     page.get_by_role("button", name="All runs").click()
     page.wait_for_url("**/runs")
+
+
+def test_run_with_a_failed_step_says_so_in_its_row_and_is_found_by_the_column(
+    studio: Studio, page: Page
+) -> None:
+    def find() -> str:
+        """Find it."""
+        raise ValueError("there is none")
+
+    model = ScriptedModel([{"name": "find", "args": {}}, "I found none."])
+    actions = [Action("find", find)]
+    aside(
+        lambda: ReActAgent("Seeker", model, actions=actions, journal=studio.journal).reply_sync(
+            "Find it", run_id="found"
+        )
+    )
+    aside(lambda: asyncio.run(count(studio.journal, "later")))
+    page.get_by_role("tab", name="Runs", exact=True).click()
+    order, rows = page.get_by_label("Order", exact=True), page.locator("[data-run]")
+    expect(page.locator('[data-run="found"]')).to_contain_text("finished1 error")
+    expect(rows.first).to_have_attribute("data-run", "later")
+    page.get_by_title("Order: most errors first").click()
+    expect(rows.first).to_contain_text("error")
+    expect(order).to_have_value("errors")
+    order.select_option("newest")
 
 
 @pytest.fixture

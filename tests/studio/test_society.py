@@ -791,6 +791,7 @@ def test_experiment_is_run_and_its_report_is_shown(
     expect(shown).to_contain_text("ended")  # and there is one of it
     tab.reload()
     expect(shown.get_by_role("status")).to_contain_text("2 of 2 cells")
+    expect(tab.get_by_title("Report of long")).to_be_hidden()  # the town has the room
     with pytest.raises(ConfigError, match="needs a limit"):
         form.start(str(remote(tmp_path)), 1, None, "")
 

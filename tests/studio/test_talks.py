@@ -182,6 +182,7 @@ def test_conversation_leads_to_its_runs_and_to_what_waits_for_the_person(
         expect(card).to_be_focused()
         card.get_by_role("button", name="Permit", exact=True).click()
         expect(log).to_contain_text("It is burnt.")
+        expect(talk.get_by_role("textbox", name="Say to Critic")).to_be_focused()
         expect(log.get_by_text("1 step")).to_be_visible()
         expect(log).to_contain_text('permitted by the person at the studio: burn(poem="Ode")')
         log.get_by_role("article").filter(has_text="Yes?").get_by_role("button", name="Run").click()

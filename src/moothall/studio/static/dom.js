@@ -102,7 +102,7 @@ export const keyed = (to) => `${BASE}studio/${to}&key=${localStorage.getItem("mo
 export function toast(text, bad = true) {
   let shelf = document.getElementById("studio-toasts");
   if (!shelf) {
-    shelf = h("div", { id: "studio-toasts", role: "status", "aria-live": "polite" });
+    shelf = h("div", { id: "studio-toasts", class: "s-root", role: "status", "aria-live": "polite" });
     document.body.append(shelf);
   }
   const shown = h("div", { class: bad ? "s-toast bad" : "s-toast" }, text);

@@ -9,7 +9,7 @@ export const decidedHere = new Set(); // the ids of runs of which this page deci
 
 // What can be decided about a call; `decide` gets the word, and the value that it states.
 export function choices(line, decide) {
-  const stated = h("input", { class: "s-input", "data-draft": "result", placeholder: "its result, as JSON or text", "aria-label": `Result of ${line}` });
+  const stated = h("input", { class: "s-input", "data-draft": "result", placeholder: "its result", "aria-label": `Result of ${line}` });
   const state = (word) => {
     if (!stated.value.trim()) throw new Error("write the result of the call first: null, if it has none");
     let value = stated.value;

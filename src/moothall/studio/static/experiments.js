@@ -14,7 +14,7 @@ function makeOne(told) {
   again.title = "Run the cells that have not ended yet";
   const fault = h("p", { class: "s-fault" });
   const report = h("div", {});
-  const root = h("details", { open: true, "aria-label": `Experiment ${told.name}` },
+  const root = h("details", { open: told.state !== "ended", "aria-label": `Experiment ${told.name}` },
     h("summary", {}, h("b", {}, told.name), " ", badge, " ", far), h("div", { class: "s-row s-control" }, bar, stop, again), fault,
     h("p", { class: "s-soft" }, `${told.file}; its results are in ${told.out}`), report);
   function update({ state, cells, cells_ended: ended, part, seconds_left: left, fault: why }) {

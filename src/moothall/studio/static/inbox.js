@@ -39,6 +39,8 @@ export function cardSlot(root, accepts) {
 
 export const endSlot = (root) => slots.splice(slots.findIndex((each) => each.root === root), 1);
 
+const turn = (shown) => +shown.dataset.card + (shown.matches(".doubt") ? 1e9 : 0); // nobody waits for what is in doubt
+
 let told = () => {}; // how many wait, and where
 
 export function arrange() {
@@ -59,7 +61,7 @@ function place() {
     const shown = drawn.get(card.number);
     const slot = slots.find(({ root, accepts }) => root.parentElement?.offsetParent && accepts(card));
     const root = slot ? slot.root : drawer;
-    if (shown.parentElement !== root) root.insertBefore(shown, [...root.children].find((each) => +each.dataset.card > card.number) || null);
+    if (shown.parentElement !== root) root.insertBefore(shown, [...root.children].find((each) => turn(each) > turn(shown)) || null);
   }
   for (const { root } of slots) { // of several the first is open, unless a person has folded it
     root.hidden = !root.childElementCount;
@@ -70,9 +72,9 @@ function place() {
   for (const each of drawer.children) if (!each.dataset.touched) each.firstChild.open = unfolded.get(each.dataset.asked) ?? true;
 }
 
-// Who has answered a card by the keyboard goes on at the next one, else at the inbox.
+// Who has answered a card goes on at the next one, in a conversation at its line, else at the inbox.
 function leave(shown) {
-  const all = focusable(), next = all[all.indexOf(shown) + 1] || all.find((each) => each !== shown);
+  const talk = !matchMedia("(pointer: coarse)").matches && shown.closest(".s-talk"), all = talk ? [...talk.querySelectorAll(".s-card[data-card], .s-line")] : focusable(), next = all[all.indexOf(shown) + 1] || all.find((each) => each !== shown);
   (next || document.querySelector(".s-inbox"))?.focus({ preventScroll: true });
 }
 
@@ -134,7 +136,7 @@ export function mountInbox() {
   });
   on("card_gone", (batch) => {
     for (const { number, said } of batch)
-      if (cards.has(number) && !mine.delete(number) && !(cards.get(number).kind === "doubt" && decidedHere.delete(cards.get(number).run))) toast(`${inShort(cards.get(number))} ${said === "withdrawn" ? "is gone: what asked has ended" : `was ${said} on another page`}.`, false);
+      if (cards.has(number)) tell(cards.get(number), said);
     for (const { number } of batch) cards.delete(number);
     arrange();
   });
@@ -156,6 +158,13 @@ export function mountInbox() {
 // What a card is about, for who does not see it.
 const inShort = ({ kind, agent, action }) => (kind === "approval" ? `${agent}.${action}` : `A ${kind}${agent ? ` of ${agent}` : ""}`);
 const titleOf = ({ firstChild: { firstChild: summary } }) => [...summary.childNodes].filter((each) => each.tagName !== "TIME").map((each) => each.textContent).join("") + (summary.dataset.beginning || "");
+
+// Say what has become of a card, where nothing else on the page does.
+function tell(card, said) {
+  const { kind, number, run } = card, is = inShort(card);
+  if (!mine.delete(number) && !(kind === "doubt" && decidedHere.delete(run))) toast(`${is} ${said === "withdrawn" ? "is gone: what asked has ended" : `was ${said} on another page`}.`, false);
+  else if (drawn.get(number)?.closest(".s-drawer, .s-chat")) toast([`${is} was ${said}. `, runs.has(run) && button("Its run", () => go(["runs", run]), "s-link")], false);
+}
 
 // Go to a card, wherever it stands.
 function lead(shown) {

@@ -43,9 +43,15 @@ export function writtenLine({ key, label, hints, lineOf, then = () => {} }) {
     const args = all.filter(([, kind]) => kind?.default === undefined); // the others may be left out
     line.value = `/${quoted(agent)}.${name} ` + args.map(([key, kind]) => `${key}:${kind?.type === "string" ? '""' : ""}`).join(" ");
     line.focus();
-    const at = line.value.search(/:"?/);
-    if (at > 0) line.setSelectionRange(at + 1 + (line.value[at + 1] === '"'), at + 1 + (line.value[at + 1] === '"'));
+    toValue(0);
     grow();
+  }
+
+  // Stand at the first argument without a value after a place; whether there is one.
+  function toValue(from) {
+    const found = line.value.startsWith("/") && /:(?:(?=\s|$)|"(?="))/.exec(line.value.slice(from));
+    if (found) line.setSelectionRange(...Array(2).fill(from + found.index + found[0].length));
+    return Boolean(found);
   }
 
   const lines = [];
@@ -134,7 +140,8 @@ export function writtenLine({ key, label, hints, lineOf, then = () => {} }) {
     if (event.key === "Enter" && !event.shiftKey) {
       event.preventDefault();
       send();
-    } else if (event.key === "Tab" && !event.shiftKey && (listed || (before !== line.value && line.value.startsWith("/")))) {
+    } else if (event.key === "Tab" && !event.shiftKey && !listed && toValue(line.selectionEnd)) event.preventDefault();
+    else if (event.key === "Tab" && !event.shiftKey && (listed || (before !== line.value && line.value.startsWith("/")))) {
       event.preventDefault();
       take().catch(hide);
     } else if (event.key === "Escape") hide();

@@ -15,10 +15,12 @@ import { walk } from "./steps.js";
 const MODELS = 200; // runs of whose models is asked at once
 const LISTED = 200; // runs in the list at once
 const [ASKED, SHORT] = [1000, 500]; // runs of whose models is asked unasked, and their entries
+const wrong = (each) => (each.errors ? h("span", { class: "s-badge bad" }, count(each.errors, "error")) : null); // of its steps
 const tokens = (each) => (each.tokens ? `${number(each.tokens)} tokens` : "");
 // How they are ordered: in words, by what, and what of it stands beside each.
 const SORTS = {
   newest: ["the newest first", (each) => each.began], changed: ["the last changed first", (each) => each.changed],
+  errors: ["most errors first", (each) => each.errors, wrong],
   cost: ["the dearest first", (each) => each.usd || each.tokens / 1e12, (each) => (+each.usd ? dollars(each.usd) : tokens(each))], tokens: ["most tokens first", (each) => each.tokens, tokens], seconds: ["the longest first", (each) => each.seconds, (each) => duration(each.seconds)],
 };
 
@@ -28,9 +30,9 @@ const entries = (n) => (n === 1 ? "1 entry" : `${number(n)} entries`);
 const select = (label, options, onchange) => h("select", { class: "s-input", "aria-label": label, onchange }, options.map(([value, text]) => h("option", { value }, text)));
 // The columns of the list after the task, while it is a table: each with its width, and its cell or its figure.
 const COLUMNS = [
-  { title: "Agent", width: "130px", cell: (each) => h("span", { class: "s-one" }, agentOf(each)) }, { title: "State", width: "120px", cell: (each) => h("span", {}, stateBadge(...stands(each))) },
-  { title: "Began", width: "64px", cell: (each) => h("time", { title: day(made(each)) }, brief(made(each))) }, { title: "Time", width: "80px", figure: (each) => (each.seconds ? duration(each.seconds) : "") },
-  { title: "Tokens", width: "110px", figure: tokens }, { title: "Cost", width: "70px", figure: (each) => (+each.usd ? dollars(each.usd) : "") },
+  { title: "Agent", width: "130px", cell: (each) => h("span", { class: "s-one" }, agentOf(each)) }, { title: "State", width: "176px", sort: "errors", cell: (each) => h("span", {}, stateBadge(...stands(each)), wrong(each)) },
+  { title: "Began", sort: "newest", width: "64px", cell: (each) => h("time", { title: day(made(each)) }, brief(made(each))) }, { title: "Time", sort: "seconds", width: "80px", figure: (each) => (each.seconds ? duration(each.seconds) : "") },
+  { title: "Tokens", sort: "tokens", width: "110px", figure: tokens }, { title: "Cost", sort: "cost", width: "70px", figure: (each) => (+each.usd ? dollars(each.usd) : "") },
 ];
 
 export function mount(root) {
@@ -47,7 +49,7 @@ export function mount(root) {
   const [back, toTable] = ["quiet s-to-list", "s-link s-to-table"].map((kind) => button("All runs", () => go(["runs"]), kind)); // in a narrow window beside the run
   replace(root, h("aside", { class: "s-side" },
     h("div", { class: "s-tools" }, filter, h("div", { class: "s-row s-filters" }, state, agent, bounds.map((each) => each.input), sort), h("div", { class: "s-row" }, toTable, total, costs)),
-    h("div", { class: "s-columns", "aria-hidden": true }, h("span", {}, "Task"), COLUMNS.map(({ title, figure }) => h("span", { class: figure ? "number" : null }, title))), rows), view);
+    h("div", { class: "s-columns", "aria-hidden": true }, h("span", {}, "Task"), COLUMNS.map(({ title, figure, sort: by }) => h("span", { class: figure ? "number" : null, title: by && `Order: ${SORTS[by][0]}`, onclick: by && (() => { sort.value = by; again(); }) }, title))), rows), view);
   root.style.setProperty("--s-columns", `minmax(0, 1fr) ${COLUMNS.map(({ width }) => width).join(" ")}`);
   fillWindow(root);
 
@@ -66,7 +68,7 @@ export function mount(root) {
     h("b", { class: "s-one" }, each.task || "(no task)"), chosen ? short(each) : columns(each),
     h("span", { class: "s-id s-one" }, [each.forked_from ? `${each.id}, a fork of ${each.forked_from}` : each.id, ...(chosen ? [] : [each.thread, each.attributes, entries(each.entries)])].filter(Boolean).join(" · "))));
   // Beside a chosen run a line, else a row of a table.
-  const short = (each) => h("span", { class: "s-row s-soft" }, stateBadge(...stands(each)), h("span", { class: "s-one" }, [agentOf(each), each.thread, each.attributes, entries(each.entries), +each.usd && sort.value !== "cost" ? dollars(each.usd) : null].filter(Boolean).join(" · ")), SORTS[sort.value][2] ? h("span", { class: "number" }, SORTS[sort.value][2](each)) : h("time", { title: day(made(each)) }, brief(made(each))));
+  const short = (each) => h("span", { class: "s-row s-soft" }, stateBadge(...stands(each)), sort.value === "errors" ? null : wrong(each), h("span", { class: "s-one" }, [agentOf(each), each.thread, each.attributes, entries(each.entries), +each.usd && sort.value !== "cost" ? dollars(each.usd) : null].filter(Boolean).join(" · ")), SORTS[sort.value][2] ? h("span", { class: "number" }, SORTS[sort.value][2](each)) : h("time", { title: day(made(each)) }, brief(made(each))));
   const columns = (each) => COLUMNS.map(({ cell, figure }) => (figure ? h("span", { class: "number" }, figure(each)) : cell(each)));
 
   let asked = 0;

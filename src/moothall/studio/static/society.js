@@ -100,7 +100,7 @@ export function mount(root) {
 
   // -- beside the map ------------------------------------------------------------------------------
 
-  const number = h("input", { class: "s-input", type: "search", size: 16, maxlength: 200, placeholder: "number, name or place", "aria-label": "Citizen's number or name, or a place" });
+  const number = h("input", { class: "s-input", type: "search", size: 16, maxlength: 200, placeholder: "name or place", "aria-label": "Citizen's number or name, or a place" });
   const find = h("form", { class: "s-row", onsubmit: attempt(async () => {
     const sought = number.value.trim();
     if (isCitizen(sought) || !sought) return choose(sought);
