@@ -205,6 +205,9 @@ def test_phone_shows_whom_one_talks_to_and_nothing_before_what_was_said(
     ):
         page = open_page(viewport={"width": 390, "height": 844})
         expect(page.get_by_text("Talk to somebody")).to_be_in_viewport()
+        scheme = page.get_by_role("button", name="Light / dark", exact=True).bounding_box()
+        assert scheme is not None
+        assert scheme["width"] < 50  # beside “12 failed” and an inbox of 34, too
         talks_of(page, "Poet")
         log = page.get_by_role("log", name="Conversation with Poet")
         for n in range(3):

@@ -15,7 +15,7 @@ export function mount(root) {
   const failed = button("", () => go(["runs", last.id]), "quiet s-failed");
   replace(root,
     h("header", { class: "s-top" }, h("h1", {}, "moothall ", h("span", {}, "studio")), state, h("span", { class: "s-spacer" }), failed, opens,
-      h("button", { type: "button", class: "s-button quiet", onclick: dark, title: "Light or dark" }, "Light / dark")),
+      h("button", { type: "button", class: "s-button quiet s-dark", onclick: dark, title: "Light or dark" }, "Light / dark")),
     panel);
   const tell = (now) => {
     state.className = `s-state ${now}`;
