@@ -244,7 +244,7 @@ def test_call_in_doubt_of_a_killed_program_is_decided_in_the_inbox(
     assert decided.answer == {"decision": "done", "value": {"moved": 3}}
 
 
-def test_what_somebody_waits_for_stands_before_what_is_in_doubt(
+def test_card_that_somebody_waits_for_stands_before_a_doubt(
     studio: Studio, open_page: Callable[..., Page], tmp_path: Path
 ) -> None:
     """What was decided is told where its run is not shown."""
