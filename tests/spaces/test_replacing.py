@@ -84,6 +84,17 @@ def test_replace_lets_what_runs_end_and_what_waits_go_to_the_new_one(
     assert space.ids() == ["me", "worker"]
 
 
+def test_replace_lets_what_runs_take_its_time_within_a_second(
+    space: NativeSpace, me: Agent
+) -> None:
+    old = space.add(Worker(1))
+    held = me.ask("worker", "hold")
+    assert old.holding.wait(WAIT_S)
+    threading.Timer(0.2, old.let_go.set).start()
+    space.replace(old, Worker(2))
+    assert held.result(WAIT_S) == 1
+
+
 def test_replace_ends_what_does_not_end_within_a_second(space: NativeSpace, me: Agent) -> None:
     old = space.add(Worker(1))
     hanging = me.ask("worker", "hang")

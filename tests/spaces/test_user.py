@@ -64,6 +64,16 @@ def test_user_line_is_said_to_everyone_and_the_answers_are_shown(space: NativeSp
     assert shown.getvalue() == "Chatty: Good morning!\nChatty: Bye!\n"
 
 
+def test_user_line_to_a_group_reaches_it_or_says_that_nobody_is_there(space: NativeSpace) -> None:
+    ann, shown = user('/#orders.say content:"Hi"', '/#returns.say content:"Hi"')
+    listener = Listener("Bob")
+    space.add(listener, groups=["orders"])
+    space.add(ann)
+    ann.run_sync()
+    assert listener.heard == [("#orders", "Hi")]
+    assert shown.getvalue() == 'Nobody is in the group "#returns".\n'
+
+
 def test_user_run_sync_refuses_where_a_loop_runs_as_in_a_notebook(space: NativeSpace) -> None:
     ann, _ = user("Hello")
     space.add(ann)

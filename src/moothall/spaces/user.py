@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from moothall.actions import action
-from moothall.actions.message import BROADCAST
+from moothall.actions.message import is_group, is_one_agent
 from moothall.actions.slash import parse_slash
 from moothall.agents.agent import STANDARD_ACTIONS, Agent
 from moothall.agents.ready.terminal import Terminal
@@ -149,9 +149,12 @@ class User(Agent):
         """Wait until every other agent, and then this one, has handled its messages so far."""
         own_id = str(self.id)
         space: Any = self.space
-        ids = await space.all_ids() if BROADCAST in addressed_ids else space.ids()
-        receivers = dict.fromkeys(ids) | addressed_ids
-        waiting_for = [id for id in receivers if id not in (own_id, BROADCAST)]
+        receivers = dict.fromkeys(space.ids())
+        for to in addressed_ids:
+            group = to[1:] if is_group(to) else None
+            ids = [to] if is_one_agent(to) else await space.all_ids(group)
+            receivers |= dict.fromkeys(ids)
+        waiting_for = [id for id in receivers if id != own_id]
         end = time.monotonic() + patience_s
         waiting_for = await self._wait_until_handled(waiting_for, patience_s)
         awaiting_approval = self._awaiting_approval(waiting_for)

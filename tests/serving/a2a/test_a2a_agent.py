@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -739,6 +740,7 @@ def test_a2a_agent_waits_as_long_as_a_busy_server_asks_and_cancels_no_task(
     serve: Serve, refused: str, status: int
 ) -> None:
     called: list[str] = []
+    times: list[float] = []
     working = {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"}}
     artifact = {"artifactId": "a", "parts": [{"text": "Here."}]}
     ended = {**working, "status": {"state": "TASK_STATE_COMPLETED"}, "artifacts": [artifact]}
@@ -752,13 +754,15 @@ def test_a2a_agent_waits_as_long_as_a_busy_server_asks_and_cancels_no_task(
         if method == refused and called.count(method) <= (2 if status == 200 else 6):
             code = -32029 if method == "SendMessage" else -32603
             fault = {"error": {"code": code, "message": "busy"}}
-            return JSONResponse(fault, status, {"Retry-After": "0"})
+            times.append(time.monotonic())
+            return JSONResponse(fault, status, {"Retry-After": "1" if len(times) == 1 else "0"})
         return JSONResponse({"result": results[method]})
 
     card = Route("/.well-known/agent-card.json", get_card)
     far = A2AAgent("far", serve(Starlette(routes=[card, Route("/rpc", call, methods=["POST"])])))
     assert far.reply_sync("Hello").text == "Here."
     assert set(called) == {"SendMessage", "GetTask"}
+    assert times[1] - times[0] >= 1 or status == 200  # which has no such header for a client
 
 
 def test_a2a_agent_whose_token_is_missing_says_where_it_belongs(serve: Serve) -> None:

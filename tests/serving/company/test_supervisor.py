@@ -66,6 +66,12 @@ def test_supervisor_waits_twice_as_long_each_time_and_no_longer_than_the_longest
     assert len({rule.delay(3) for _ in range(20)}) > 1
 
 
+def test_supervisor_waits_the_longer_the_more_often_work_has_died_in_a_row() -> None:
+    work = Work(5)
+    asyncio.run(Supervisor(Restart(first=0.02, longest=10)).keep("line", work))
+    assert work.times[-1] - work.times[-2] >= 0.16  # the fifth delay
+
+
 def test_supervisor_begins_anew_after_work_that_was_steady() -> None:
     work = Work(5)
     rule = Restart(first=0.02, longest=10, steady=0)
