@@ -471,6 +471,16 @@ def documented(text: str | None) -> Signature:
     return of(do)
 
 
+def test_docstring_of_numpys_style_describes_several_arguments_in_one_entry():
+    def do(x, y): ...
+
+    do.__doc__ = NUMPY.replace("x : list[str]", "x, y : list[str]")
+    args = of(do).help["args"]
+    assert {name: each["description"] for name, each in args.items()} == dict.fromkeys(
+        "xy", "the names"
+    )
+
+
 @pytest.mark.parametrize("text", (GOOGLE, REST, NUMPY, EPYDOC))
 def test_docstring_of_every_style_is_read(text):
     assert documented(text).help == {

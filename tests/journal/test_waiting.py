@@ -520,6 +520,7 @@ async def test_later_of_what_is_no_action_is_an_error_and_of_an_approver_waits(
         ({"key": "a" * 64}, "has the form of an approval's hash"),
         ({"key": "doubt:1.0"}, "or of a call in doubt"),
         ({"until": "soon"}, "until= must be seconds from now on"),
+        ({"until": True}, "until= must be seconds from now on"),
         ({"until": 1e11}, "until= must be seconds from now on, at most 10,000,000,000"),
         ({"until": datetime(9999, 12, 31)}, "until= must be seconds from now on, at most"),
         ({"remind": 0}, "remind= must be seconds above 0"),
