@@ -350,6 +350,23 @@ class Talk(Block):
     description = "talks with friends and neighbours"
 
 
+def test_subclass_takes_an_action_away_by_a_value_that_is_no_method() -> None:
+    class Clerk(Agent):
+        @action
+        async def say(self, content: str) -> None:
+            """Say something."""
+
+        @action
+        async def file(self) -> None:
+            """File it."""
+
+    class Mute(Clerk):
+        say: Any = None
+
+    assert [*Clerk("a").offers] == ["say", "file"]
+    assert [*Mute("a").offers] == ["file"]
+
+
 def test_blocks_with_one_action_name_are_refused_rather_than_one_be_lost() -> None:
     class Till(Block):
         @action(access_policy=ACCESS_PERMITTED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,16 @@ from typing import Any
 import pytest
 
 from journal.crash import on_a_loop
-from moothall import Call, ConfigError, Journal, ReActAgent, ScriptedModel
+from moothall import (
+    ACCESS_REQUESTED,
+    Action,
+    Call,
+    CallbackApprover,
+    ConfigError,
+    Journal,
+    ReActAgent,
+    ScriptedModel,
+)
 from moothall.build import recorded
 
 
@@ -143,3 +153,41 @@ def test_fork_with_results_of_no_ended_step_is_refused_and_copies_nothing(tmp_pa
             with pytest.raises(ConfigError, match=text):
                 journal.fork("r", results=results)
         assert [each.id for each in journal.runs()] == ["r"]
+
+
+@pytest.mark.parametrize(("permitted", "questions"), ((False, 2), (True, 1)))
+def test_copy_asks_again_about_a_call_that_was_permitted_and_has_not_ended(
+    tmp_path: Path, permitted: bool, questions: int
+) -> None:
+    async def main() -> None:
+        asked: list[Any] = []
+        started, may_end = asyncio.Event(), asyncio.Event()
+
+        async def pay() -> str:
+            started.set()
+            await may_end.wait()
+            return "paid"
+
+        def permit(request: Any) -> bool:
+            asked.append(request)
+            return True
+
+        def payer() -> ReActAgent:
+            action = Action("pay", pay, access_policy=ACCESS_REQUESTED, idempotent=True)
+            model = ScriptedModel([Call("1", "pay", {}), "Paid."])
+            return ReActAgent(
+                "a", model, actions=[action], approver=CallbackApprover(permit), journal=journal
+            )
+
+        task = asyncio.create_task(payer().reply("Pay.", run_id="r"))
+        await started.wait()
+        task.cancel()
+        await asyncio.wait((task,))
+        may_end.set()
+        copy = journal.fork("r", permitted=permitted)
+        reply = await payer().reply("Pay.", run_id=copy)
+        assert (reply.stop_reason, reply.steps[0].result["result"]) == ("done", "paid")
+        assert len(asked) == questions
+
+    with Journal(tmp_path / "j") as journal:
+        asyncio.run(main())

@@ -244,16 +244,19 @@ def test_options_of_a_reply_go_with_its_requests_alone() -> None:
         options = {"temperature": 0, "max_tokens": 9, "tool_choice": "none"}
         agent.reply_sync("Hi", options=options)
         agent.reply_sync("Hi")
+        agent.reply_sync("Hi", options={"max_completion_tokens": 5})
 
         async def streamed() -> None:
             async with agent.stream("Hi", options={"seed": 7}) as parts:
                 assert [part async for part in parts][-1].reply.text == "Hi"
 
         run(streamed())
-    first, second, third = (request.body for request in server.requests)
+    first, second, short, third = (request.body for request in server.requests)
     assert {name: first[name] for name in options} == options
     assert (first["top_p"], second["max_tokens"]) == (0.5, 4096)
     assert not {"temperature", "tool_choice", "seed"} & second.keys()
+    assert short["max_tokens"] == 5  # the server's own name of it
+    assert "max_completion_tokens" not in short
     assert third["seed"] == 7
 
 

@@ -185,6 +185,12 @@ def asked(text: str) -> dict[str, Any]:
     return {"id": "1", "role": "user", "content": text}
 
 
+@pytest.mark.parametrize("origin", ("https://app.example/", "https://app.example/page"))
+def test_origin_with_a_path_is_refused(origin: str) -> None:
+    with pytest.raises(ConfigError, match=r"origins= must be origins .*, without a path"):
+        asgi(clerk(), token="s", origins=[origin])
+
+
 def test_page_of_a_named_origin_may_call_and_no_other() -> None:
     async def main() -> None:
         app = asgi(clerk(), token="s", origins=["https://App.example:443"])

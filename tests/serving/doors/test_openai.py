@@ -496,6 +496,7 @@ def test_openai_door_errors_have_the_form_and_the_status_of_the_protocol(serve: 
     headers = {"Authorization": "Bearer s3cret"}
     answer = httpx.post(f"{url}/v1/responses", content=b"{nothing", headers=headers)
     assert answer.status_code == 400
+    assert answer.headers["x-should-retry"] == "false"
     assert answer.json()["error"]["type"] == "invalid_request_error"
     refused = httpx.get(f"{url}/v1/responses", headers=headers)
     assert (refused.status_code, refused.headers["allow"]) == (405, "POST")

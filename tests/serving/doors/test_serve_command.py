@@ -104,6 +104,7 @@ def test_serve_speaks_mcp_over_http_until_it_is_interrupted(folder: Path) -> Non
     (
         (("--http", "8100"), "takes HOST:PORT"),
         (("--http", "127.0.0.1:x"), "takes HOST:PORT"),
+        (("--http", "127.0.0.1:65536"), "takes HOST:PORT"),
         (("--http", "0.0.0.0:8100"), "can be reached from elsewhere"),
         (("--http", "127.0.0.1:8100", "--mcp-stdio"), "either --http or --mcp-stdio"),
         (("--http", "127.0.0.1:8100", "--inbox", "x"), "are for RabbitMQ"),
