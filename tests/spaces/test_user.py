@@ -64,7 +64,9 @@ def test_user_line_is_said_to_everyone_and_the_answers_are_shown(space: NativeSp
     assert shown.getvalue() == "Chatty: Good morning!\nChatty: Bye!\n"
 
 
-def test_user_line_to_a_group_reaches_it_or_says_that_nobody_is_there(space: NativeSpace) -> None:
+def test_user_line_to_a_group_reaches_its_members_and_an_empty_group_is_named(
+    space: NativeSpace,
+) -> None:
     ann, shown = user('/#orders.say content:"Hi"', '/#returns.say content:"Hi"')
     listener = Listener("Bob")
     space.add(listener, groups=["orders"])
