@@ -160,6 +160,11 @@ def test_spreadsheet_says_the_column_with_each_value_but_nothing_hidden() -> Non
             "Visits",
             "Hall; Mon: 5; Tue: 7",
         ),
+        (
+            [("CHF", "2023", "", "", ""), ("", "Paid", "Net", "Tax", "Due"), ("Tea", 5, 2, 1, 0)],
+            "CHF 2023",
+            "Tea; Paid: 5; Net: 2; Tax: 1; Due: 0",
+        ),
         ([("name", ""), ("Ann", 3), ("Bo", 4)], "", "name: Ann; 3"),
         ([("name",), ("Ann",), ("Bo",)], "", "name: Ann"),
     ),

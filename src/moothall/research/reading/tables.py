@@ -36,13 +36,19 @@ def _row_of_names(rows: list[list[str]]) -> int:
     """Return which row names the columns, below titles alone in their rows; -1 if none does."""
     for at, row in enumerate(rows):
         if any(row[1:]):
-            are_names = all(
-                not each or _YEAR.fullmatch(each) or not _NUMBER.fullmatch(each) for each in row
-            )
+            are_names = _are_names(row)
             if at == 0 and not are_names and _VALUE.fullmatch(row[0]):
                 return -1
+            below = rows[at + 1] if at + 1 < len(rows) else []
+            is_above_several = sum(map(bool, below)) >= 2 * sum(map(bool, row))
+            if are_names and is_above_several and _are_names(below):
+                continue
             return at if are_names else 0
     return 0
+
+
+def _are_names(row: list[str]) -> bool:
+    return all(not each or _YEAR.fullmatch(each) or not _NUMBER.fullmatch(each) for each in row)
 
 
 def _delimiter(text: str) -> str:
