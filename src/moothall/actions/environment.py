@@ -117,8 +117,8 @@ def _is_overridden(environment: Environment) -> bool:
 def _error_text(error: BaseException) -> str:
     """Return an error as a model reads it; a key alone would not say what is wrong."""
     text, error_type = error_message(error), type(error)
-    is_bare = error_type.__str__ is KeyError.__str__
-    return f"{error_type.__name__}: {text}" if text and is_bare else text or error_type.__name__
+    shows_key = error_type.__str__ is KeyError.__str__
+    return f"{error_type.__name__}: {text}" if text and shows_key else text or error_type.__name__
 
 
 def failed_result(error: BaseException) -> dict[str, Any]:

@@ -82,7 +82,7 @@ class Options:
     facts: Mapping[str, Fact] = NO_FACTS
 
 
-_BOOLEANS: Final = {name for name, hint in Options.__annotations__.items() if hint == "bool"}
+_BOOLEAN_OPTIONS: Final = {name for name, hint in Options.__annotations__.items() if hint == "bool"}
 
 
 @overload
@@ -161,7 +161,7 @@ def check_options(label: str, options: Mapping[str, Any]) -> None:
     if options.get("access_policy") is not None:
         checked_policy(f"{label}: access_policy=", options["access_policy"])
     for option, value in options.items():
-        if option in _BOOLEANS:
+        if option in _BOOLEAN_OPTIONS:
             check_boolean(f"{label}: {option}=", value)
     if options.get("deferred") is not None:
         check_boolean(f"{label}: deferred=", options["deferred"])
@@ -212,10 +212,10 @@ def check_guard(label: str, options: Mapping[str, Any], parameters: Sequence[str
             )
         for name in names:
             if name not in parameters:
-                existing = ", ".join(parameters) or "none"
+                parameter_text = ", ".join(parameters) or "none"
                 raise ConfigError(
                     f"{label}: {option}= must name parameters of the action, got {name!r:.80}; "
-                    f"it has {existing}"
+                    f"it has {parameter_text}"
                 )
 
 

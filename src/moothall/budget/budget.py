@@ -295,12 +295,12 @@ class Budget:
         for account in self.accounts:
             spent, _, _ = self._ledger.read(account)
             amounts = (*spent, account.elapsed(now))
-            for limit_kind, amount, limit in zip(
+            for limit_type, amount, limit in zip(
                 LIMITS, amounts, (*account.limits, account.max_seconds), strict=True
             ):
                 if limit is not None:
                     share = amount / limit if limit else 1.0
-                    shares[limit_kind.name] = max(shares.get(limit_kind.name, 0.0), share)
+                    shares[limit_type.name] = max(shares.get(limit_type.name, 0.0), share)
         return shares
 
     @property

@@ -103,7 +103,7 @@ class SharedLedger(Ledger):
     ) -> T:
         """Read the shared accounts from the books, change accounts, and write them back."""
         results: list[T] = []
-        shared_accounts, was_ahead_of_clock = _shared_among(accounts), False
+        shared_accounts, was_ahead_of_clock = _shared_accounts(accounts), False
 
         def change_states(states: list[dict[str, Any] | None]) -> list[dict[str, Any]]:
             nonlocal was_ahead_of_clock
@@ -144,7 +144,7 @@ class SharedLedger(Ledger):
 
     def refresh(self, accounts: Accounts) -> None:
         """Read the shared accounts."""
-        shared_accounts = _shared_among(accounts)
+        shared_accounts = _shared_accounts(accounts)
         states = self._store.accounts(_keys(shared_accounts)) if shared_accounts else []
         with self._lock:
             was_ahead_of_clock = self._load_stored(accounts, shared_accounts, states)
@@ -225,8 +225,8 @@ class SharedAccount(Account):
     def count_for_process(self, holder: Callable[[], str], reserved_before: list[int]) -> None:
         """Count for this process what is reserved more, or less, than before."""
         increases = [
-            now - before
-            for now, before in zip(self.reserved_amounts(), reserved_before, strict=True)
+            after - before
+            for after, before in zip(self.reserved_amounts(), reserved_before, strict=True)
         ]
         if not any(increases):
             return
@@ -247,7 +247,7 @@ class SharedAccount(Account):
             state |= {"fault": None, "begun": None, "made": secrets.token_hex(4)}
         try:
             for name, attribute in COUNT_ATTRIBUTES.items():
-                setattr(self, attribute, _counts(name, state[name]))
+                setattr(self, attribute, _read_counts(name, state[name]))
             fault, start, period = state["fault"], state["begun"], state.get("period", "")
             if fault is not None and fault not in KINDS:
                 raise ValueError(f"fault is {fault!r:.80}")
@@ -277,7 +277,7 @@ class SharedAccount(Account):
             self.generation = str(state.get("made", ""))
             reserved_by_process = state.get("held", {}).items()
             self.reserved_by_process = {
-                str(name): _counts("held", each) for name, each in reserved_by_process
+                str(name): _read_counts("held", each) for name, each in reserved_by_process
             }
             self.overrides = dict(state.get("set", {}))
             *limits, self.max_seconds = (
@@ -334,13 +334,13 @@ class SharedAccount(Account):
 def _other_period(state: dict[str, Any] | None) -> OtherPeriod | None:
     if state is None:
         return None
-    counts = {name: _counts(name, state["counts"][name]) for name in COUNT_ATTRIBUTES}
+    counts = {name: _read_counts(name, state["counts"][name]) for name in COUNT_ATTRIBUTES}
     if not is_period(state["period"]):
         raise ValueError(f"period is {state['period']!r:.80}")
     return OtherPeriod(state["period"], float(state["last"]), counts, state["fault"])
 
 
-def _counts(name: str, counts: list[int]) -> list[int]:
+def _read_counts(name: str, counts: list[int]) -> list[int]:
     """Return stored amounts; an older moothall had fewer kinds of limits."""
     has_valid_length = ORIGINAL_LIMIT_COUNT <= len(counts) <= len(KINDS)
     if not has_valid_length or not all(type(each) is int for each in counts):
@@ -348,7 +348,7 @@ def _counts(name: str, counts: list[int]) -> list[int]:
     return [*counts, *NO_AMOUNTS[len(counts) :]]
 
 
-def _shared_among(accounts: Accounts) -> list[SharedAccount]:
+def _shared_accounts(accounts: Accounts) -> list[SharedAccount]:
     return [account for account in accounts if isinstance(account, SharedAccount)]
 
 

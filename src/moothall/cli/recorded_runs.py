@@ -28,12 +28,12 @@ from moothall.studio.orders import (
     without_keys,
 )
 
-_MAX_NAMED: Final = 5
+_MAX_NAMED_RUNS: Final = 5
 AGENT_PLACEHOLDER: Final = "MODULE:AGENT"
 """Stands in a shown command for an agent that is not known."""
 
 
-def named_run(journal: Journal, run_id: str) -> str:
+def full_run_id(journal: Journal, run_id: str) -> str:
     """Return the id of a run, of which the beginning is enough if no other begins so.
 
     Raise NoSuchRun if it names none, and UsageError if it names several.
@@ -45,8 +45,8 @@ def named_run(journal: Journal, run_id: str) -> str:
         if not run_id or not ids:
             raise
         if len(ids) > 1:
-            names = ", ".join(f"{id!r:.80}" for id in ids[-_MAX_NAMED:])
-            last = "the last are " if len(ids) > _MAX_NAMED else ""
+            names = ", ".join(f"{id!r:.80}" for id in ids[-_MAX_NAMED_RUNS:])
+            last = "the last are " if len(ids) > _MAX_NAMED_RUNS else ""
             raise click.UsageError(
                 f"ID {run_id!r:.80}: {len(ids):,} runs begin so: {last}{names}"
             ) from None
@@ -105,7 +105,7 @@ class RecordedRun:
         if stop_reason in REASONS.final:
             return []
         if doubts := [each.number for each in self.journal.in_doubt(self.run_id)]:
-            return self._decisions(doubts)
+            return self._decision_commands(doubts)
         if stop_reason == "waiting" and self.journal.waiting(self.run_id):
             path = ("--journal", self.journal.path) if self.names_journal else ()
             return [("to see for what", typed_command("moothall", "waiting", *path))]
@@ -130,9 +130,9 @@ class RecordedRun:
                 commands = [("answered: the program of its agent goes on with it; or here", local)]
         return commands
 
-    def _decisions(self, doubts: Sequence[int]) -> list[tuple[str, str]]:
+    def _decision_commands(self, numbers: Sequence[int]) -> list[tuple[str, str]]:
         """Return the commands to decide about the calls in doubt with these numbers."""
-        pronoun, suffix = "it" if len(doubts) == 1 else "all", " and resume"
+        pronoun, suffix = "it" if len(numbers) == 1 else "all", " and resume"
         make_command = self.command
         if (
             self.agent == AGENT_PLACEHOLDER
@@ -140,12 +140,12 @@ class RecordedRun:
             suffix, make_command = "", replace(self, agent=None).command
         commands = []
         for word, kind in Doubt.decisions.items():
-            if kind.type is None or len(doubts) == 1:
-                values = [] if kind.type is None else [f"{doubts[0]}={kind.value_name}"]
+            if kind.type is None or len(numbers) == 1:
+                values = [] if kind.type is None else [f"{numbers[0]}={kind.value_name}"]
                 command = make_command("resume", f"--{word}", *values)
                 commands.append((f"to {kind.purpose.format(pronoun)}{suffix}", command))
-        if len(doubts) > 1:
-            options = ("--done", f"{doubts[0]}=RESULT", "--repeat", str(doubts[1]), "--skip")
+        if len(numbers) > 1:
+            options = ("--done", f"{numbers[0]}=RESULT", "--repeat", str(numbers[1]), "--skip")
             commands.append(("to decide one by one", make_command("resume", *options)))
         return commands
 
@@ -167,16 +167,16 @@ def execute_order(
     with as_usage_error():
         without_keys(order)
     with make_journal(journal) as store:
-        recorded = RecordedRun(store, run_id or secrets.token_hex(8), order)
+        recorded_run = RecordedRun(store, run_id or secrets.token_hex(8), order)
         if run_id is not None:
             # What has ended is not resumed: its recorded reply is returned.
             refusal = resume_refusal(store, run_id, allow_ended=True)
-            if report_refusal(recorded, refusal, as_json):
+            if report_refusal(recorded_run, refusal, as_json):
                 return 1
-        return runner(order, as_json, recorded)
+        return runner(order, as_json, recorded_run)
 
 
-def report_refusal(recorded: RecordedRun, refusal: ResumeRefusal | None, as_json: bool) -> bool:
+def report_refusal(recorded_run: RecordedRun, refusal: ResumeRefusal | None, as_json: bool) -> bool:
     """Return whether a person must decide before a run can continue; if so, print how.
 
     Raise StateError if the run has a fork.
@@ -184,38 +184,38 @@ def report_refusal(recorded: RecordedRun, refusal: ResumeRefusal | None, as_json
     if refusal is None:
         return False
     if refusal.fork:
-        fork = replace(recorded, run_id=refusal.fork)
+        fork = replace(recorded_run, run_id=refusal.fork)
         raise StateError(
             f"{refusal.text} by `{fork.command('resume')}`, or this run all the same by "
-            f"`{recorded.command('resume', '--force')}`"
+            f"`{recorded_run.command('resume', '--force')}`"
         )
     if as_json:
-        commands = [command for _, command in recorded.next_commands("in_doubt")]
-        report = {"kind": refusal.reason, "run_id": recorded.run_id}
+        commands = [command for _, command in recorded_run.next_commands("in_doubt")]
+        report = {"kind": refusal.reason, "run_id": recorded_run.run_id}
         actions = [asdict(each) for each in refusal.doubts]
         print(json.dumps({**report, "actions": actions, "resume": commands}))
-    id = escaped(recorded.run_id)
+    id = escaped(recorded_run.run_id)
     click.echo(f"moothall: run {id} cannot be resumed before you decide", err=True)
-    print_doubts(refusal.doubts, recorded, to_stderr=True)
+    print_doubts(refusal.doubts, recorded_run, to_stderr=True)
     return True
 
 
 def print_doubts(
-    doubts: Sequence[Doubt], recorded: RecordedRun, *, to_stderr: bool = False
+    doubts: Sequence[Doubt], recorded_run: RecordedRun, *, to_stderr: bool = False
 ) -> None:
     """Print the calls in doubt with their numbers, and what to type to decide."""
-    these, pronoun = ("this was", "it") if len(doubts) == 1 else ("these were", "each")
-    click.echo(f"outcome unknown, the run was cut off while {these} running:", err=to_stderr)
+    verb, pronoun = ("this was", "it") if len(doubts) == 1 else ("these were", "each")
+    click.echo(f"outcome unknown, the run was cut off while {verb} running:", err=to_stderr)
     for doubt in doubts:
         click.echo(f"  {doubt.number}  {doubt.line}", err=to_stderr)
     click.echo(f"Look whether {pronoun} took effect, and then:", err=to_stderr)
-    commands = recorded.next_commands("in_doubt")
+    commands = recorded_run.next_commands("in_doubt")
     width = max(len(words) for words, _ in commands) + 1
     for words, command in commands:
         click.echo(f"  {words + ':':<{width}} {escaped(command)}", err=to_stderr)
 
 
-_TYPES: Final = {"moment": MomentType(), "number": NumberType(min=0)}
+_OPTION_TYPES: Final = {"moment": MomentType(), "number": NumberType(min=0)}
 
 
 def filter_options(function: Callable[..., int]) -> Callable[..., int]:
@@ -228,7 +228,7 @@ def filter_options(function: Callable[..., int]) -> Callable[..., int]:
         if filter.option is not None:
             option, metavar, help = filter.option
             is_flag = filter.type == "flag"
-            kind: Any = None if is_flag else _TYPES.get(filter.type)
+            kind: Any = None if is_flag else _OPTION_TYPES.get(filter.type)
             options.append(
                 click.option(
                     option, name, metavar=metavar or None, is_flag=is_flag, type=kind, help=help

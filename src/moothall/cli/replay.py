@@ -10,7 +10,7 @@ import click
 from moothall import Done, Reply, StateError
 from moothall.agents import recorded_events
 from moothall.build import escaped
-from moothall.cli.recorded_runs import RecordedRun, named_run
+from moothall.cli.recorded_runs import RecordedRun, full_run_id
 from moothall.cli.run.act import make_display
 from moothall.cli.run.outcome import exit_code
 from moothall.cli.shared_options import journal_option, json_option, open_for_reading
@@ -38,7 +38,7 @@ def command(run_id: str, journal: str | None, as_json: bool) -> int:
     130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     with open_for_reading(journal) as store:
-        return show_replay(RecordedRun(store, named_run(store, run_id)), as_json)
+        return show_replay(RecordedRun(store, full_run_id(store, run_id)), as_json)
 
 
 def say_end(run_id: str, reason: str, detail: str) -> None:

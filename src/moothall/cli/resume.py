@@ -16,7 +16,7 @@ from moothall import DefinitionError, RunMismatch, StateError
 from moothall.build import Stop, UnreadableText, escaped, nearest, read_json
 from moothall.cli.interrupts import interruptible
 from moothall.cli.operate.waiting import user_name
-from moothall.cli.recorded_runs import AGENT_PLACEHOLDER, RecordedRun, named_run, report_refusal
+from moothall.cli.recorded_runs import AGENT_PLACEHOLDER, RecordedRun, full_run_id, report_refusal
 from moothall.cli.replay import say_end, show_replay
 from moothall.cli.run.act import make_display, run_act
 from moothall.cli.run.outcome import exit_code
@@ -122,7 +122,7 @@ def command(
     decisions = _decisions({word: options.pop(word) for word in Doubt.decisions})
     logging.getLogger("moothall").addHandler(logging.NullHandler())
     with open_journal(journal) as store:
-        run_id = named_run(store, run_id)
+        run_id = full_run_id(store, run_id)
         order, outline = recorded_order(store, run_id), store.run(run_id)
         if order is not None and agent is not None:
             raise click.UsageError(

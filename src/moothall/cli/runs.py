@@ -17,7 +17,7 @@ from moothall.cli.recorded_runs import (
     AGENT_PLACEHOLDER,
     RecordedRun,
     filter_options,
-    named_run,
+    full_run_id,
     print_doubts,
     run_filters,
 )
@@ -152,7 +152,7 @@ def command(
         if run_id is None:
             _print_list(store, run_filters(filters), sort, limit, as_json)
             return 0
-        run_id = named_run(store, run_id)
+        run_id = full_run_id(store, run_id)
         if citizen is not None:
             calls, outline = _calls_of(store, run_id, citizen, step), store.run(run_id)
             if as_json:

@@ -96,11 +96,11 @@ class Screen:
         """Write whole lines, which are folded and escaped."""
         self.end()
         self.write(f"{lines}\n")
-        self.mark()
+        self.show_status()
 
     def write(self, text: str) -> None:
         """Write a text at the cursor."""
-        self._unmark()
+        self._hide_status()
         self._write(text)
         self.is_open = not text.endswith("\n")
 
@@ -142,13 +142,13 @@ class Screen:
         self._status = escaped(text)
         if text and self._shows_status:
             self._shows_status = False  # the new text is written over it
-        self._unmark()
-        self.mark()
+        self._hide_status()
+        self.show_status()
 
     def hold(self) -> None:
         """Show no status until `release`: a question has the screen."""
         self.end()
-        self._unmark()
+        self._hide_status()
         self.open_questions += 1
 
     def release(self) -> None:
@@ -157,9 +157,9 @@ class Screen:
         if self._describe is not None:
             self.renew()
         else:
-            self.mark()
+            self.show_status()
 
-    def mark(self) -> None:
+    def show_status(self) -> None:
         """Write the status below what was written."""
         if (
             self.can_erase
@@ -172,7 +172,7 @@ class Screen:
             self._write(f"{_ERASE}{self.styled(status, 'dim')}")
             self._shows_status = True
 
-    def _unmark(self) -> None:
+    def _hide_status(self) -> None:
         if self._shows_status:
             self._shows_status = False
             self._write(_ERASE)

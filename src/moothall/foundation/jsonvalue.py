@@ -86,7 +86,7 @@ def copy_json(value: Any, path: str = "", *, with_bytes: bool = False) -> Any:
     return _checked_copy(value, path, _DEEPEST_COPY, _BYTES if with_bytes else 0)
 
 
-def weight(value: Any) -> int:
+def byte_count(value: Any) -> int:
     """Return about how many bytes JSON data takes."""
     size, pending = 0, [value]
     while pending:
@@ -131,8 +131,8 @@ def _checked_copy(value: Any, start: str, levels: int, extras: int) -> Any:
             return copy
     try:
         return _copy(value, levels, [_LARGEST_BYTES], extras)
-    except _UnfitValue as refused:
-        raise NotJSON(render_path(refused.reversed_path[::-1], start), refused.reason) from None
+    except _UnfitValue as error:
+        raise NotJSON(render_path(error.reversed_path[::-1], start), error.reason) from None
     except RecursionError:
         # Only if the caller's own stack is nearly used up: the depth limit is far lower.
         raise NotJSON(start, "nested too deep for the stack that is left") from None
@@ -147,7 +147,7 @@ def _copy(value: Any, levels: int, room: list[int], extras: int) -> Any:
     if value is None or kind is bool:
         return value
     if extras & _TYPES and issubclass(kind, Enum):
-        return _copy(_read(kind, lambda: value.value), levels, room, extras)
+        return _copy(_call(kind, lambda: value.value), levels, room, extras)
     if issubclass(kind, str):
         return _counted_text(str.__str__(value), room)
     if issubclass(kind, int):
@@ -161,33 +161,33 @@ def _copy(value: Any, levels: int, room: list[int], extras: int) -> Any:
             return real
         raise _UnfitValue(f"{real} is not JSON")
     if issubclass(kind, dict):
-        return _copy_items(_read(kind, lambda: dict(value)), levels, room, extras)
+        return _copy_items(_call(kind, lambda: dict(value)), levels, room, extras)
     if issubclass(kind, (list, tuple)):
-        return _copy_items(_read(kind, lambda: list(value)), levels, room, extras)
+        return _copy_items(_call(kind, lambda: list(value)), levels, room, extras)
     if extras & _BYTES and issubclass(kind, (bytes, bytearray)):
-        return _counted_text(_read(kind, lambda: b64encode(value).decode()), room)
+        return _counted_text(_call(kind, lambda: b64encode(value).decode()), room)
     if extras & _TYPES:
         if issubclass(kind, _TEXT_TYPES):
-            return _counted_text(_read(kind, lambda: str(value)), room)
+            return _counted_text(_call(kind, lambda: str(value)), room)
         if issubclass(kind, (date, time)):
-            return _counted_text(_read(kind, value.isoformat), room)
+            return _counted_text(_call(kind, value.isoformat), room)
         if issubclass(kind, timedelta):
             from pydantic_core import to_jsonable_python  # ISO 8601, as arguments are read
 
             return to_jsonable_python(value)
         if issubclass(kind, (set, frozenset)):
-            items = _copy_items(_read(kind, lambda: list(value)), levels, room, extras)
+            items = _copy_items(_call(kind, lambda: list(value)), levels, room, extras)
             try:
                 return sorted(items)
             except TypeError:
                 return sorted(items, key=lambda each: json.dumps(each, sort_keys=True))
         if _is_pydantic_model(kind):
-            return _copy(_read(kind, lambda: value.model_dump(mode="json")), levels, room, extras)
+            return _copy(_call(kind, lambda: value.model_dump(mode="json")), levels, room, extras)
         if dataclasses.is_dataclass(kind):
             names = [each.name for each in dataclasses.fields(kind)]
-            parts = _read(kind, lambda: {name: getattr(value, name) for name in names})
+            parts = _call(kind, lambda: {name: getattr(value, name) for name in names})
             return _copy_items(parts, levels, room, extras)
-        if (data := _read(kind, lambda: plain_data(value))) is not value:
+        if (data := _call(kind, lambda: plain_data(value))) is not value:
             return _copy(data, levels, room, extras)
     raise _UnfitValue(f"{kind.__name__} is not JSON")
 
@@ -225,8 +225,8 @@ def _copy_items(copy: Any, levels: int, room: list[int], extras: int) -> Any:
                 room[0] = remaining
                 copy[key] = _copy(item, levels - 1, room, extras)
                 remaining = room[0]
-    except _UnfitValue as refused:
-        refused.reversed_path.append(key)
+    except _UnfitValue as error:
+        error.reversed_path.append(key)
         raise
     if is_object and copy and type(key) is not str:
         return _copy_items({_key_text(each): copy[each] for each in copy}, levels, room, extras)
@@ -256,7 +256,7 @@ def _text_size(text: str) -> int:
         raise _UnfitValue("a lone surrogate in the text, which UTF-8 cannot carry") from None
 
 
-def _read(kind: type, read: Callable[[], Any]) -> Any:
+def _call(kind: type, read: Callable[[], Any]) -> Any:
     """Return what `read()` returns; it runs code of the value's class, which may raise."""
     try:
         return read()
@@ -322,7 +322,7 @@ def as_json(value: Any, is_part: bool = False, *, deep: bool = False) -> Any:
 
 def deep_json(value: Any) -> Any:
     """Return a value as JSON data; each part without a JSON form, however deep, becomes text."""
-    above: set[int] = set()  # containers above, and those that lead back to one: each is shown once
+    open_ids: set[int] = set()  # of containers above, and those that lead back to one: once each
     loop_count = 0
 
     def json_of(value: Any, level: int) -> Any:
@@ -337,14 +337,14 @@ def deep_json(value: Any) -> Any:
             parts = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
         else:
             return as_json(value)
-        if id(value) in above or level > _DEEPEST_VALUE:
+        if id(value) in open_ids or level > _DEEPEST_VALUE:
             loop_count += 1
             return f"(a {type(value).__name__} that contains itself or is nested too deep)"
-        above.add(id(value))
-        before = loop_count
+        open_ids.add(id(value))
+        count_before = loop_count
         items = {readable(str(key)): json_of(part, level + 1) for key, part in parts.items()}
-        if loop_count == before:
-            above.remove(id(value))
+        if loop_count == count_before:
+            open_ids.remove(id(value))
         return [*items.values()] if isinstance(value, list | tuple) else items
 
     return json_of(value, 0)

@@ -334,7 +334,7 @@ def outlines_of_kind(
     return [run for run in outlines if run.kind == kind]
 
 
-def rekeyed_entries(entries: Sequence[Entry], key: str) -> Iterator[dict[str, Any]]:
+def rekeyed_data(entries: Sequence[Entry], key: str) -> Iterator[dict[str, Any]]:
     """Yield the data that the entries have in a copy of their run."""
     entry_counts: Counter[str] = Counter()
     message_counts: Counter[str] = Counter()

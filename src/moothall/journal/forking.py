@@ -20,7 +20,7 @@ from moothall.journal.entry import (
     FIRST_ENTRIES,
     Entry,
     begin_data_of,
-    rekeyed_entries,
+    rekeyed_data,
 )
 from moothall.journal.store.store import Store
 from moothall.journal.store.wait_rows import hand_over, keep_answers, untaken_answers
@@ -54,7 +54,7 @@ def fork_run(
         entries = _without_permissions(entries)
     copies = [
         (entry.path, entry.kind, store.encode_data(data)[0])
-        for entry, data in zip(entries, rekeyed_entries(entries, key), strict=True)
+        for entry, data in zip(entries, rekeyed_data(entries, key), strict=True)
     ]
     with store.writing() as db:
         store.run_number(db, run_id)  # it may have been deleted since
@@ -170,12 +170,12 @@ def _last_independent_number(entries: list[Entry], ended_entry: Entry) -> int:
     """Return the number of the last entry that does not depend on a step's result."""
     if "action" not in ended_entry.data.get("about", {}):
         return ended_entry.sequence
-    following: Iterator[Entry] = (
+    later_entries: Iterator[Entry] = (
         each
         for each in entries[ended_entry.sequence :]
         if each.path == ended_entry.path and each.kind in ("state", "over")
     )
-    end = next(following, None)
+    end = next(later_entries, None)
     return len(entries) if end is None else end.sequence - 1
 
 

@@ -73,7 +73,7 @@ class Holders:
             self._pace.pause(start)
 
     def read_rest(self, db: Database) -> None:
-        """Read what was written since `fill`, in a transaction: then nothing is missing."""
+        """Read what was written since `read_runs`, in a transaction: then nothing is missing."""
         for (number,) in db.execute("SELECT number FROM runs WHERE unread").fetchall():
             self._read_run(db, number, None)
 
@@ -105,7 +105,7 @@ class Holders:
     def release(self, db: Database, run: int, until: float) -> tuple[bool, list[str]]:
         """Delete values that only this deleted run names; return whether all, and which files."""
         holder = holder_of(run)
-        files: list[str] = []
+        file_hashes: list[str] = []
         has_deleted = False
         if has_named_values(db, run):
             self.read_rest(db)  # by now some other run may name them
@@ -122,7 +122,7 @@ class Holders:
                 continue
             # What they name is named by the run from now on, and deleted in a later round.
             has_deleted = True
-            edges = [
+            named_by = [
                 (short_hash(name), short_hash(hash))
                 for hash, data in free_values.items()
                 for name in {*hashes_in(data)} - {hash}
@@ -130,16 +130,16 @@ class Holders:
             db.executemany(
                 "INSERT INTO holders SELECT value, ? FROM holders WHERE value = ? AND holder = ? "
                 "ON CONFLICT DO NOTHING",
-                [(holder, *each) for each in edges],
+                [(holder, *each) for each in named_by],
             )
-            db.executemany("DELETE FROM holders WHERE value = ? AND holder = ?", edges)
-            files += [hash for hash in free_values if self._store.files.has(hash)]
+            db.executemany("DELETE FROM holders WHERE value = ? AND holder = ?", named_by)
+            file_hashes += [hash for hash in free_values if self._store.files.has(hash)]
             db.execute(
                 f"DELETE FROM kept WHERE hash IN {placeholders([*free_values])}", [*free_values]
             )
         if has_deleted:
             increment_deletion_count(db)
-        return not has_more, files
+        return not has_more, file_hashes
 
     def remove_orphans(self) -> None:
         """Remove files that nothing names, of processes that died before they named them."""
@@ -147,14 +147,14 @@ class Holders:
         hashes = [hash for hash, changed in self._store.files.written_times() if changed < cutoff]
         for batch in batches(hashes):
             with self._store.reading() as db:
-                still_unnamed = self._unreferenced(db, batch)
+                still_unnamed = self._unnamed_hashes(db, batch)
             if still_unnamed:
                 with self._store.writing() as db:
                     self.read_rest(db)
-                    for hash in self._unreferenced(db, still_unnamed):
+                    for hash in self._unnamed_hashes(db, still_unnamed):
                         self._store.files.delete(hash)
 
-    def _unreferenced(self, db: Database, hashes: list[str]) -> list[str]:
+    def _unnamed_hashes(self, db: Database, hashes: list[str]) -> list[str]:
         still_named = named_values(db, [short_hash(each) for each in hashes])
         return [each for each in hashes if short_hash(each) not in still_named]
 

@@ -137,15 +137,15 @@ class Memory:
 
     def _note_first(self, run: str) -> None:
         """Keep the last message as a run's first, and drop those that are no longer there."""
-        firsts = self._first_items or {}
-        if len(firsts) > len(self._items):
+        first_items = self._first_items or {}
+        if len(first_items) > len(self._items):
             ids = set(map(id, self._items))
-            dropped = (key for key, each in firsts.items() if id(each) not in ids)
-            self._dropped_firsts = (*self._dropped_firsts, *dropped)[-_MAX_RUNS:]
-            firsts = {key: each for key, each in firsts.items() if id(each) in ids}
+            dropped_runs = (key for key, each in first_items.items() if id(each) not in ids)
+            self._dropped_firsts = (*self._dropped_firsts, *dropped_runs)[-_MAX_RUNS:]
+            first_items = {key: each for key, each in first_items.items() if id(each) in ids}
         if self._items:  # else a subclass keeps them elsewhere
-            firsts[run] = self._items[-1]
-        self._first_items = firsts
+            first_items[run] = self._items[-1]
+        self._first_items = first_items
 
     def view_of_fork(
         self,
@@ -164,8 +164,8 @@ class Memory:
             fork: how the keys of its own parts begin
             other_runs: later runs that it sees, too
         """
-        firsts = {id(each): run for run, each in (self._first_items or {}).items()}
-        shown_runs = [firsts.get(id(item), "") for item in self._items]
+        runs_by_id = {id(each): run for run, each in (self._first_items or {}).items()}
+        shown_runs = [runs_by_id.get(id(item), "") for item in self._items]
         view, is_shown = self, True
         started_runs = (*(self._first_items or ()), *self._dropped_firsts)
         if any(run.startswith(runs[0]) for run in started_runs) and not any(
@@ -245,14 +245,14 @@ class Memory:
         # the memory's and the argument of `getrefcount`.
         items = self._items
         if self._returned_list is not None and getrefcount(self._returned_list) == 2:
-            returned = self._returned_list
-            for dropped, each in enumerate(islice(returned, _MAX_DROPPED)):
+            returned_list = self._returned_list
+            for dropped_count, each in enumerate(islice(returned_list, _MAX_DROPPED)):
                 if each is items[0]:
-                    del returned[:dropped]
-                    returned += items[len(returned) :]
+                    del returned_list[:dropped_count]
+                    returned_list += items[len(returned_list) :]
                     # Else whoever had it has changed it, or the memory more than its two ends.
-                    if returned == items:
-                        return returned
+                    if returned_list == items:
+                        return returned_list
                     break
         self._returned_list = copied = items[:]
         return copied
@@ -348,25 +348,25 @@ class _ThreadMemories:
 
     def __init__(self) -> None:
         self._lock = guard()
-        self._recent: OrderedDict[str, Memory] = OrderedDict()
-        self._used: WeakValueDictionary[str, Memory] = WeakValueDictionary()
+        self._recent_memories: OrderedDict[str, Memory] = OrderedDict()
+        self._used_memories: WeakValueDictionary[str, Memory] = WeakValueDictionary()
 
     def get(self, id: str, make: Callable[[], Memory]) -> Any:
         with self._lock:
-            memory = self._used.get(id)
+            memory = self._used_memories.get(id)
             if memory is None:
-                memory = self._used.setdefault(id, make())
-            self._recent.pop(id, None)
-            self._recent[id] = memory
+                memory = self._used_memories.setdefault(id, make())
+            self._recent_memories.pop(id, None)
+            self._recent_memories[id] = memory
             # A forgotten memory is freed when nothing uses it any more.
-            if len(self._recent) > _MAX_THREADS:
-                self._recent.popitem(last=False)
+            if len(self._recent_memories) > _MAX_THREADS:
+                self._recent_memories.popitem(last=False)
             return memory
 
     def forget(self, id: str) -> None:
         with self._lock:
-            self._recent.pop(id, None)
-            self._used.pop(id, None)
+            self._recent_memories.pop(id, None)
+            self._used_memories.pop(id, None)
 
 
 def check_thread(id: object) -> None:

@@ -86,7 +86,7 @@ class MemoryFile(SQLitePool[MemoryFileError], MemoryTables):
 
     def search_words(self, db: Database, text: str, thread: int | None, limit: int) -> list[int]:
         """Return the messages with the most and the rarest of a text's words, the best first."""
-        query = SearchWords(SearchWords.of_text(text), MAX_QUERY_WORDS).any
+        query = SearchWords(SearchWords.of_text(text), MAX_QUERY_WORDS).query
         if not query:
             return []
         condition = "" if thread is None else f'thread:"t{thread}" AND '

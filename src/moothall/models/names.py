@@ -40,10 +40,10 @@ SPELLINGS = (
 """The forms of names that `model` takes."""
 
 # For each kind: what it is, the extra that it needs, and that extra's packages.
-_LOCAL = ("a model inside this process", "local", ("xllamacpp",))
+_LOCAL_REQUIREMENT = ("a model inside this process", "local", ("xllamacpp",))
 _SERVERS = {**PROVIDERS, "http": ANY_SERVER, "https": ANY_SERVER}
 _REQUIREMENTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    **dict.fromkeys(("local", "gguf"), _LOCAL),
+    **dict.fromkeys(("local", "gguf"), _LOCAL_REQUIREMENT),
     **{name: (each.class_name, "openai", ("aiohttp",)) for name, each in _SERVERS.items()},
 }
 KINDS = frozenset(_REQUIREMENTS)
@@ -130,12 +130,12 @@ def check_name(name: str, has_key: bool = False) -> tuple[str, str]:
     kind, target = check_spelling(name)
     label, extra, packages = _REQUIREMENTS[kind]
     MissingExtra.unless(label, extra, *packages)
-    missing = missing_variable(kind) if kind in PROVIDERS else ""
-    if missing == PROVIDERS.get(kind, ANY_SERVER).key:
-        missing = missing if missing and not has_key else ""
-    if missing:
-        label = "key" if missing.endswith("_KEY") else "address"
-        raise ModelError(f"{name:.200}: there is no {label}: set {missing}")
+    missing_name = missing_variable(kind) if kind in PROVIDERS else ""
+    if missing_name == PROVIDERS.get(kind, ANY_SERVER).key:
+        missing_name = missing_name if missing_name and not has_key else ""
+    if missing_name:
+        part = "key" if missing_name.endswith("_KEY") else "address"
+        raise ModelError(f"{name:.200}: there is no {part}: set {missing_name}")
     if kind == "local":
         weights.find_weights(target or weights.DEFAULT_WEIGHTS.name).require()
     elif kind == "gguf":
@@ -195,7 +195,7 @@ def _value(text: str) -> Any:
 def is_remote(name: str) -> bool:
     """Return whether a name is that of a model on a server, which may cost money."""
     kind = name.partition(":")[0]
-    return kind in KINDS and _REQUIREMENTS[kind] is not _LOCAL
+    return kind in KINDS and _REQUIREMENTS[kind] is not _LOCAL_REQUIREMENT
 
 
 def _usable_names() -> str:
@@ -205,11 +205,11 @@ def _usable_names() -> str:
 def _shared_model(key: tuple[str, ...], make: Callable[[], Model]) -> Model:
     """Return the model in use under a name, or a new one."""
     with _LOCK:
-        shared = _MODELS.get(key)
-        if shared is None or getattr(shared, "closed", False):
+        shared_model = _MODELS.get(key)
+        if shared_model is None or getattr(shared_model, "closed", False):
             try:
-                shared = _MODELS[key] = make()
+                shared_model = _MODELS[key] = make()
                 set_public_modules()
             except DefinitionError as error:
                 raise ModelError(f"there is no such model: {error}") from error
-        return shared
+        return shared_model

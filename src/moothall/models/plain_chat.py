@@ -31,7 +31,7 @@ _TURN_MARK = re.compile(
 def plain_chat(
     messages: list[Any],
     name: str,
-    form: OneCall,
+    call_form: OneCall,
     actions: list[Action] | None = None,
     may_answer: bool = True,
     sees: bool = False,
@@ -57,11 +57,11 @@ def plain_chat(
             for number, call in enumerate(message.get("tool_calls") or ()):
                 call_name = name_of_call(call, f"{label}: tool_calls[{number}]")
                 call_names[call.get("id") or ""] = call_name
-            content = joined_contents(content, broken_up(form.calls_as_text(message)), "\n")
+            content = joined_contents(content, broken_up(call_form.calls_as_text(message)), "\n")
             if not content and message.get("tool_calls"):
                 continue  # a program that went on
         elif role == "user":
-            content = joined_contents(form.before_user, content, "") if actions else content
+            content = joined_contents(call_form.before_user, content, "") if actions else content
         elif role != "system":
             raise ModelError(
                 f"{label}: role must be system, user, assistant or tool, got {role!r:.80}"
@@ -71,11 +71,11 @@ def plain_chat(
         else:
             chat.append({"role": role, "content": content})
     if actions:
-        add_system(chat, form.prompt_part(actions, may_answer=may_answer))
+        add_system(chat, call_form.prompt_part(actions, may_answer=may_answer))
     return chat
 
 
-def own_chat(chat: list[dict[str, Any]], name: str, sees: bool) -> list[dict[str, Any]]:
+def native_chat(chat: list[dict[str, Any]], name: str, sees: bool) -> list[dict[str, Any]]:
     """Return messages of OpenAI's form for a template that has calls and results of its own."""
     messages = []
     for index, message in enumerate(chat):
@@ -128,13 +128,13 @@ def _content(value: Any, label: str, sees: bool) -> Content:
     content: Content = ""
     for block in value:
         if sees and is_seen(block):
-            preview = block if block["type"] == "image_url" else block_note(block)
-            content = joined_contents(content, [preview])
+            shown_block = block if block["type"] == "image_url" else block_note(block)
+            content = joined_contents(content, [shown_block])
         elif isinstance(block, Mapping) and isinstance(block.get("text"), str):
             content = joined_contents(content, _text(block["text"], label), "\n")
         else:
-            reads = "text, and images that are given whole," if sees else "text only,"
-            raise ModelError(f"{label}: this model reads {reads} not {block!r:.80}")
+            readable_kinds = "text, and images that are given whole," if sees else "text only,"
+            raise ModelError(f"{label}: this model reads {readable_kinds} not {block!r:.80}")
     return content
 
 
@@ -152,8 +152,8 @@ def _text(content: Any, label: str) -> str:
 
 def add_schema(chat: list[dict[str, Any]], schema: Mapping[str, Any]) -> None:
     """Ask for an answer that follows a schema, in words."""
-    form = json.dumps(schema, ensure_ascii=False)
-    add_system(chat, f"Answer with JSON of this schema and nothing else: {form}")
+    schema_text = json.dumps(schema, ensure_ascii=False)
+    add_system(chat, f"Answer with JSON of this schema and nothing else: {schema_text}")
 
 
 def add_system(chat: list[dict[str, Any]], text: str) -> None:

@@ -37,17 +37,17 @@ class OneIteration(ReplyRequest):
 async def iterate(bench: Workbench) -> None:
     """Take the five steps, and note the stop reason if the research is over."""
     progress, agent = bench.progress, bench.agent
-    progress.fresh, known_resources = 0, len(bench.resources)
+    progress.fresh, resource_count = 0, len(bench.resources)
     done_before = len(progress.done)
     bench.is_cut = False
     bench.tasks, bench.results = [], []
     for name in agent.steps:
         await _take_step(bench, name)
         if name == "research":
-            bench.unnarrated += bench.results
+            bench.unnarrated_results += bench.results
         elif name == "narrate":
-            bench.unnarrated = []
-        elif name == "plan" and not (bench.tasks or bench.unnarrated):
+            bench.unnarrated_results = []
+        elif name == "plan" and not (bench.tasks or bench.unnarrated_results):
             break
     progress.iteration += 1
     failure = _failure_so_far(bench)
@@ -56,21 +56,21 @@ async def iterate(bench: Workbench) -> None:
     is_full = len(bench.tasks) >= agent.max_tasks
     has_more = not can_plan(agent.model_of("plan")) and (bench.unread(1) if all_failed else is_full)
     can_retry = len(bench.resources) and any(map(bench.is_new, bench.results))  # to be tried again
-    nothing_new = not (
+    is_stale = not (
         progress.fresh
         or bench.is_cut
-        or len(bench.resources) != known_resources
+        or len(bench.resources) != resource_count
         or has_more
         or can_retry
     )
-    if failure and (nothing_new or progress.iteration >= agent.iterations):
+    if failure and (is_stale or progress.iteration >= agent.iterations):
         progress.stop, progress.detail = "error", failure
         del progress.done[done_before:]  # so that a resumed run tries them again
     elif is_understood(bench):
         progress.stop, progress.detail = "done", ""
     elif not bench.tasks:
         progress.stop, progress.detail = "no_progress", "no task is left that was not done"
-    elif nothing_new:
+    elif is_stale:
         progress.stop, progress.detail = "no_progress", "the last iteration found nothing new"
         if all_failed:
             fault = bench.results[0].error
@@ -130,7 +130,7 @@ async def _take_step(bench: Workbench, name: str) -> None:
             raise
         finally:
             if bench.waits_for_judge:  # it never came to judging
-                bench.settle({})
+                bench.apply_verdicts({})
         data = recording.step_data(bench, name, progress_before)
         return {**data, "spent": (bench.progress.usage - progress_before.usage).to_json()}
 

@@ -60,7 +60,7 @@ async def judge_narrative(bench: Workbench) -> None:
         await side_by_side([judge_batch(number, batch) for number, batch in batches])
     finally:
         progress.unjudged = sum(each.sentence not in judged for each in claims)
-        bench.settle(judged)
+        bench.apply_verdicts(judged)
 
 
 def _max_chars(bench: Workbench) -> int:

@@ -88,7 +88,7 @@ class Workbench(ProgressView):
         self.resources: ResourcePool = ResourcePool(progress.changes)
         self.tasks: list[ResearchTask] = []
         self.results: list[ResearchResult] = []
-        self.unnarrated: list[ResearchResult] = []  # also of an iteration that was broken off
+        self.unnarrated_results: list[ResearchResult] = []  # also of a broken-off iteration
         self.step: str = ""  # the one that is under way
         self.waits_for_judge: bool = False  # the narrative has footnotes that were not judged yet
         # What the judge has said before this step: a sentence's passages by number.
@@ -218,7 +218,7 @@ class Workbench(ProgressView):
     def fresh_passages(self) -> list[Passage]:
         """Return the passages of what was read since the last narrative."""
         read_resources = [
-            each for result in self.unnarrated for each in result.resources if each.visited
+            each for result in self.unnarrated_results for each in result.resources if each.visited
         ]
         for at, each in enumerate(read_resources):  # one without a title has that of the pool
             if not each.description and (stored := self.resources.find(each.url)):
@@ -269,7 +269,7 @@ class Workbench(ProgressView):
             )
         )
 
-    def settle(self, judged: Mapping[str, Verdict]) -> None:
+    def apply_verdicts(self, judged: Mapping[str, Verdict]) -> None:
         """Check the narrative's footnotes by what a model has judged, else exactly."""
         from moothall.research.citations import check
 

@@ -35,7 +35,7 @@ from moothall.society.steps import Steps
 KIND: Final = "Society"
 VERSION: Final = 2
 _PART: Final = 1 << 18  # entries of an array stored under one hash
-_CHUNK: Final = 500  # agents stored in the journal under one hash; an unchanged part is stored once
+_CHUNK_AGENTS: Final = 500  # stored in the journal under one hash; an unchanged part once
 
 
 @dataclass
@@ -124,8 +124,8 @@ def save(society: Steps, record: Record[SocietyState], state: SocietyState) -> N
     state.prompts = f"{society.model_calls.prompts_hash:x}"
     state.head = record.keep(as_bytes(society_state(society), "the state of the society"))
     state.parts = [
-        record.keep(agents_as_bytes(map(agent_json, mailboxes[start : start + _CHUNK])))
-        for start in range(0, len(mailboxes), _CHUNK)
+        record.keep(agents_as_bytes(map(agent_json, mailboxes[start : start + _CHUNK_AGENTS])))
+        for start in range(0, len(mailboxes), _CHUNK_AGENTS)
     ]
     if society.population is not None:
         state.columns = _array_rows(_arrays_of(society), record.keep)
@@ -304,13 +304,13 @@ def _used_slots(values: Array) -> Array:
 def _restore_columns(population: Population, arrays: dict[str, Array]) -> None:
     """Restore saved columns into a population. Raises StateError: they are of another."""
     population.note_change()
-    saved = {n.partition(".")[2]: a for n, a in arrays.items() if n.startswith("column.")}
-    differing = set(saved) ^ set(population.arrays)
+    saved_columns = {n.partition(".")[2]: a for n, a in arrays.items() if n.startswith("column.")}
+    differing = set(saved_columns) ^ set(population.arrays)
     if differing:
         raise StateError(f"the state and the population differ by the column {min(differing)!r}")
     _put_ids(population, arrays)
     for name, array in population.arrays.items():
-        values = saved[name]
+        values = saved_columns[name]
         if len(values) != len(array) or values.dtype != array.dtype:
             raise StateError(
                 f"column {name!r} of the state is {values.dtype} of shape {values.shape}, and the "
@@ -321,7 +321,7 @@ def _restore_columns(population: Population, arrays: dict[str, Array]) -> None:
         raise StateError(f"the state has the layers {[*layers]}, and the population others")
     for name, values in layers.items():
         population.layers[name] = values
-    for name, values in saved.items():
+    for name, values in saved_columns.items():
         array = population.arrays[name]
         if values.shape == array.shape:
             array[...] = values
@@ -391,9 +391,9 @@ def _read_arrays(rows: Iterable[list[Any]], read_part: Callable[[str], bytes]) -
     """Read arrays that `_array_rows` wrote."""
     arrays = {}
     for name, dtype, shape, parts in rows:
-        kind = np.dtype(dtype)
-        if kind.kind not in "biuf":
+        array_type = np.dtype(dtype)
+        if array_type.kind not in "biuf":
             raise ValueError(f"the type of column {name!r:.80} is {dtype!r:.40}")
-        values = np.frombuffer(b"".join(read_part(part) for part in parts), kind)
+        values = np.frombuffer(b"".join(read_part(part) for part in parts), array_type)
         arrays[str(name)] = values.reshape([int(length) for length in shape])
     return arrays

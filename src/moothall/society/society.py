@@ -395,7 +395,7 @@ class Society(Experiments):
             if not isinstance(out, Tables | None):
                 out = Tables(out, Record.fingerprint(**program), trajectories=trajectories)
             if out is not None:
-                out.keep_others(id, is_over=self.journal is not None)
+                out.check_owner(id, is_over=self.journal is not None)
             agent_count = len(self.population or self.ids())
             steps = f"{counted(count, 'step')} of {length} s"
             async with recorded(

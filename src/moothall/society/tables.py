@@ -22,14 +22,14 @@ from urllib.parse import quote
 from moothall import ConfigError, FileError, MissingExtra
 from moothall.build import read_json, written_whole
 from moothall.society.arrays import import_package
-from moothall.society.people.table import COLUMNS as OF_PEOPLE
+from moothall.society.people.table import COLUMNS as PEOPLE_COLUMNS
 from moothall.society.steps import Steps
 from moothall.society.trajectories import TABLE, TYPES, check_values, csv_rows, header, types_of
 
 _TABLES: Final = ("metrics", "citizens", "messages", TABLE)
 _MESSAGE_COLUMNS: Final = ("step", "from", "to", "action", "args")
 _MANIFEST: Final = "manifest.json"
-_ROWS: Final = 100_000  # the rows of a population that are written at a time
+_BATCH: Final = 100_000  # the rows of a population that are written at a time
 _GROUP_BYTES: Final = 1 << 24  # the bytes of CSV that become one row group of Parquet
 
 
@@ -53,7 +53,7 @@ class Tables:
         self._arrow: Any = None
         try:
             if parquet is not False:
-                self._arrow, self._parquet = arrow()
+                self._arrow, self._parquet = import_arrow()
         except MissingExtra:
             if parquet:
                 raise
@@ -70,7 +70,7 @@ class Tables:
         """Whether the tables are CSV, whose bytes do not depend on pyarrow's version."""
         return self._arrow is None
 
-    def manifest(self, **extra: object) -> None:
+    def write_manifest(self, **extra: object) -> None:
         """Write the manifest: the run's settings, and which steps the tables have."""
         content: dict[str, object] = {"settings": self._settings, "messages_from_step": self._since}
         if self.trajectories:
@@ -85,7 +85,7 @@ class Tables:
     # -- during the run ----------------------------------------------------------------------------
 
     # Whole tables are of a run that is `is_over` for them; others of the one the manifest names.
-    def keep_others(self, run: str, *, is_over: bool) -> dict[str, Any]:
+    def check_owner(self, run: str, *, is_over: bool) -> dict[str, Any]:
         """Return the manifest of a run's earlier tables, {} for none; ConfigError: of another."""
         self._run = run
         names = [f"{name}{end}" for name in _TABLES for end in (".csv", ".parquet")]
@@ -110,7 +110,7 @@ class Tables:
         with writing_errors(self.folder):
             is_ours = bool(text) and path.exists() and path.read_bytes().startswith(text)
         # Whole tables with our steps: the journal is a copy of before the run's end, brought back.
-        manifest = self.keep_others(self._run, is_over=step == last or is_ours)
+        manifest = self.check_owner(self._run, is_over=step == last or is_ours)
         messages_from, complete = manifest.get("messages_from_step"), manifest.get("complete")
         rows_from = manifest.get("trajectories_from_step")
         with writing_errors(self.folder):
@@ -124,7 +124,7 @@ class Tables:
             resumes = self.trajectories and has_all and rows_from is not None
             resumes &= manifest.get("trajectories_values", []) == [*self.values]
             self._rows_since = rows_from if resumes else step if step < last else None
-            self.manifest(complete=bool(is_over))
+            self.write_manifest(complete=bool(is_over))
             self._reopen("messages", has_all, step, _csv([_MESSAGE_COLUMNS]) if has_any else b"")
             starts_trajectories = self.trajectories and step < last
             self._reopen(TABLE, resumes, step, header(self.values) if starts_trajectories else b"")
@@ -193,10 +193,10 @@ class Tables:
             self.names += self._convert_trajectories()
         if society.model_calls.prompts_hash:
             self._prompts = {"prompts_sha256": f"{society.model_calls.prompts_hash:064x}"}
-        self.manifest(complete=complete)
+        self.write_manifest(complete=complete)
         for name in _TABLES if complete else ():
-            other = ".parquet" if f"{name}.csv" in self.names else ".csv"
-            (self.folder / f"{name}{other}").unlink(missing_ok=True)
+            other_ending = ".parquet" if f"{name}.csv" in self.names else ".csv"
+            (self.folder / f"{name}{other_ending}").unlink(missing_ok=True)
 
     def _convert_trajectories(self) -> list[str]:
         """Convert the trajectories; if a value was text in some steps alone, all are texts."""
@@ -248,7 +248,7 @@ class Tables:
         for id, name, status in society.everyone():
             rows.append(_status_cells(status) | {"id": str(id), "name": name})
             names_found |= {*_attributes(status)}
-        names = [*OF_PEOPLE, *sorted(names_found - {*OF_PEOPLE})]
+        names = [*PEOPLE_COLUMNS, *sorted(names_found - {*PEOPLE_COLUMNS})]
         return {name: (_as_one_type([row.get(name) for row in rows]), None) for name in names}
 
     def _write_citizens(self, society: Steps) -> str:
@@ -261,9 +261,9 @@ class Tables:
                 with Path(to).open("w", encoding="utf-8", newline="") as file:
                     lines = csv.writer(file, lineterminator="\n")
                     lines.writerow(columns)
-                    for at in range(0, len(columns["id"][0]), _ROWS):
+                    for at in range(0, len(columns["id"][0]), _BATCH):
                         part = (
-                            _plain_list(v[at : at + _ROWS], texts) for v, texts in columns.values()
+                            _plain_list(v[at : at + _BATCH], texts) for v, texts in columns.values()
                         )
                         lines.writerows(zip(*part, strict=True))
                 return
@@ -281,9 +281,9 @@ class Tables:
 
 def convert(source: Path | IO[bytes], to: str, types: Mapping[str, str]) -> None:
     """Write a table of CSV as Parquet, in parts; `name_type` is few texts, null where empty."""
-    arrow_, parquet = arrow()
+    pyarrow, parquet = import_arrow()
     pyarrow_csv = import_package("pyarrow.csv", "Parquet", "tables")
-    name_type = arrow_.dictionary(arrow_.int32(), arrow_.string())
+    name_type = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
     column_types = {column: name_type if each == "name" else each for column, each in types.items()}
     null_options: dict[str, object] = {}
     if "name" in types.values():
@@ -355,7 +355,7 @@ def _plain_list(values: Any, texts: Sequence[str | None] | None) -> list[object]
 # -- writing files -------------------------------------------------------------------------------
 
 
-def arrow() -> tuple[Any, Any]:
+def import_arrow() -> tuple[Any, Any]:
     """Return the packages pyarrow and pyarrow.parquet. Raises MissingExtra without them."""
     parquet = import_package("pyarrow.parquet", "a table of results", "tables")
     return import_package("pyarrow"), parquet

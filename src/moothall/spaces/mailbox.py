@@ -21,7 +21,7 @@ from moothall.agents.messaging import Pending
 from moothall.agents.workflow import not_found
 from moothall.foundation import tracing
 from moothall.foundation.errors import InvalidArguments, RequestError
-from moothall.foundation.jsonvalue import copy_json, weight
+from moothall.foundation.jsonvalue import byte_count, copy_json
 from moothall.foundation.threads import reset
 from moothall.spaces.delivery import (
     ANSWER,
@@ -271,7 +271,7 @@ class Mailbox:
         if (
             max_bytes is None
             or type(args) is not NestedArgs
-            or (size := weight(args)) < _LARGE_BYTES
+            or (size := byte_count(args)) < _LARGE_BYTES
         ):
             return True
         if self.waiting_bytes and self.waiting_bytes + size > max_bytes:
@@ -400,7 +400,7 @@ class Mailbox:
                     delivery.recorder.set_aside(delivery)
                 ask_permission(self, delivery, offer)
             return
-        if delivery.recorder is not None and not delivery.recorder.begins(delivery, offer):
+        if delivery.recorder is not None and not delivery.recorder.record_start(delivery, offer):
             return
         delivery.state = RUNNING
         if not delivery.is_reentrant:

@@ -22,7 +22,7 @@ from moothall.foundation.errors import (
     MailboxFull,
     RequestError,
 )
-from moothall.foundation.jsonvalue import weight
+from moothall.foundation.jsonvalue import byte_count
 from moothall.foundation.text import counted, log_failure
 from moothall.spaces.delivery import BROADCAST, FINISHED, MAX_HOPS, QUEUED, REQUEST, SEND, Delivery
 from moothall.spaces.loop import LoopThread
@@ -132,7 +132,7 @@ class Router(Outcomes):
 
     def submit_method(self, envelope: Envelope) -> Callable[..., None]:
         """Return how a thread enters the sending of a message: by number, or by bytes, too."""
-        is_large = type(envelope.args) is NestedArgs and weight(envelope.args) > _LARGE_BYTES
+        is_large = type(envelope.args) is NestedArgs and byte_count(envelope.args) > _LARGE_BYTES
         return self.thread.submit_large if is_large else self.thread.submit
 
     def catch_up(self, mailbox: Mailbox) -> None:

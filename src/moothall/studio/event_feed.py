@@ -49,8 +49,8 @@ class EventFeed:
         self.epoch: str = secrets.token_hex(4)
         self.last: int = 0
         self._events: deque[str] = deque()
-        self._characters = 0
-        self._guard = guard()
+        self._character_count = 0
+        self._lock = guard()
         self._pages: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
 
     @property
@@ -61,12 +61,12 @@ class EventFeed:
     def publish(self, topic: str, data: Any) -> None:
         """Send JSON data of a topic, such as `message` or `run`, to every page, in any thread."""
         text = as_json(data)
-        with self._guard:
+        with self._lock:
             self.last += 1
             self._events.append(f'[{self.last},"{topic}",{text}]')
-            self._characters += len(self._events[-1])
-            while len(self._events) > _MAX_EVENTS or self._characters > _MAX_CHARACTERS:
-                self._characters -= len(self._events.popleft())
+            self._character_count += len(self._events[-1])
+            while len(self._events) > _MAX_EVENTS or self._character_count > _MAX_CHARACTERS:
+                self._character_count -= len(self._events.popleft())
             # A copy: pages come and go, each on its own loop, while these are woken.
             pages = [*self._pages.items()]
         for wake_event, loop in pages:
@@ -82,7 +82,7 @@ class EventFeed:
         page then reloads what it shows.
         """
         wake_event = asyncio.Event()
-        with self._guard:
+        with self._lock:
             can_resume = epoch == self.epoch and self.last - len(self._events) <= after <= self.last
             after = after if can_resume else self.last
             self._pages[wake_event] = asyncio.get_running_loop()
@@ -102,13 +102,13 @@ class EventFeed:
                 wake_event.clear()
                 await asyncio.sleep(_BATCH_S)
         finally:
-            with self._guard:
+            with self._lock:
                 del self._pages[wake_event]
 
     def _next_events(self, after: int) -> list[str]:
         """Return the events after one, as many as fit a frame; none if the first was dropped."""
         events: list[str] = []
-        with self._guard:
+        with self._lock:
             i = after - (self.last - len(self._events))
             size = 0
             # Below 0: it was dropped while the page read what came before.

@@ -77,7 +77,7 @@ class PartialAnswers:
 
     def __init__(self, feed: EventFeed) -> None:
         self._feed = feed
-        self._guard = guard()
+        self._lock = guard()
         self._watched_agents: WeakSet[Threaded] = WeakSet()
         self._answers: dict[_AnswerSource, PartialAnswer] = {}
         self._ended_answers: dict[tuple[str, str], PartialAnswer] = {}
@@ -85,7 +85,7 @@ class PartialAnswers:
     def watch(self, agent: object, *, drafts: bool = False) -> None:
         """Show what an agent's model writes from now on; with `drafts`, also what it thinks."""
         if isinstance(agent, Threaded):
-            with self._guard:
+            with self._lock:
                 if agent in self._watched_agents:
                     return
                 self._watched_agents.add(agent)
@@ -94,12 +94,12 @@ class PartialAnswers:
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return all that grows now."""
-        with self._guard:
+        with self._lock:
             return [each.to_json() for each in self._answers.values()]
 
     def take_ended(self, agent: str, to: str) -> PartialAnswer | None:
         """Return the reply whose answer an agent has just sent; what grew of it goes."""
-        with self._guard:
+        with self._lock:
             answer = self._ended_answers.pop((agent, to), None)
             # An agent without runs does not say when its reply ends.
             open_sources = [
@@ -128,7 +128,7 @@ class PartialAnswers:
             self._begin_turn(source, event)
 
     def _grow(self, source: _AnswerSource, text: str) -> None:
-        with self._guard:
+        with self._lock:
             answer = self._answers.setdefault(source, PartialAnswer(source))
             answer.text = (answer.text + text)[:_MAX_CHARS]
             if answer.is_scheduled:
@@ -138,7 +138,7 @@ class PartialAnswers:
 
     def _begin_turn(self, source: _AnswerSource, event: Event) -> None:
         """Begin anew: what was written is recorded by now."""
-        with self._guard:
+        with self._lock:
             answer = self._answers.get(source)
             if isinstance(event, CallStarted):
                 answer = answer or self._answers.setdefault(source, PartialAnswer(source))
@@ -149,7 +149,7 @@ class PartialAnswers:
         self._publish(answer)
 
     def _publish(self, answer: PartialAnswer) -> None:
-        with self._guard:
+        with self._lock:
             # With the guard: loops of several threads publish, and pieces must keep their order.
             answer.is_scheduled = False
             if self._answers.get(answer.source) is answer:
@@ -157,7 +157,7 @@ class PartialAnswers:
                 answer.sent_chars = len(answer.text)
 
     def _end(self, sources: list[_AnswerSource]) -> None:
-        with self._guard:
+        with self._lock:
             for source in sources:
                 answer = self._answers.pop(source, None)
                 if answer is None:

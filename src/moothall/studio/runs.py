@@ -78,12 +78,12 @@ class RunsTab(Tab):
 
     def __init__(self, studio: TabHub) -> None:
         self._hub = studio
-        self._look_guard = guard(threading.Lock())
+        self._look_lock = guard(threading.Lock())
         self._outlines: dict[str, Outline] | None = None
         self._next_full_look = 0.0  # when all are to be read again
         self._list_cache: dict[str, tuple[Outline, str]] = {}  # by id, with what it is of
         self._doubtful: dict[tuple[str, int], bool] = {}  # by a stopped run and its last entry
-        self._sums_guard = guard()
+        self._sums_lock = guard()
         self._sums_by_run: dict[str, _RunSums] = {}
         self._closed = threading.Event()
         self._look_thread: threading.Thread | None = None
@@ -122,7 +122,7 @@ class RunsTab(Tab):
         Without `read_all`, only those are read that were worked on since, unless all were last read
         long ago: it took a tenth of the time since, or less.
         """
-        with self._look_guard:
+        with self._look_lock:
             journal, known_outlines, start = self._journal, self._outlines, time.monotonic()
             if known_outlines is None or read_all or start > self._next_full_look:
                 outlines = self._with_doubt_marked(journal.runs())
@@ -171,9 +171,9 @@ class RunsTab(Tab):
         self._closed.set()
         if self._look_thread is not None:
             self._look_thread.join(_CLOSE_S)  # its look needs the journal, which is closed next
-        with self._look_guard:
+        with self._look_lock:
             self._outlines = None
-        with self._sums_guard:
+        with self._sums_lock:
             self._sums_by_run.clear()
 
     def _publish_changes(self, journal: Journal, old: Outline | None, current: Outline) -> None:
@@ -249,7 +249,7 @@ class RunsTab(Tab):
 
     def _sums(self, outline: Outline) -> dict[str, Any]:
         """Return a run's totals and order; of a run read before, only new entries are read."""
-        with self._sums_guard:
+        with self._sums_lock:
             sums = self._sums_by_run.pop(outline.id, None)
             if sums is None or sums.run_start != outline.began:
                 sums = _RunSums(outline.began)

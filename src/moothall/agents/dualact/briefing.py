@@ -61,12 +61,12 @@ class Briefing:
         task: Any,
         conclusion: Conclusion | None,
         messages: Sequence[str],
-        worker_count: int,
-        in_words: bool = False,
+        reactive_count: int,
+        answers_in_words: bool = False,
         actions: str = "",
     ) -> str:
         """Return H's prompt, about R's conclusion or before R has run; `actions` are R's."""
-        if in_words and self._decision is None:
+        if answers_in_words and self._decision is None:
             return person_prompt(text_of(task), conclusion, messages)
         values = {"original_task": text_of(task), "actions": actions}
         head, confidence = _BEGIN, "not stated"
@@ -91,7 +91,7 @@ class Briefing:
                 prompt += "\n\nR called nothing."
         notes = [f"Message from the user:\n{marked(text)}" for text in messages]
         return "\n\n".join(
-            [prompt, *notes, *([] if in_words else [self.answer_form(worker_count)])]
+            [prompt, *notes, *([] if answers_in_words else [self.answer_form(reactive_count)])]
         )
 
     def for_reactive(
@@ -133,10 +133,10 @@ class Briefing:
         )
         return f"{instruction}\n\n{form}"
 
-    def answer_form(self, worker_count: int) -> str:
+    def answer_form(self, reactive_count: int) -> str:
         """Return how H has to answer."""
         return _ANSWER_FORM + (
-            _ONE_FOR_EACH.replace("{several}", str(worker_count)) if worker_count > 1 else ""
+            _ONE_FOR_EACH.replace("{several}", str(reactive_count)) if reactive_count > 1 else ""
         )
 
 

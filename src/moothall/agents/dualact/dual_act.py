@@ -174,14 +174,14 @@ class DualActAgent(Group):
                 f"dual act {self.id!r} has nothing to resume{where}: load a state first"
             )
         if schema is None:
-            schema = progress.schema if progress.form is None else progress.form
+            schema = progress.schema if progress.requested_type is None else progress.requested_type
         if schema is True:
             raise StateError(
                 f"dual act {self.id!r} was asked for an answer of a type, which is not saved: "
                 "resume(schema=…) with it"
             )
         request = ReplyRequest(progress.task, schema, progress.thread, progress.run_id)
-        if request.answer is not None and progress.form is None:  # it was loaded
+        if request.answer is not None and progress.requested_type is None:  # it was loaded
             progress.parse_values(request.answer, len(self.config.reactives) > 1)
         progress.set_schema(schema)
         return request

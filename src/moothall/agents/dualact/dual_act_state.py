@@ -28,7 +28,7 @@ DualActReply = Reply
 
 
 @dataclass(slots=True)
-class WorkerRun:
+class ReactiveRun:
     """The outcome of one R: `stop` is why the dual act ends with it, `value` is by the schema."""
 
     conclusion: Conclusion = field(default_factory=Conclusion)
@@ -56,7 +56,7 @@ class DualActState:
     # The requested value of each conclusion, or None.
     values: list[Any] = field(default_factory=list, metadata=APPENDED)
     schema: dict[str, Any] | bool | None = None  # True for a type, which is not saved
-    form: Any = field(default=None, metadata=UNSAVED)  # the schema or type as requested
+    requested_type: Any = field(default=None, metadata=UNSAVED)  # the schema or type as requested
     human_usage: Usage = field(default_factory=Usage)
     reactive_usage: Usage = field(default_factory=Usage)
     stop: StopReason | None = None
@@ -76,9 +76,9 @@ class DualActState:
         if by_r:
             self.known_to_r = len(self.told)
 
-    def take_unheard(self, repeated_messages: list[Any], *, by_r: bool) -> list[str]:
+    def take_unheard(self, repeated_messages: list[Any], *, for_r: bool) -> list[str]:
         """Return what R, or H, has not heard yet; then add what a repeated turn had heard."""
-        if by_r:
+        if for_r:
             messages, self.known_to_r = self.told[self.known_to_r :], len(self.told)
         else:
             messages, self.known_to_r = [*self.told], 0
@@ -89,7 +89,7 @@ class DualActState:
 
     def set_schema(self, schema: Any) -> None:
         """Set the schema or type of the answer."""
-        self.form = schema
+        self.requested_type = schema
         self.schema = schema if schema is None or isinstance(schema, dict) else True
 
     @property
@@ -119,7 +119,7 @@ class DualActState:
             )
             self.redirected = decision.action is DecisionAction.REDIRECT
 
-    def note_conclusions(self, runs: Mapping[str, WorkerRun]) -> None:
+    def note_conclusions(self, runs: Mapping[str, ReactiveRun]) -> None:
         """Note the outcome of each R, by its id; H's turn is next."""
         values = {id: run.value for id, run in runs.items() if run.value is not None} or None
         self.r_runs += 1

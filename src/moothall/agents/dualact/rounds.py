@@ -18,7 +18,7 @@ from moothall.agents.dualact.conclusions import (
     read_decision,
 )
 from moothall.agents.dualact.config import DualActConfig, Situation, review_rule
-from moothall.agents.dualact.dual_act_state import DualActState, WorkerRun
+from moothall.agents.dualact.dual_act_state import DualActState, ReactiveRun
 from moothall.agents.replies.charging import is_spent_for_all
 from moothall.agents.replies.events import ConclusionReached, DecisionMade, Done, Event
 from moothall.agents.replies.group import Group, ask_member, await_in_time, takes, thread_option
@@ -80,15 +80,15 @@ class Rounds:
         self._extract_by = extract_by
         self._briefing = config.briefing()
         self._budget = agent.budget if request.budget is None else request.budget
-        self._working: list[Any] = []
+        self._working_members: list[Any] = []
         progress.told.extend(request.state.take_texts())
-        self._received: list[Any] = list(record.received)  # during the turn that is repeated
-        sources = [source for each in self._received for source in each.get("outside", ())]
+        self._received_messages: list[Any] = list(record.received)  # in the repeated turn
+        sources = [source for each in self._received_messages for source in each.get("outside", ())]
         request.note_sources([*progress.outside, *sources])
 
     def interrupt(self, text: str) -> None:
         """Interrupt the members at work. H hears later what R was told, or what nobody heard."""
-        interruptible = [each for each in self._working if hasattr(each, "interrupt")]
+        interruptible = [each for each in self._working_members if hasattr(each, "interrupt")]
         for each in interruptible:
             each.interrupt(text, **thread_option(each.interrupt, self._request.thread))
         if not interruptible or self._progress.turn == "reactive":
@@ -126,12 +126,12 @@ class Rounds:
             reason = f"accepted: {rule!r} did not catch it"
             self._apply_decision(HumanDecision(DecisionAction.TERMINATE, "", reason))
             return
-        worker_count = len(self._reactives)
-        in_words = getattr(self._human, "decides_in_words", False)
-        messages = progress.take_unheard(self._received, by_r=False)
+        reactive_count = len(self._reactives)
+        answers_in_words = getattr(self._human, "decides_in_words", False)
+        messages = progress.take_unheard(self._received_messages, for_r=False)
         actions = actions_text(self._reactives)
         prompt = self._briefing.for_human(
-            progress.task, conclusion, messages, worker_count, in_words, actions
+            progress.task, conclusion, messages, reactive_count, answers_in_words, actions
         )
         number = len(progress.decisions) + 1
         fields: dict[str, Any] = {"loop": number, "conclusion": conclusion}
@@ -145,7 +145,7 @@ class Rounds:
             ask, earlier = self._read_from_human, progress.decisions
             decision = await compare_conclusions(ask, progress.task, conclusion, messages, earlier)
         else:
-            decision = await self._ask_for_decision(prompt, worker_count)
+            decision = await self._ask_for_decision(prompt, reactive_count)
         self._apply_decision(decision)
         fields["prompt"] = prompt
         changed = await self._value_after_hooks(
@@ -167,15 +167,15 @@ class Rounds:
             f"got {decision!r:.80}",
         )
 
-    async def _ask_for_decision(self, prompt: str, worker_count: int) -> HumanDecision:
+    async def _ask_for_decision(self, prompt: str, reactive_count: int) -> HumanDecision:
         human = self._human
         # With several R, a model may give each an instruction, which this schema does not allow.
-        in_words = getattr(human, "decides_in_words", False)
-        schema = HumanDecision.schema if worker_count == 1 or in_words else None
-        form = self._briefing.answer_form(worker_count)
+        answers_in_words = getattr(human, "decides_in_words", False)
+        schema = HumanDecision.schema if reactive_count == 1 or answers_in_words else None
+        form = self._briefing.answer_form(reactive_count)
 
         def read(text: str) -> HumanDecision:
-            return read_decision(text, worker_count)
+            return read_decision(text, reactive_count)
 
         return await self._read_from_human(prompt, schema, read, form=form)
 
@@ -193,7 +193,7 @@ class Rounds:
 
         async def ask(messages: Messages, attempt: int) -> str:
             suffix = "" if attempt == 1 else ".again"
-            self._working = [human]
+            self._working_members = [human]
             try:
                 # H remembers the messages before the last one.
                 text = messages[-1]["content"]
@@ -204,7 +204,7 @@ class Rounds:
             except Exception as error:
                 raise self._failure_stop("H", human, error) from error
             finally:
-                self._working = []
+                self._working_members = []
             progress.steps.extend(reply.steps)
             progress.human_usage = progress.human_usage + reply.usage
             if reply.stop_reason not in ANSWERED_REASONS:
@@ -220,12 +220,12 @@ class Rounds:
             raise Stop("unreadable", reason) from None
 
     def _apply_decision(self, decision: HumanDecision) -> None:
-        agent_count = len(self._reactives)
+        reactive_count = len(self._reactives)
         try:
             self._check_count(decision.new_instruction, "a decision")
         except ValueError as error:
             raise Stop("error", str(error)) from None
-        self._progress.note_decision(decision, self._config.max_hr_loops, agent_count)
+        self._progress.note_decision(decision, self._config.max_hr_loops, reactive_count)
         number = len(self._progress.decisions)
         self._request.tell(DecisionMade, str(self._agent.id), number, decision)
 
@@ -239,7 +239,7 @@ class Rounds:
         """Let each R work on its instruction, and merge their conclusions."""
         progress, reactives = self._progress, self._reactives
         number = progress.r_runs + 1
-        messages = progress.take_unheard(self._received, by_r=True)
+        messages = progress.take_unheard(self._received_messages, for_r=True)
         instructions = [
             self._briefing.for_reactive(
                 agent, progress.task, each, progress.why, progress.redirected, messages
@@ -255,13 +255,13 @@ class Rounds:
         instructions = (
             list(instruction) if isinstance(instruction, list) else [instruction] * len(reactives)
         )
-        self._working = reactives
+        self._working_members = reactives
         try:
             # If one raises, the others are cancelled.
-            works = [self._run_member(*each) for each in zip(reactives, instructions, strict=True)]
-            runs = await side_by_side(works)
+            coros = [self._run_member(*each) for each in zip(reactives, instructions, strict=True)]
+            runs = await side_by_side(coros)
         finally:
-            self._working = []
+            self._working_members = []
         progress.note_conclusions({str(r.id): run for r, run in zip(reactives, runs, strict=True)})
         conclusion = progress.conclusions[-1]
         stop = next((run.stop for run in runs if run.stop is not None), None)
@@ -281,12 +281,12 @@ class Rounds:
         if stop is not None:
             raise stop
 
-    async def _run_member(self, agent: Any, instruction: str) -> WorkerRun:
+    async def _run_member(self, agent: Any, instruction: str) -> ReactiveRun:
         schema = self._request.schema
         text = instruction
         if schema is None:
             text = self._briefing.with_format(instruction, self._progress.task)
-        run = WorkerRun()
+        run = ReactiveRun()
         for suffix in ("", ".again"):
             part = f"R{self._progress.r_runs + 1}{suffix}/{agent.id}"
             try:
@@ -393,9 +393,9 @@ class Rounds:
             return value
         record = self._request.recorded if recorded else None
         kwargs = {**fields, **self._request.run_fields, name: value}
-        hooks = (self._agent, type, kwargs, name, check, self._budget)
+        hook_args = (self._agent, type, kwargs, name, check, self._budget)
         try:
-            return await hooked_value(record, str(fields["loop"]), *hooks, of=kind)  # type: ignore[no-any-return]
+            return await hooked_value(record, str(fields["loop"]), *hook_args, of=kind)  # type: ignore[no-any-return]
         except DeadlineExceeded as error:
             raise Stop.at_limit(error) from error
         except HookError as error:
@@ -411,10 +411,10 @@ class Rounds:
 
     def _check_count(self, instruction: str | list[str], source: str) -> None:
         """Raise ValueError for a list of instructions without exactly one for each R."""
-        agent_count = len(self._reactives)
-        if isinstance(instruction, list) and len(instruction) != agent_count:
+        reactive_count = len(self._reactives)
+        if isinstance(instruction, list) and len(instruction) != reactive_count:
             raise ValueError(
-                f"{source} has {len(instruction)} instructions, and there are {agent_count} R"
+                f"{source} has {len(instruction)} instructions, and there are {reactive_count} R"
             )
 
     @staticmethod

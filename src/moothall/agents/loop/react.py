@@ -228,7 +228,7 @@ class ReActAgent(Looping):
         actions = self.actions.get_actions()
         return bool(self.discover) or any(each.outside or each.guard == () for each in actions)
 
-    def as_sent_back(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def with_marks_of_runs(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return a conversation that a client sends back, with the marks that its runs had.
 
         The client has the texts alone. What comes before may be cut off: then it counts as read.
@@ -236,29 +236,29 @@ class ReActAgent(Looping):
         from moothall.actions.provenance.texts import Texts
 
         actions = {each.name: as_action(each) for each in self.actions.get_actions()}
-        answers = EARLIER_ANSWER if self.may_have_read else ()
+        answer_sources = EARLIER_ANSWER if self.may_have_read else ()
         texts = Texts()
         if next((e["role"] for e in messages if e["role"] != "system"), "user") != "user":
-            texts.note(answers)
-        waiting: dict[str, list[ToolCall]] = {}  # by their ids, which may be used again
-        marked: list[dict[str, Any]] = []
+            texts.note(answer_sources)
+        waiting_calls: dict[str, list[ToolCall]] = {}  # by their ids, which may be used again
+        marked_messages: list[dict[str, Any]] = []
         for message in messages:
             if message["role"] == "assistant" and message["content"]:
-                message = with_sources(message, answers)
-            elif message["role"] == "tool" and waiting.get(message["tool_call_id"]):
-                call = waiting[message["tool_call_id"]].pop(0)
+                message = with_sources(message, answer_sources)
+            elif message["role"] == "tool" and waiting_calls.get(message["tool_call_id"]):
+                call = waiting_calls[message["tool_call_id"]].pop(0)
                 note_execution(call, texts)
                 marks = Marks(sources_of_result(call, texts, {}), wrote=[*call.foreign])
                 message = stored_message(message, marks)
-            marked.append(message)
+            marked_messages.append(message)
             mark_message(texts, message, actions.get)
             for each in message.get("tool_calls", ()):
                 action = actions.get(each["name"]) if texts.sources else None
                 if action is not None and not action.outside:
                     call = ToolCall(each["id"], each["name"], each["name"], each["args"], action)
                     trace(call, texts)
-                    waiting.setdefault(call.id, []).append(call)
-        return marked
+                    waiting_calls.setdefault(call.id, []).append(call)
+        return marked_messages
 
     def end_run(self, key: str, thread: str | None) -> None:
         """Note in its memory that a run is over."""
@@ -407,8 +407,8 @@ class ReActAgent(Looping):
         return program_of(self)
 
     def _begin_data(self, record: Record[Any], request: ReplyRequest) -> dict[str, Any]:
-        folders = [getattr(each, "keeps_in", "") for each in self.blocks]
-        data: dict[str, Any] = {"folders": each} if (each := [*filter(None, folders)]) else {}
+        folders = [*filter(None, (getattr(each, "keeps_in", "") for each in self.blocks))]
+        data: dict[str, Any] = {"folders": folders} if folders else {}
         return data if request.conversation is None else data | keep_conversation(record, request)
 
     def _open_record(self, part: RunPart, request: ReplyRequest) -> Record[Any]:
@@ -432,14 +432,14 @@ class ReActAgent(Looping):
     async def remember(self, message: dict[str, Any], thread: Thread) -> None:
         """Remember a chat message in a thread."""
         memory = self._memory_of(thread)
-        observation = self._observation_key()
+        observation_key = self._observation_key()
         add_once: Any = getattr(memory, "add_once", None)
-        if observation is not None and callable(add_once):
+        if observation_key is not None and callable(add_once):
             replies = ENCLOSING_REPLIES.get()
             request = replies[-1].request if replies else None
             if request is not None and request.recorded is not None:
                 memory = memory_of_fork(memory, request.recorded.run)
-            memory.add_once(message, *observation)
+            memory.add_once(message, *observation_key)
         else:
             memory.add_memory(message)
 

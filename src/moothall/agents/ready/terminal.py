@@ -28,7 +28,7 @@ class Terminal:
     def __init__(self, stdin: TextIO | None = None, stdout: TextIO | None = None) -> None:
         self._stdin = stdin
         self._stdout = stdout
-        self._guard = guard()
+        self._lock = guard()
         self._pending_line: concurrent.futures.Future[str] | None = None
         in_child(self._forget)
 
@@ -43,7 +43,7 @@ class Terminal:
     async def ask(self, prompt: str) -> str | None:
         """Return the line that the person writes; None if the terminal is closed."""
         print(prompt, end="", file=self._stdout or sys.stdout, flush=True)
-        with self._guard:
+        with self._lock:
             pending_line = self._pending_line
             if pending_line is None:
                 pending_line = self._pending_line = concurrent.futures.Future()
@@ -54,7 +54,7 @@ class Terminal:
                     daemon=True,
                 ).start()
         line = await asyncio.shield(asyncio.wrap_future(pending_line))
-        with self._guard:
+        with self._lock:
             if self._pending_line is pending_line:
                 self._pending_line = None
         return line.rstrip("\r\n") if line else None

@@ -121,7 +121,7 @@ class ReplayOffsets:
     """
 
     def __init__(self) -> None:
-        self._guard = guard()
+        self._lock = guard()
         self._offsets: dict[int, OrderedDict[str, int]] = {}
 
     def get(self, owner: Any, run: str) -> int:
@@ -138,7 +138,7 @@ class ReplayOffsets:
             except TypeError:
                 return
             offsets = self._offsets.setdefault(id(owner), OrderedDict())
-        with self._guard:
+        with self._lock:
             offsets[run] = offset
             offsets.move_to_end(run)
             if len(offsets) > _MAX_OFFSETS:

@@ -202,7 +202,7 @@ class Threaded(Replier, Agent):
             not isinstance(each, Threaded) or each.may_have_read for each in members
         )
 
-    def as_sent_back(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def with_marks_of_runs(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return a conversation that a client sends back, as texts, with marks.
 
         What the agent or its members have said, if one may have read, is from outside.

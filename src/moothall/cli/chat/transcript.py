@@ -191,7 +191,7 @@ class Transcript:
                 screen.write(cut_mark(remaining))
             self._answers.pop(0)
             screen.end()
-        screen.mark()
+        screen.show_status()
 
     def _begin_answer(self, id: str) -> _ArrivingAnswer:
         answer = self._incomplete[id] = _ArrivingAnswer(id)

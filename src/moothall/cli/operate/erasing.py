@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from moothall.memory import StoredMemory
     from moothall.spaces import Inbox
 
-EXISTING: Final = click.Path(dir_okay=False, exists=True)
-OLD_STATE_READ: Final = (
+EXISTING_FILE: Final = click.Path(dir_okay=False, exists=True)
+OLD_STATE_TEXT: Final = (
     "another process reads an older state, which SQLite keeps beside the file, in -wal: try again "
     "when that has ended"
 )
@@ -106,7 +106,7 @@ class _DataOwner:
 @click.option(
     "--inbox",
     metavar="PATH",
-    type=EXISTING,
+    type=EXISTING_FILE,
     multiple=True,
     help="Inbox file in which what they sent and got is deleted too.",
 )
@@ -219,7 +219,7 @@ def _forget_threads(memory: StoredMemory, owner: _DataOwner) -> int:
 def compact_memory(memory: StoredMemory) -> None:
     """Write a memory anew, and say so if something is left."""
     if not memory.compact():
-        click.echo(f"moothall: {escaped(memory.path)}: {OLD_STATE_READ}", err=True)
+        click.echo(f"moothall: {escaped(memory.path)}: {OLD_STATE_TEXT}", err=True)
 
 
 def print_deleted(

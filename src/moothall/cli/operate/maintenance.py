@@ -8,10 +8,10 @@ import click
 
 from moothall import ConfigError, Journal
 from moothall.build import counted, escaped
-from moothall.cli.operate.erasing import EXISTING, OLD_STATE_READ, delete, print_deleted
+from moothall.cli.operate.erasing import EXISTING_FILE, OLD_STATE_TEXT, delete, print_deleted
 from moothall.cli.operate.waiting import user_name
 from moothall.cli.option_types import Age, FileToWrite, WholeNumberType
-from moothall.cli.recorded_runs import filter_options, named_run, run_filters
+from moothall.cli.recorded_runs import filter_options, full_run_id, run_filters
 from moothall.cli.shared_options import (
     as_usage_error,
     journal_option,
@@ -75,7 +75,7 @@ def compact(journal: str | None) -> int:
         is_complete = store.compact()
         click.echo(f"{old_size:,} bytes before, {store.size():,} now")
     if not is_complete:
-        click.echo(f"moothall: {OLD_STATE_READ}", err=True)
+        click.echo(f"moothall: {OLD_STATE_TEXT}", err=True)
     return 0 if is_complete else 1
 
 
@@ -110,7 +110,7 @@ def export(run_id: str, journal: str | None, jsonl: str, move: bool) -> int:
 
 
 @click.command("import", short_help="Add a run from a file.")
-@click.argument("path", metavar="PATH", type=EXISTING)
+@click.argument("path", metavar="PATH", type=EXISTING_FILE)
 @journal_option("The journal; created if it does not exist.")
 @click.option("--run-id", metavar="ID", help="Another id for the run.")
 def import_(path: str, journal: str | None, run_id: str | None) -> int:
@@ -166,7 +166,7 @@ def cancel(run_id: str, journal: str | None, by: str | None) -> int:
       moothall runs cancel 79a0b5265e6033b5
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     with open_journal(journal) as store, as_usage_error():
-        run_id = named_run(store, run_id)
+        run_id = full_run_id(store, run_id)
         store.cancel(run_id, by=user_name(by))
         click.echo(f"run {escaped(run_id)} is cancelled")
     return 0
@@ -191,7 +191,7 @@ def backup(path: str, journal: str | None) -> int:
 
 
 @click.command(short_help="Put a backup in the journal's place.")
-@click.argument("path", metavar="PATH", type=EXISTING)
+@click.argument("path", metavar="PATH", type=EXISTING_FILE)
 @journal_option("The journal.")
 def restore(path: str, journal: str | None) -> int:
     """Put a copy of the backup PATH in the journal's place.
@@ -224,11 +224,11 @@ def check(journal: str | None) -> int:
       moothall runs check --journal runs.db
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     with open_journal(journal) as store:
-        runs, faults = store.sums().runs, store.check()
+        run_count, faults = store.sums().runs, store.check()
     for each in faults:
         click.echo(f"moothall: {escaped(each)}", err=True)
     if not faults:
-        click.echo(f"{counted(runs, 'run')}, all whole")
+        click.echo(f"{counted(run_count, 'run')}, all whole")
     return 1 if faults else 0
 
 

@@ -178,7 +178,7 @@ def _write_manifest(tables: Tables, facts: dict[str, Any], has_model: bool) -> N
     for name in tables.names:
         with (tables.folder / name).open("rb") as file:
             hashes[name] = hashlib.file_digest(file, "sha256").hexdigest()
-    tables.manifest(
+    tables.write_manifest(
         complete=True,
         **facts,
         sha256=hashes,

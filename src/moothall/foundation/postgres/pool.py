@@ -35,20 +35,20 @@ _MAX_IDLE: Final = 4
 _REWRITE_LOCK: Final = 2
 """The number of the lock of who writes tables anew: it takes as long as it takes."""
 # Who waits for that, waits without an end.
-_PATIENCE_SQL: Final = (
+_LOCK_TIMEOUT_SQL: Final = (
     "SELECT set_config('lock_timeout', CASE WHEN pg_try_advisory_xact_lock_shared($1::int, "
     f"{_REWRITE_LOCK}) THEN current_setting('lock_timeout') ELSE '0' END, true)"
 )
 _LOCK_SQL: Final = {
-    False: f"{_PATIENCE_SQL}, pg_advisory_xact_lock($1::int, $2::int)",
-    True: f"{_PATIENCE_SQL}, pg_advisory_xact_lock_shared($1::int, $2::int)",
+    False: f"{_LOCK_TIMEOUT_SQL}, pg_advisory_xact_lock($1::int, $2::int)",
+    True: f"{_LOCK_TIMEOUT_SQL}, pg_advisory_xact_lock_shared($1::int, $2::int)",
 }
 _MARK_SQL: Final = """
     INSERT INTO writers (session, last) VALUES ($1, $2)
     ON CONFLICT (session) DO UPDATE SET last = excluded.last, at = now()
 """
 _READ_MARK_SQL: Final = "SELECT last FROM writers WHERE session = $1"
-_TAKE: Final = "SELECT pg_try_advisory_lock($1::int, $2::int)"
+_TAKE_SQL: Final = "SELECT pg_try_advisory_lock($1::int, $2::int)"
 _END_SESSION_SQL: Final = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE application_name = $1 AND pid <> pg_backend_pid()
@@ -82,18 +82,18 @@ class PostgresPool(Connections[E]):
         unfinished_error: Callable[[str, str], E],
     ) -> None:
         super().__init__(address, timeout, class_name, error)
-        self.renewed: int = 0
+        self.renewal_count: int = 0
         self._unfinished_error = unfinished_error
         self._last_mark = 0
         self._closed = False
-        self._idle_guard = guard()
+        self._idle_lock = guard()
         self._idle: list[Connection] = []
-        self._mutex = guard(threading.Lock())
+        self._write_lock = guard(threading.Lock())
         self._writing_thread = 0
         self._writer: Connection | None = None
         self._leases: set[Lease] = set()
         self._lost_leases: set[Lease] = set()
-        self._to_release: list[Lease] = []
+        self._leases_to_release: list[Lease] = []
         try:
             connection = self._new_connection()
             try:
@@ -115,7 +115,7 @@ class PostgresPool(Connections[E]):
         try:
             with pipelined(connection) as pipeline:
                 connection.execute(_BEGIN_READ_SQL)
-                connection.execute(_PATIENCE_SQL, (_signed_32_bits(self._lock_oid),))
+                connection.execute(_LOCK_TIMEOUT_SQL, (_signed_32_bits(self._lock_oid),))
                 yield Transaction(connection, pipeline)
                 connection.execute("COMMIT")
                 pipeline.sync()
@@ -208,7 +208,7 @@ class PostgresPool(Connections[E]):
                 if not connection.closed:
                     connection.execute("SELECT pg_advisory_unlock($1::int, $2::int)", lock)
 
-    def ask(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
+    def query(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
         """Return the rows of a statement's result."""
         self.check()
         with self._reader() as connection:
@@ -218,11 +218,11 @@ class PostgresPool(Connections[E]):
         """Close the connections; a call of another thread ends first. A child does nothing."""
         if os.getpid() != self._process:
             return
-        with self._idle_guard:
+        with self._idle_lock:
             self._closed = True
         is_writer = self._writing_thread == threading.get_ident()
         if not is_writer:
-            self._mutex.acquire()
+            self._write_lock.acquire()
         try:
             self._leases.clear()
             self._writer = None
@@ -230,7 +230,7 @@ class PostgresPool(Connections[E]):
             self._end()
         finally:
             if not is_writer:
-                self._mutex.release()
+                self._write_lock.release()
 
     # -- leases ------------------------------------------------------------------------------------
 
@@ -239,7 +239,7 @@ class PostgresPool(Connections[E]):
         with self._as_writer() as connection:
             if lease in self._leases:  # to its own session the server would give it again
                 return False
-            row = connection.execute(_TAKE, (_signed_32_bits(lease[0]), lease[1])).fetchone()
+            row = connection.execute(_TAKE_SQL, (_signed_32_bits(lease[0]), lease[1])).fetchone()
             if not row or not row[0]:
                 return False
             self._lost_leases.discard(lease)
@@ -251,7 +251,7 @@ class PostgresPool(Connections[E]):
         if lease not in self._leases:
             return
         self._leases.discard(lease)
-        self._to_release.append(lease)
+        self._leases_to_release.append(lease)
         # In the middle of a write, the garbage collector may have closed a run: then at its end.
         if self._writing_thread != threading.get_ident() and not self._closed:
             with suppress(MoothallError), self._as_writer():
@@ -267,7 +267,7 @@ class PostgresPool(Connections[E]):
 
     def lock_numbers(self, table: int) -> list[int]:
         """Return the numbers of all locks of this table that any session has."""
-        return [number for (number,) in self.ask(_ALL_LOCKS_SQL, (table,))]
+        return [number for (number,) in self.query(_ALL_LOCKS_SQL, (table,))]
 
     @contextmanager
     def _as_writer(self) -> Iterator[Connection]:
@@ -286,21 +286,21 @@ class PostgresPool(Connections[E]):
     def _lock(self, wait: bool) -> None:
         """Become the writer of this process."""
         self.check()
-        if not self._mutex.acquire(blocking=False):
+        if not self._write_lock.acquire(blocking=False):
             if not wait:
                 raise BlockingIOError(f"{self.name} is being written")
             if self._writing_thread == threading.get_ident():
                 # During a write, the garbage collector may end a generator that also writes.
                 raise self._make_error("this thread is writing it already")
-            self._mutex.acquire()
+            self._write_lock.acquire()
         self._writing_thread = threading.get_ident()
 
     def _unlock(self) -> None:
         """Let the next writer of this process write."""
         try:
             writer = self._writer
-            while self._to_release:
-                table, number = self._to_release.pop()
+            while self._leases_to_release:
+                table, number = self._leases_to_release.pop()
                 if writer is not None and not writer.closed:
                     with suppress(psycopg.Error):
                         writer.execute(
@@ -309,7 +309,7 @@ class PostgresPool(Connections[E]):
                         )
         finally:
             self._writing_thread = 0
-            self._mutex.release()
+            self._write_lock.release()
 
     # -- connections -------------------------------------------------------------------------------
 
@@ -323,13 +323,13 @@ class PostgresPool(Connections[E]):
         deadline = time.monotonic() + self._timeout
         if writer is not None:
             self._drop(writer)
-            self.renewed += 1
+            self.renewal_count += 1
         while True:
             connection = self._new_connection(deadline, writes=True)
             try:
                 if writer is not None:
                     self._end_session(connection, deadline)
-                    self._take_again(connection)
+                    self._retake_leases(connection)
                 self._writer = connection
                 return connection
             except psycopg.Error as error:
@@ -347,10 +347,10 @@ class PostgresPool(Connections[E]):
                 break
             time.sleep(PAUSE_S)  # noqa: TID251 - the server ends it
 
-    def _take_again(self, connection: Connection) -> None:
+    def _retake_leases(self, connection: Connection) -> None:
         """Take the leases that ended with a lost connection, as far as nobody else has them."""
         for lease in list(self._leases):
-            row = connection.execute(_TAKE, (_signed_32_bits(lease[0]), lease[1])).fetchone()
+            row = connection.execute(_TAKE_SQL, (_signed_32_bits(lease[0]), lease[1])).fetchone()
             if not row or not row[0]:
                 self._leases.discard(lease)
                 self._lost_leases.add(lease)
@@ -369,7 +369,7 @@ class PostgresPool(Connections[E]):
         """Return an idle connection that reads, or a new one."""
         self.check()
         while True:
-            with self._idle_guard:
+            with self._idle_lock:
                 if self._closed:
                     raise self._closed_error()
                 connection = self._idle.pop() if self._idle else None
@@ -380,7 +380,7 @@ class PostgresPool(Connections[E]):
             self._drop(connection)
 
     def _give_back(self, connection: Connection) -> None:
-        with self._idle_guard:
+        with self._idle_lock:
             if is_idle(connection) and not self._closed and len(self._idle) < _MAX_IDLE:
                 self._idle.append(connection)
                 return

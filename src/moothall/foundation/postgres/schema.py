@@ -13,7 +13,7 @@ def migrate(
     schema: str,
     kind: str,
     migrations: Sequence[Sequence[str]],
-    fail: Callable[[str], Exception],
+    make_error: Callable[[str], Exception],
 ) -> None:
     """Migrate a store's tables to the newest version; raise if a newer moothall wrote them."""
     newest = len(migrations)
@@ -39,7 +39,7 @@ def migrate(
         )
         version = _version(connection, kind)
         if version > newest:
-            raise fail(
+            raise make_error(
                 f"it has version {version}, and this moothall knows up to {newest}: use the "
                 "moothall that wrote it, or a newer one"
             )

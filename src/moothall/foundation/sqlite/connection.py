@@ -15,7 +15,7 @@ from moothall.foundation.threads import guard, in_child
 _CLOSE_S: Final = 5.0
 """How long closing a file waits for others that open it."""
 
-OPENING_GUARD = guard()
+OPENING_LOCK = guard()
 OPEN_CONNECTIONS: set[SQLiteConnection] = set()
 WAL_FILES: dict[Identity, WALFile] = {}
 ABANDONED: dict[Identity, Identity] = {}
@@ -68,7 +68,7 @@ class SQLiteConnection(sqlite3.Connection):
 
     def close(self) -> None:
         """Close the connection; the process holds the file no more if it was the last one."""
-        with OPENING_GUARD:  # until it is closed: who closes another one must not take it for open
+        with OPENING_LOCK:  # until it is closed: who closes another one must not take it for open
             if self.is_abandoned:
                 return
             OPEN_CONNECTIONS.discard(self)

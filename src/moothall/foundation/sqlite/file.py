@@ -23,7 +23,7 @@ from moothall.foundation.files import lock_problem, written_whole
 from moothall.foundation.sqlite.connection import (
     ABANDONED,
     OPEN_CONNECTIONS,
-    OPENING_GUARD,
+    OPENING_LOCK,
     WAL_FILES,
     SQLiteConnection,
     abandon,
@@ -170,7 +170,7 @@ class SQLiteFile(Generic[E]):
         try:
             version = self.version(connection)
             if connection.wal_file is None:
-                with OPENING_GUARD:
+                with OPENING_LOCK:
                     self._use_wal(connection, timeout)
                     connection.close()
                     connection = self.connect("rw", timeout, *settings)
@@ -200,7 +200,7 @@ class SQLiteFile(Generic[E]):
 
     def connect(self, mode: str, timeout: float, *settings: str) -> SQLiteConnection:
         """Return a connection, with these pragmas, in autocommit mode."""
-        with OPENING_GUARD:
+        with OPENING_LOCK:
             wal_file = self._hold_wal(timeout) if mode.startswith("rw") else None
             connection: SQLiteConnection = sqlite3.connect(
                 f"{self.path.as_uri()}?mode={mode}",

@@ -55,7 +55,7 @@ class SearchWords(list[str]):
         return cls(_words_of(text))
 
     @property
-    def any(self) -> str:
+    def query(self) -> str:
         """The FTS5 query for texts with at least one of them; empty without words."""
         # A quoted word is never an operator, such as `NOT`, `near`, `text:`. It contains no quotes.
         return " OR ".join(f'"{word}"' for word in self)

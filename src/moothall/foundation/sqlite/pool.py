@@ -54,7 +54,7 @@ class SQLitePool(Generic[E]):
         self._settings = ("synchronous = NORMAL", *settings)
         self._closed = False
         self._idle: list[SQLiteConnection] = []
-        self._idle_guard = guard()
+        self._idle_lock = guard()
         self._write_lock = guard(threading.Lock())
         self._writing_thread = 0  # the writing thread's id
         self._read_only_reason = file.look(may_read)  # the reason, or empty
@@ -215,13 +215,13 @@ class SQLitePool(Generic[E]):
     def close(self) -> None:
         """Close the pool; open calls of other threads end first. A forked child does nothing."""
         if self.file.is_of_this_process():
-            with self._idle_guard:
+            with self._idle_lock:
                 self._closed = True
                 self._end()
 
     def take(self, *, patient: bool) -> SQLiteConnection:
         """Return a connection, which `give_back` returns."""
-        with self._idle_guard:
+        with self._idle_lock:
             if self._closed:
                 raise self.file.closed()
             idle = self._idle
@@ -236,7 +236,7 @@ class SQLitePool(Generic[E]):
 
     def give_back(self, connection: SQLiteConnection) -> None:
         """Keep a connection for the next one."""
-        with self._idle_guard:
+        with self._idle_lock:
             # A read-only connection may see the file as it was when opened, so it is not kept.
             if not self._closed and not self._read_only_reason and len(self._idle) < _MAX_IDLE:
                 self._idle.append(connection)

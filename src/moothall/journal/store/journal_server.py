@@ -56,7 +56,7 @@ class ServerLeases:
         """Take the lease of a run; return False if it is taken."""
         if not self._server.hold(self._server.lease(run)):
             return False
-        self._server.end_seen_on[run] = self._server.renewed
+        self._server.end_seen_on[run] = self._server.renewal_count
         return True
 
     def give_back(self, run: int) -> None:
@@ -137,10 +137,10 @@ class JournalServer(PostgresPool[JournalError], Store):
         """Raise if another process has worked on a run since the connection was lost."""
         if self.has_lost(self.lease(run)):
             raise self._taken_over(id)
-        if self.end_seen_on.get(run, self.renewed) != self.renewed:
+        if self.end_seen_on.get(run, self.renewal_count) != self.renewal_count:
             if self.read_end(db, run) != end:
                 raise self._taken_over(id)
-            self.end_seen_on[run] = self.renewed
+            self.end_seen_on[run] = self.renewal_count
 
     def _taken_over(self, id: str) -> JournalError:
         return self._make_error(
@@ -214,4 +214,4 @@ class JournalServer(PostgresPool[JournalError], Store):
     def size(self) -> int:
         """Return how many bytes the tables take, with their indexes."""
         query = "SELECT pg_total_relation_size($1::regclass)"
-        return sum(int(self.ask(query, (table,))[0][0]) for table in _TABLES)
+        return sum(int(self.query(query, (table,))[0][0]) for table in _TABLES)

@@ -55,7 +55,7 @@ class InferenceEngine:
         """Compute an answer and deliver its pieces; return the whole, or None if cancelled."""
         raise NotImplementedError
 
-    def unload(self, safe: bool) -> None:
+    def unload(self, is_safe: bool) -> None:
         """Free the memory; `safe` means that no thread is inside the library any more."""
         raise NotImplementedError
 
@@ -85,7 +85,7 @@ class InferenceEngine:
     def close(self, notifies: bool = True) -> None:
         """End running generations and free the memory; called once."""
         if self._is_inherited:
-            self.unload(safe=False)  # the threads have stayed with the parent
+            self.unload(is_safe=False)  # the threads have stayed with the parent
             return
         with self._lock:
             self._is_closed = True
@@ -98,7 +98,7 @@ class InferenceEngine:
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(EXIT_TIMEOUT_S)
-        self.unload(safe=not any(thread.is_alive() for thread in self._threads))
+        self.unload(is_safe=not any(thread.is_alive() for thread in self._threads))
 
     def _submit(self, job: Job) -> None:
         if self._is_inherited:

@@ -54,7 +54,7 @@ class Llama(InferenceEngine):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._load_guard = guard(threading.Lock())
+        self._load_lock = guard(threading.Lock())
         self._server: Any = None
 
     @property
@@ -64,7 +64,7 @@ class Llama(InferenceEngine):
 
     def server(self) -> Any:
         """Return the runtime's server, loading it if needed."""
-        with self._load_guard:
+        with self._load_lock:
             if self._server is None:
                 weights.check_gguf(self.path)
                 # The runtime holds the interpreter's lock until the model is loaded. Reading the
@@ -84,9 +84,9 @@ class Llama(InferenceEngine):
                 self._server = server
             return self._server
 
-    def unload(self, safe: bool) -> None:
+    def unload(self, is_safe: bool) -> None:
         """Free the memory; if not `safe`, leak it, since freeing it would crash the process."""
-        if not safe and self._server is not None:
+        if not is_safe and self._server is not None:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._server))
         self._server = None
 
@@ -175,7 +175,7 @@ class ChatEngine(Llama):
         if reader.fault is not None:
             raise reader.fault
         if reader.error is not None:
-            raise self._error_of(reader.error)
+            raise self._server_error(reader.error)
         if not reader.has_wrong_start:
             reply: Any = reader.answer.end()[-1]
             if schema is None or reply.finish_reason != "stop" or _is_json(reply.text):
@@ -200,7 +200,7 @@ class ChatEngine(Llama):
     def _make_error(self, reason: str) -> ModelError:
         return ModelError(f"{self.name}: {one_line(reason, 1000)}")
 
-    def _error_of(self, error: dict[str, Any]) -> ModelError:
+    def _server_error(self, error: dict[str, Any]) -> ModelError:
         if error.get("type") == "exceed_context_size_error":
             return ContextOverflow(
                 f"{self.name}: the prompt has {error.get('n_prompt_tokens')} tokens, and the "

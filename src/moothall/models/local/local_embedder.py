@@ -88,7 +88,7 @@ class LocalEmbedder(InProcess):
         try:
             self.dimensions: int = len(self._engine.compute_in_thread(["a"])[0])
         except ModelError as error:
-            llama.unload(safe=False)
+            llama.unload(is_safe=False)
             reason = str(error)
             if "ooling" in reason:
                 reason = (

@@ -27,7 +27,7 @@ from moothall.models.calling.listed import SeveralCalls
 from moothall.models.local import weights
 from moothall.models.local.engine import InProcess
 from moothall.models.local.llama import BATCH_TOKENS, ChatEngine
-from moothall.models.plain_chat import add_schema, has_result, own_chat, plain_chat
+from moothall.models.plain_chat import add_schema, has_result, native_chat, plain_chat
 from moothall.models.protocol import NO_USAGE, ModelReply, StreamPart, TextPiece, calls_in
 from moothall.models.remote.adapting import Adaptations
 from moothall.models.remote.chat_format import chat_messages, tools
@@ -304,7 +304,7 @@ class LocalModel(InProcess, AnsweringModel):
         reads_images = self.reads_images
         if self._goes_by_template(request):
             adapted = self._adapter.adapt_messages(messages, seen_after=reads_images)
-            chat = own_chat(chat_messages(adapted, self.name), self.name, reads_images)
+            chat = native_chat(chat_messages(adapted, self.name), self.name, reads_images)
         else:
             chat = plain_chat(messages, self.name, self._form, offered, may_answer, reads_images)
         if schema is not None and self._thinks_first(request):

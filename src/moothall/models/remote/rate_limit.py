@@ -65,7 +65,7 @@ class RateLimit:
         self.tokens_per_minute = tokens_per_minute
         self._now = time.monotonic if clock is None else clock.now
         # Held for a few instructions, never while waiting.
-        self._guard = guard()
+        self._lock = guard()
         self._reservations: deque[RateReservation] = deque()
         self._tokens = 0
         self._line = WaitingLine(asyncio.sleep if clock is None else clock.sleep)
@@ -88,7 +88,7 @@ class RateLimit:
 
     def recount(self, reservation: RateReservation, tokens: int) -> None:
         """Replace the estimate of a reservation."""
-        with self._guard:
+        with self._lock:
             if reservation.counted:
                 self._tokens += tokens - reservation.tokens
             has_fewer = tokens < reservation.tokens
@@ -100,7 +100,7 @@ class RateLimit:
         """Return a reservation if there is room, else in how many seconds there may be."""
         if not first:
             return None, None
-        with self._guard:
+        with self._lock:
             now = self._now()
             reservations = self._reservations
             while reservations and reservations[0].at + _MINUTE_S <= now:

@@ -65,7 +65,7 @@ def _passage_candidates(
     heading_terms, title_terms = question.terms_in(heading), question.terms_in(full_title(passage))
     all_terms = title_terms.union(*unit_terms)
     is_source = kind_of(passage.url.partition("#")[0]) in ("source", "python")
-    repeats = any(
+    repeats_question = any(
         question.is_repeated_in(text[u.start : u.end]) for u in passage_units if u.kind != "head"
     )
     for number, unit in enumerate(passage_units):
@@ -79,7 +79,7 @@ def _passage_candidates(
             *((unit_terms[number], _IN_SENTENCE), (lead_terms, _IN_LEAD), (near_terms, _NEARBY)),
             *((heading_terms, _IN_HEADING), (title_terms, _IN_TITLE), (all_terms, _IN_PASSAGE)),
         )
-        cover = sum(
+        word_score = sum(
             weight * next((level for terms, level in levels if term in terms), 0.0)
             for term, weight in question.weights.items()
         )
@@ -89,10 +89,10 @@ def _passage_candidates(
             if each.start >= unit.start - _CHARS_BEFORE and each.end <= unit.end + _CHARS_AFTER
         )
         sentence = text[unit.start : unit.end]
-        below = passage_units[number + 1 : number + 2]
-        is_table_head = unit.kind == "row" and bool(below) and below[0].lead == unit[:2]
+        next_units = passage_units[number + 1 : number + 2]
+        is_table_head = unit.kind == "row" and bool(next_units) and next_units[0].lead == unit[:2]
         score = (
-            _WORDS * cover / question.total_weight
+            _WORDS * word_score / question.total_weight
             + _WINDOW * question.share(_NO_TERMS.union(*window_terms))
             + _TOGETHER
             * sum(map(question.share, question.pairs.intersection(pairwise(ordered_terms[number]))))
@@ -111,7 +111,7 @@ def _passage_candidates(
             passage_units,
             number,
             near_terms | lead_terms | heading_terms | title_terms,
-            repeats,
+            repeats_question,
         )
 
 
@@ -180,16 +180,16 @@ def choose_quotes(question: QuestionWords) -> list[tuple[Candidate, Quote]]:
     counts: Counter[str] = Counter()
     while (ranked or queue) and len(pairs) < MAX_QUOTES:
         is_sentence = bool(ranked) and (len(pairs) % 2 == 0 or not queue)
-        each = (ranked if is_sentence else queue).pop(0)
-        spans = [quote.span for _, quote in pairs if quote.passage == each.passage]
-        if counts[_page_of(each)] == _MAX_OF_PAGE or (spans and not is_sentence):
+        candidate = (ranked if is_sentence else queue).pop(0)
+        spans = [quote.span for _, quote in pairs if quote.passage == candidate.passage]
+        if counts[_page_of(candidate)] == _MAX_OF_PAGE or (spans and not is_sentence):
             continue
-        if any(_is_shown(each, quote) for _, quote in pairs):
+        if any(_is_shown(candidate, quote) for _, quote in pairs):
             continue
-        quote = quote_of(question, each, spans)
+        quote = quote_of(question, candidate, spans)
         if quote is not None:
-            pairs.append((each, quote))
-            counts[_page_of(each)] += 1
+            pairs.append((candidate, quote))
+            counts[_page_of(candidate)] += 1
     return pairs
 
 

@@ -48,7 +48,7 @@ from moothall.research.resource_pool import ResourcePool, passages_in, with_line
 logger: logging.Logger = logging.getLogger("moothall.research.folder")
 
 APPLICATION_ID: Final = 0x63766631  # `cvf1` in the file's header: no other database is changed
-PER_FILE: Final = 3  # passages of one file that come before those of others
+MAX_PER_FILE: Final = 3  # passages of one file that come before those of others
 
 _BATCH_CHARS, _BATCH_FILES, _BATCH_S = 8_000_000, 500, 2.0
 _FEW_ENTRIES: Final = 500  # a folder with no more entries is looked at before each search
@@ -56,7 +56,7 @@ _FEW_ENTRIES: Final = 500  # a folder with no more entries is looked at before e
 # mtime may have changed since. It is read again at each search, until its mtime is older.
 _RECENT_NS: Final = 2_000_000_000
 _CAUSES: Final = 8
-_PAUSES: Final = 20  # a search waits for what fails for a time at most a twentieth of the time
+_PAUSE_FACTOR: Final = 20  # for what fails for a time a search waits a twentieth of the time
 
 _EMPTIED: Final = (
     "INSERT INTO words (words) VALUES ('delete-all')",
@@ -188,15 +188,15 @@ class FolderIndex:
             error=FolderIndexError,
         )
         self._pool = SQLitePool(file, 30.0, "SELECT count(*) FROM folder")
-        owner, select = (os.fsencode(self.root), pattern), "SELECT path, pattern FROM folder"
+        folder_row, select = (os.fsencode(self.root), pattern), "SELECT path, pattern FROM folder"
         with self._pool.reading() as db:
             stored = db.execute(select).fetchone()
         if stored is None:
             insert = "INSERT INTO folder SELECT ?, ? WHERE NOT EXISTS (SELECT 1 FROM folder)"
             with self._pool.writing() as db:
-                db.execute(insert, owner)
+                db.execute(insert, folder_row)
                 stored = db.execute(select).fetchone()
-        if stored != owner:
+        if stored != folder_row:
             other = path_text(os.fsdecode(stored[0]))
             reason = f"it is of the folder {other} with pattern={stored[1]!r}: name another file"
             raise file.error(reason)
@@ -207,7 +207,7 @@ class FolderIndex:
         chosen: list[tuple[Any, ...]] = []
         spare: list[tuple[Any, ...]] = []
         counts: Counter[bytes] = Counter()
-        doubles: list[tuple[Any, ...]] = []  # pages of one program repeat options: these last
+        duplicates: list[tuple[Any, ...]] = []  # pages of one program repeat options: these last
         texts: set[str] = set()
         with self._pool.reading() as db:
             for number in ranked_passages(db, query, 4 * results + 50):
@@ -219,18 +219,18 @@ class FolderIndex:
                 if os.fsdecode(row[0]) in excluded:
                     continue
                 if row[5] in texts:
-                    doubles.append(row)
+                    duplicates.append(row)
                     continue
                 texts.add(row[5])
                 counts[row[0]] += 1
-                (chosen if counts[row[0]] <= max(PER_FILE, results // 4) else spare).append(row)
+                (chosen if counts[row[0]] <= max(MAX_PER_FILE, results // 4) else spare).append(row)
                 if len(chosen) == results:
                     break
             if not counts and db.execute("SELECT 1 FROM passages LIMIT 1").fetchone() is None:
                 fault = f"folder {escaped(self.root)} has no text to search{self._fault_text()}"
                 raise SearchError(fault)
         by_path: dict[bytes, Resource] = {}
-        for path, title, read_ns, anchor, section, text in (chosen + spare + doubles)[:results]:
+        for path, title, read_ns, anchor, section, text in (chosen + spare + duplicates)[:results]:
             if path not in by_path:
                 url = link_to(self.root, os.fsdecode(path), self._base)
                 read_at = datetime.fromtimestamp(read_ns / 1e9, UTC).isoformat(timespec="seconds")
@@ -286,7 +286,7 @@ class FolderIndex:
                 chars += len(read.document.text) if read.document else 0
                 if read.read_ns == 0:
                     now = time.monotonic()
-                    self._retries[path] = now + _PAUSES * (now - start)
+                    self._retries[path] = now + _PAUSE_FACTOR * (now - start)
             is_late = time.monotonic() - last_write > _BATCH_S
             if chars > _BATCH_CHARS or len(batch) >= _BATCH_FILES or (batch and is_late):
                 self._write(batch)
@@ -311,8 +311,8 @@ class FolderIndex:
         select = "SELECT fault, path FROM files WHERE fault IS NOT NULL ORDER BY path"
         with self._pool.reading() as db:
             faults += [(fault, os.fsdecode(path)) for fault, path in db.execute(select)]
-        reported, self._faults = self._faults, faults
-        if faults and faults != reported:
+        old_faults, self._faults = self._faults, faults
+        if faults and faults != old_faults:
             level = logging.WARNING if self.unread_files() else logging.INFO
             logger.log(level, "folder %s%s", escaped(self.root), self._fault_text())
 
@@ -346,14 +346,14 @@ def _is_current(st: os.stat_result, pauses: bool, size: int, mtime_ns: int, read
 def _remove(db: Connection, path: str) -> None:
     """Remove a file, if it is there: another process may have removed it, or given it a number."""
     files = db.execute("SELECT number, path, title FROM files WHERE path = ?", (os.fsencode(path),))
-    for file, *parts in files.fetchall():
+    for file_number, *parts in files.fetchall():
         titles = titles_of(*parts)
-        rows = db.execute("SELECT number, title, text FROM passages WHERE file = ?", (file,))
+        rows = db.execute("SELECT number, title, text FROM passages WHERE file = ?", (file_number,))
         words = [(number, *_indexed_words(titles, section, text)) for number, section, text in rows]
         insert = "INSERT INTO words (words, rowid, title, text) VALUES ('delete', ?, ?, ?)"
         db.executemany(insert, words)
-        db.execute("DELETE FROM passages WHERE file = ?", (file,))
-        db.execute("DELETE FROM files WHERE number = ?", (file,))
+        db.execute("DELETE FROM passages WHERE file = ?", (file_number,))
+        db.execute("DELETE FROM files WHERE number = ?", (file_number,))
 
 
 def _insert(db: Connection, read: FileRead, number: int) -> int:
@@ -362,21 +362,21 @@ def _insert(db: Connection, read: FileRead, number: int) -> int:
     title = " ".join(document.title.split())[:300] or path_text(read.path)
     stat = read.status
     row = os.fsencode(read.path), stat.st_size, stat.st_mtime_ns, read.read_ns, title, read.fault
-    file = db.execute("INSERT INTO files VALUES (NULL, ?, ?, ?, ?, ?, ?)", row).lastrowid
+    file_number = db.execute("INSERT INTO files VALUES (NULL, ?, ?, ?, ?, ?, ?)", row).lastrowid
     pieces = [*passages_in(document.text, document.sections)]
     if kind_of(read.path) == "text" and len(pieces) > 1:
         pieces = [*with_lines(document.text, pieces)]
     titles = titles_of(row[0], title)
     passages = [
-        (place, file, section.anchor, section.title, text)
-        for place, (text, section) in enumerate(pieces, number)
+        (passage_number, file_number, section.anchor, section.title, text)
+        for passage_number, (text, section) in enumerate(pieces, number)
     ]
     db.executemany("INSERT INTO passages VALUES (?, ?, ?, ?, ?)", passages)
     db.executemany(
         "INSERT INTO words (rowid, title, text) VALUES (?, ?, ?)",
         [
-            (place, *_indexed_words(titles, section, text))
-            for place, _, _, section, text in passages
+            (passage_number, *_indexed_words(titles, section, text))
+            for passage_number, _, _, section, text in passages
         ],
     )
     return number + len(passages)

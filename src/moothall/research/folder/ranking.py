@@ -30,6 +30,6 @@ def ranked_passages(db: Connection, query: str, limit: int) -> list[int]:
     words += [*filter(None, map(Words.other_spelling, words))]
     search_words = SearchWords(words, MAX_QUERY_WORDS) + SearchWords(pairs, MAX_QUERY_WORDS)
     rows = (
-        db.execute(_SELECT_RANKED, (SearchWords(search_words).any, limit)) if search_words else ()
+        db.execute(_SELECT_RANKED, (SearchWords(search_words).query, limit)) if search_words else ()
     )
     return [number for (number,) in rows]

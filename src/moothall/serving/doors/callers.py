@@ -87,7 +87,7 @@ class Callers:
         self._rate = rate
         self._budgets: dict[str, Budget | None] = {}
         self._allowances: dict[str, tuple[float, float]] = {}  # requests left, and when that was so
-        self._guard = guard()
+        self._lock = guard()
         self._addresses: dict[str, None] = {}
 
     @staticmethod
@@ -169,7 +169,7 @@ class Callers:
         """
         if self._budget_source is None:
             return None
-        with self._guard:
+        with self._lock:
             if caller not in self._budgets:
                 # Within the guard: two first requests at once would each have a whole budget.
                 self._budgets[caller] = self._make_budget(caller)
@@ -196,7 +196,7 @@ class Callers:
         shared_budget = (
             self._budget_source if callable(getattr(self._budget_source, "child", None)) else None
         )
-        with self._guard:
+        with self._lock:
             budgets = {"all callers": cast("Budget | None", shared_budget), **self._budgets}
         limited = {name: each for name, each in budgets.items() if each is not None}
         refused = {}
@@ -229,7 +229,7 @@ class Senders:
             str, float
         ] = {}  # when each was used; the one used last is the last one
         self._call_counts: Counter[str] = Counter()  # how many calls of each are under way
-        self._guard = guard()
+        self._lock = guard()
 
     @staticmethod
     def in_space(space: Any) -> Senders:
@@ -240,7 +240,7 @@ class Senders:
     @contextmanager
     def in_use(self, space: Any, id: str) -> Iterator[None]:
         """Count a call of a sender in the `with` block; have the space forget idle senders."""
-        with self._guard:
+        with self._lock:
             self._call_counts[id] += 1
             self._mark_used(id)
             idle_since = time.monotonic() - _IDLE_SENDER_S
@@ -255,7 +255,7 @@ class Senders:
         try:
             yield
         finally:
-            with self._guard:
+            with self._lock:
                 self._call_counts[id] -= 1
                 if not self._call_counts[id]:
                     del self._call_counts[id]

@@ -27,13 +27,13 @@ def as_text(value: Any) -> str:
     return json.dumps(as_json(value), ensure_ascii=False)
 
 
-def messages_in(messages: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def message_attributes(messages: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return the attributes of the messages that a model is given."""
     system: list[dict[str, Any]] = []
     conversation: list[dict[str, Any]] = []
     for each in messages:
         if each.get("role") == "system":
-            system += _part_attributes(each.get("content"))
+            system += _parts_of(each.get("content"))
         else:
             conversation.append(_message_json(each))
     attributes = {names.INPUT_MESSAGES: as_text(conversation)}
@@ -42,7 +42,7 @@ def messages_in(messages: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return attributes
 
 
-def tools_of(actions: Iterable[Any]) -> str:
+def tools_text(actions: Iterable[Any]) -> str:
     """Return the definitions of the actions that a model may call."""
     return as_text(
         [
@@ -57,9 +57,9 @@ def tools_of(actions: Iterable[Any]) -> str:
     )
 
 
-def answer_of(reply: Any) -> str:
+def answer_text(reply: Any) -> str:
     """Return a model's answer."""
-    parts = _part_attributes(reply.text) if reply.text else []
+    parts = _parts_of(reply.text) if reply.text else []
     parts += [_call_json(each.id, each.name, each.args) for each in reply.calls]
     reason = "tool_call" if reply.finish_reason == "calls" else reply.finish_reason
     return as_text([{"role": "assistant", "parts": parts, "finish_reason": reason}])
@@ -82,7 +82,7 @@ def _message_json(message: Mapping[str, Any]) -> dict[str, Any]:
         id = message.get("tool_call_id")
         part = {"type": "tool_call_response", "id": id, "response": content}
         return {"role": role, "parts": [part]}
-    parts = _part_attributes(content)
+    parts = _parts_of(content)
     parts += [
         _call_json(each.get("id"), each.get("name"), each.get("args"))
         for each in message.get("tool_calls") or ()
@@ -94,7 +94,7 @@ def _call_json(id: Any, name: Any, args: Any) -> dict[str, Any]:
     return {"type": "tool_call", "id": id, "name": name, "arguments": args}
 
 
-def _part_attributes(content: Any) -> list[dict[str, Any]]:
+def _parts_of(content: Any) -> list[dict[str, Any]]:
     if isinstance(content, str):
         return [{"type": "text", "content": content}] if content else []
     parts: list[dict[str, Any]] = []
@@ -108,12 +108,12 @@ def _part_attributes(content: Any) -> list[dict[str, Any]]:
 
 def provider_of(model: Any) -> str:
     """Return the provider of a model, by the conventions' names; `moothall` for our own process."""
-    prefix = provider_in(str(getattr(model, "name", "")))
+    prefix = provider_by_prefix(str(getattr(model, "name", "")))
     module = f"{type(model).__module__}.".partition(".")[0]
     return prefix or _PROVIDERS_BY_CLASS.get(type(model).__name__) or module
 
 
-def provider_in(name: str) -> str | None:
+def provider_by_prefix(name: str) -> str | None:
     """Return the provider that a model's name states, as a journal has it; None if it says none."""
     return _PROVIDERS_BY_PREFIX.get(name.partition(":")[0])
 

@@ -67,7 +67,7 @@ class Telemetry(MessageSpans):
                     attributes[name] = model_attributes[name]
         if self._content and request is not None:
             message = {"role": "user", "content": request.content}
-            attributes |= span_content.messages_in([message])
+            attributes |= span_content.message_attributes([message])
         span_kind = SpanKind.CLIENT if is_remote else SpanKind.INTERNAL
         name, run_options = (
             f"{operation} {id}",
@@ -136,7 +136,7 @@ class Telemetry(MessageSpans):
                 attributes[names.TOTAL_OUTPUT_TOKENS] = usage.output_tokens
             if self._content and result.text:
                 message = {"role": "assistant", "content": result.text}
-                attributes[names.OUTPUT_MESSAGES] = span_content.messages_in([message])[
+                attributes[names.OUTPUT_MESSAGES] = span_content.message_attributes([message])[
                     names.INPUT_MESSAGES
                 ]
             if result.error is not None:
@@ -162,9 +162,9 @@ class Telemetry(MessageSpans):
         if request.schema is not None:
             attributes[names.OUTPUT_TYPE] = "json"
         if self._content:
-            attributes |= span_content.messages_in(request.messages)
+            attributes |= span_content.message_attributes(request.messages)
             if request.actions:
-                attributes[names.TOOL_DEFINITIONS] = span_content.tools_of(request.actions)
+                attributes[names.TOOL_DEFINITIONS] = span_content.tools_text(request.actions)
         metric_attributes = {names.OPERATION: names.CHAT, **model_attributes}
 
         def end(span: OpenSpan, result: Any, error: str | None) -> None:
@@ -190,7 +190,7 @@ class Telemetry(MessageSpans):
                 if isinstance(value := meta.get(key), str):
                     attributes[name] = value
             if self._content:
-                attributes[names.OUTPUT_MESSAGES] = span_content.answer_of(result)
+                attributes[names.OUTPUT_MESSAGES] = span_content.answer_text(result)
             for kind, count in (("input", usage.input_tokens), ("output", usage.output_tokens)):
                 if count:
                     self.measure(

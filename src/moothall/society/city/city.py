@@ -280,7 +280,7 @@ class City(NumberedPlaces):
             return Route((a,), 0, 0)
         access = self._access[self._mode_of(mode).name]
         ends = (access.node.item(self._number_of(each)) for each in (a, b))
-        nodes = [self._node_ids[node] for node in access.roads.find_way(*ends) or ()]
+        nodes = [self._node_ids[node] for node in access.roads.find_route(*ends) or ()]
         first, last = [a] if nodes[0] != a else [], [b] if nodes[-1] != b else []
         return Route((*first, *nodes, *last), self.seconds(a, b, mode) or 0, metres)
 

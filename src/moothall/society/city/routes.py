@@ -14,7 +14,7 @@ _MAX_TABLE_ENTRIES: Final = 1 << 26  # the entries in the cached tables of a lar
 _CACHE_SIZE: Final = 1 << 22
 _METRES_MASK: Final = (1 << 24) - 1
 _LEAF_NODES: Final = 32
-_AT_ONCE: Final = 1 << 22
+_BATCH_SIZE: Final = 1 << 22
 
 
 class Route(NamedTuple):
@@ -42,9 +42,9 @@ class Roads:
         # Keep the shortest of roads between the same nodes; scipy would add them up.
         order = np.lexsort((directed[:, 2], directed[:, 1], directed[:, 0]))
         directed = directed[order]
-        first = np.ones(len(directed), dtype=bool)
-        first[1:] = (directed[1:, :2] != directed[:-1, :2]).any(axis=1)
-        directed = directed[first]
+        is_first = np.ones(len(directed), dtype=bool)
+        is_first[1:] = (directed[1:, :2] != directed[:-1, :2]).any(axis=1)
+        directed = directed[is_first]
         self.count: int = len(spots)
         self._symmetric = not oneway.any()
         self._node_positions = spots
@@ -118,20 +118,20 @@ class Roads:
             return int(self.all_metres.item(start, end))
         return int(self.metres(np.array([start]), np.array([end]))[0])
 
-    def find_way(self, source: int, target: int) -> list[int] | None:
+    def find_route(self, source: int, target: int) -> list[int] | None:
         """Return the nodes of the shortest route, with both ends, or None."""
         table = self.table(source)
         if table[target] < 0:
             return None
-        way, incoming = [target], self.matrix.tocsc()
-        while way[-1] != source:
-            node = way[-1]
+        route, incoming = [target], self.matrix.tocsc()
+        while route[-1] != source:
+            node = route[-1]
             part = slice(incoming.indptr[node], incoming.indptr[node + 1])
             previous = incoming.indices[part]
             # Of equal lengths, traced back from the end, the node with the smallest number.
             fits = (table[previous] >= 0) & (table[previous] + incoming.data[part] == table[node])
-            way.append(int(previous[fits].min()))
-        return way[::-1]
+            route.append(int(previous[fits].min()))
+        return route[::-1]
 
 
 def dijkstra(graph: object, **options: object) -> Any:
@@ -155,8 +155,8 @@ class Labels:
     def __init__(self, graph: Any, spots: Array, *, symmetric: bool = False) -> None:
         # By level: the number of each node's cell, −1 in none, and its labels, there and back.
         self._levels: list[tuple[Array, _Label, _Label]] = []
-        turned = None if symmetric else graph.T.tocsr()
-        undirected = graph if turned is None else graph + turned
+        transposed = None if symmetric else graph.T.tocsr()
+        undirected = graph if transposed is None else graph + transposed
         level = [np.arange(len(spots))]
         while level:
             cells, next_level = [], []
@@ -169,7 +169,7 @@ class Labels:
                 cell[nodes] = number
             # Searches begin at the separating nodes, so those of ways to them go backwards.
             back = _Label(len(spots), cells, graph, symmetric)
-            there = back if turned is None else _Label(len(spots), cells, turned, symmetric)
+            there = back if transposed is None else _Label(len(spots), cells, transposed, symmetric)
             if there.dtype != back.dtype:
                 there.widen()
                 back.widen()
@@ -183,7 +183,7 @@ class Labels:
         for cell, there, back in self._levels:
             # A cell's separating nodes are in neither half.
             pairs = pairs[(cell[start[pairs]] == cell[end[pairs]]) & (cell[start[pairs]] >= 0)]
-            for part in np.array_split(pairs, max(1, len(pairs) * there.width // _AT_ONCE)):
+            for part in np.array_split(pairs, max(1, len(pairs) * there.width // _BATCH_SIZE)):
                 metres[part] = np.minimum(metres[part], there.to(start[part], back, end[part]))
         metres[metres == _TOO_FAR] = -1
         return metres

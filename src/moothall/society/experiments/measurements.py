@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from moothall import ConfigError
-from moothall.society.tables import arrow, write_whole, writing_errors
+from moothall.society.tables import import_arrow, write_whole, writing_errors
 
 ANSWERS_PREFIX: Final = "answers "
 """How the metric of a text begins that has each citizen's answers to the survey of that name."""
@@ -43,7 +43,7 @@ class MeasurementRow(NamedTuple):
 
 
 def _schema() -> Any:
-    pa, _ = arrow()
+    pa, _ = import_arrow()
     name = pa.dictionary(pa.int32(), pa.string())
     texts = {"experiment": name, "condition": name, "parameters": name}
     numbers = {"seed": pa.uint64(), "step": pa.int64()}
@@ -59,7 +59,7 @@ class Measurements:
         self._rows: list[MeasurementRow] = []
         with writing_errors(path):
             self._file = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115
-        self._writer = arrow()[1].ParquetWriter(self._file, _schema())
+        self._writer = import_arrow()[1].ParquetWriter(self._file, _schema())
 
     def append(self, row: MeasurementRow) -> None:
         """Add a row. Raises FileError."""
@@ -70,7 +70,7 @@ class Measurements:
     def _flush(self) -> None:
         rows = [self._cell_columns | row._asdict() for row in self._rows]
         with writing_errors(self._path):
-            self._writer.write_table(arrow()[0].Table.from_pylist(rows, schema=_schema()))
+            self._writer.write_table(import_arrow()[0].Table.from_pylist(rows, schema=_schema()))
         self._rows.clear()
 
     def write(self, totals: Mapping[str, object]) -> None:
@@ -94,7 +94,7 @@ class Measurements:
 
 def join_parts(parts: Iterable[Path], path: Path) -> dict[str, Any]:
     """Write one table of all parts, in order; return the sums of their totals."""
-    _, parquet = arrow()
+    _, parquet = import_arrow()
     sums: dict[str, Any] = {}
 
     def write(to: str) -> None:

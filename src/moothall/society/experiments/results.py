@@ -14,7 +14,7 @@ from moothall import ConfigError
 from moothall.build import SafeHTML, check_text, counted, error_text, one_line
 from moothall.society.arrays import import_package
 from moothall.society.experiments.measurements import ANSWERS_PREFIX, TOTALS_KEY, fallbacks_in_words
-from moothall.society.tables import arrow, trajectories_path
+from moothall.society.tables import import_arrow, trajectories_path
 from moothall.society.trajectories import Trajectories
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Results:
     def __init__(self, path: Path | str, draw: Callable[..., Figure] | None = None) -> None:
         self.path: Path = Path(path)
         self._draw = draw
-        _, parquet = arrow()
+        _, parquet = import_arrow()
         names = ("condition", "parameters", "metric", "step", "seed", "value", "text")
         try:
             with parquet.ParquetFile(self.path) as file:

@@ -31,7 +31,7 @@ from moothall.society.experiments.cell import Cell, reported_class
 from moothall.society.experiments.design import Design
 from moothall.society.experiments.measurements import join_parts
 from moothall.society.experiments.models import is_of_file, plain_value, source_code
-from moothall.society.tables import arrow, file_name, write_whole
+from moothall.society.tables import file_name, import_arrow, write_whole
 
 _MANIFEST: Final = "experiment.json"
 _PACKAGES: Final = ("moothall", "numpy", "scipy")
@@ -73,7 +73,7 @@ async def sweep(
     """Run all cells that have not ended, and join all parts; return the file of the results."""
     check_integer("jobs", jobs, 0, None)
     check_function("progress=", progress, "progress", optional=True)
-    arrow()
+    import_arrow()
     cells = design.cells()
     if jobs:
         cells[0].as_json()  # report what no process can import before any cell runs

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from moothall.society.society import Society
-from moothall.society.tables import arrow, convert, write_whole, writing_errors
+from moothall.society.tables import convert, import_arrow, write_whole, writing_errors
 from moothall.society.trajectories import TYPES, csv_rows, header
 
 
@@ -18,7 +18,7 @@ class TrajectoryFile:
 
     def __init__(self, society: Society, path: Path) -> None:
         self._society, self._path = society, path
-        self._arrow, _ = arrow()
+        self._arrow, _ = import_arrow()
         with writing_errors(path):
             path.parent.mkdir(exist_ok=True)
             self._file: IO[bytes] = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115 - `close`

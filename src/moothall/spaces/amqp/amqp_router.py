@@ -120,7 +120,7 @@ class AMQPRouter(Router):
             self.recorder,
             cancel_everywhere=self.requests.cancel_everywhere,
             find_innermost=self.requests.innermost,
-            extras_of=self.requests.extras_of,
+            context_of=self.requests.context_of,
             show=self._show_inbound,
         )
         self.queues: Queues = Queues(broker)

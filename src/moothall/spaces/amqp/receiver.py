@@ -50,7 +50,7 @@ class Receiver:
     cancel_everywhere: Callable[[str, str], None]  # tells all processes to cancel a message
     # Of a call chain, by keys: the last handler in this process.
     find_innermost: Callable[[tuple[str, ...]], Delivery | None]
-    extras_of: Callable[[str], Any]  # what this process gave with a request of its own, by its key
+    context_of: Callable[[str], Any]  # what this process gave with a request of its own, by its key
     show: Callable[[Delivery], None]  # passes a message to the observers
     _early_cancellations: dict[Ident, None] = field(default_factory=dict)
     _unread_messages: list[tuple[Mailbox, DeliveryTag, Any, bytes]] = field(default_factory=list)
@@ -108,8 +108,8 @@ class Receiver:
                 self._put_delivery(delivery, mailbox)
 
     def _take_unread(self) -> None:
-        unread, self._unread_messages = self._unread_messages, []
-        for each in unread:
+        unread_messages, self._unread_messages = self._unread_messages, []
+        for each in unread_messages:
             self.take(*each)
 
     def leave_to_others(self, mailbox: Mailbox) -> None:
@@ -126,12 +126,12 @@ class Receiver:
         if not mailbox.open:
             return
         try:
-            unfinished = self.inbox.unfinished(mailbox.id)
+            unfinished_entries = self.inbox.unfinished(mailbox.id)
         except InboxError as error:
             logger.error("the inbox of agent %r cannot be read: %s", mailbox.id, error)
             self.router.loop.call_later(_RETRY_S, self.resume, mailbox)
             return
-        for entry in unfinished:
+        for entry in unfinished_entries:
             ident = entry.key, mailbox.id
             if ident in self.recorder.in_flight:
                 continue
@@ -164,7 +164,7 @@ class Receiver:
             setattr(delivery, name, value)
         if delivery.on_event is not None:  # a header, so far
             delivery.on_event = partial(self.recorder.send_piece, delivery)
-        delivery.key, delivery.caller_context = inbound.key, self.extras_of(inbound.key)
+        delivery.key, delivery.caller_context = inbound.key, self.context_of(inbound.key)
         delivery.recorder = self.recorder
         delivery.ident = (inbound.key, mailbox.id)
         delivery.tag = tag
@@ -172,7 +172,7 @@ class Receiver:
             # What the inbox takes over before it starts comes again only if it has not started.
             offer = mailbox.offers.get(inbound.envelope.name)
             is_taken_over = self.recorder.takes_over(mailbox, offer)
-            delivery.is_counted = not is_taken_over and self._starts.must_count(mailbox, tag)
+            delivery.must_count_start = not is_taken_over and self._starts.must_count(mailbox, tag)
         delivery.raw = inbound.raw
         delivery.reply_to = inbound.reply_to or ""
         self.recorder.in_flight[delivery.ident] = delivery
@@ -229,12 +229,12 @@ class Receiver:
 
     def _end_in_doubt(self, delivery: InFlight, mailbox: Mailbox, reason: str) -> None:
         """End a message that was started and has no recorded end: a dead letter, and an error."""
-        where = f"{mailbox.id}.{delivery.envelope.name}"
-        text = f'in doubt: "{where}" {reason}; it is unknown whether it took effect'
+        handler_name = f"{mailbox.id}.{delivery.envelope.name}"
+        text = f'in doubt: "{handler_name}" {reason}; it is unknown whether it took effect'
         logger.error("%s (message of %r)", text, delivery.envelope.sender)
         delivery.mailbox = mailbox
         delivery.state = kinds.FINISHED
-        refuse = partial(self.router.refuse, delivery, InDoubt(text, where))
+        refuse = partial(self.router.refuse, delivery, InDoubt(text, handler_name))
         assert delivery.raw is not None  # it has not begun in this process
         publish_dead_letter(self.broker, *delivery.raw, text, mailbox.id, refuse)
 

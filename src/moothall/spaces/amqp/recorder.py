@@ -52,8 +52,8 @@ class InFlight(Delivery):
     answer: Outbound | None = None  # to be sent when it has ended
     is_ended: bool = False
     owned_elsewhere: bool = False  # another process has its agent's id: it is redelivered there
-    is_counted: bool = False  # whether its start is to be counted: a process may have died of it
-    counted_in: str = ""  # the queue with its starts, if they are counted
+    must_count_start: bool = False  # since a process may have died of it
+    start_queue: str = ""  # the queue with its starts, if they are counted
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -77,11 +77,11 @@ class Recorder:
     _is_flushing: bool = False
     _ended_count: int = 0
 
-    def begins(self, delivery: InFlight, offer: Offer) -> bool:
+    def record_start(self, delivery: InFlight, offer: Offer) -> bool:
         """Record that a message starts; return False if that cannot be written now."""
         if delivery.is_started:
             return True
-        if delivery.is_counted and delivery.outer is None:  # else a handler here waits for it
+        if delivery.must_count_start and delivery.outer is None:  # else a handler here waits for it
             self.starts.count(delivery)
             return False
         is_acknowledged = delivery.tag is None
@@ -294,8 +294,8 @@ class Recorder:
         if message.is_stored:
             self.inbox.note_answered(*message.ident)
         self.broker.consumer.acknowledge(message.tag)
-        if message.counted_in:
-            self.broker.thread.spawn(self.starts.delete_count(message.counted_in))
+        if message.start_queue:
+            self.broker.thread.spawn(self.starts.delete_count(message.start_queue))
 
 
 def _answer_key(delivery: InFlight) -> str:

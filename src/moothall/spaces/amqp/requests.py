@@ -85,7 +85,7 @@ class OpenRequests:
             handling = handling.parent
         return tuple(reversed(keys))
 
-    def extras_of(self, key: str) -> Any:
+    def context_of(self, key: str) -> Any:
         """Return what this process gave with a request of its own, beside the message."""
         message = self._open_messages.get(key)
         return None if message is None else message.settles.caller_context

@@ -51,14 +51,14 @@ class Starts:
 
     def count(self, delivery: Any) -> None:
         """Count the start of a message, which waits until that is done."""
-        delivery.is_counted = False
-        delivery.counted_in = self.broker.names.queue("starts", " ".join(delivery.ident))
+        delivery.must_count_start = False
+        delivery.start_queue = self.broker.names.queue("starts", " ".join(delivery.ident))
         mailbox = delivery.mailbox
         mailbox.put_back(delivery)
         self.broker.thread.spawn(self._count(delivery, mailbox.pause()))
 
     async def _count(self, delivery: Any, resume: Callable[[], None]) -> None:
-        broker, limits, name = self.broker, self.broker.limits, delivery.counted_in
+        broker, limits, name = self.broker, self.broker.limits, delivery.start_queue
         assert limits.max_deliveries is not None
         arguments = {
             "x-expires": int(limits.message_ttl_s * 2000),

@@ -78,13 +78,13 @@ class Cards:
         self._feed = feed
         self._open: dict[int, Card] = {}
         self._numbers = itertools.count(1)
-        self._guard = guard()
+        self._lock = guard()
         self._refresh_lock = guard()  # of two refreshes at once, both would make a card of a wait
         self._last_fingerprint: tuple[Any, ...] | None = None  # what waited at the last refresh
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return the open cards, the oldest first."""
-        with self._guard:
+        with self._lock:
             return [card.to_json() for card in self._open.values()]
 
     async def approve(self, request: ApprovalRequest, **labels: str) -> Any:
@@ -120,7 +120,7 @@ class Cards:
 
     def decide(self, number: int, answer: dict[str, Any]) -> str:
         """Answer a card as a page said, in any thread; return the outcome in a word."""
-        with self._guard:
+        with self._lock:
             card = self._open.get(number)
         if card is None:
             raise CardGone(_NOT_OPEN.format(number))
@@ -156,7 +156,7 @@ class Cards:
         """Make cards of what waits, and take those away that wait no longer."""
         waiting = journal.waiting(kind=Waits.of_a_person)[:_MAX_STORED]
         waits = {(each.run, each.key): each for each in waiting}
-        with self._guard:
+        with self._lock:
             numbers_by_wait = {
                 card.wait_key: card.number for card in self._open.values() if card.wait_key
             }
@@ -173,7 +173,7 @@ class Cards:
     def drop_waits(self) -> None:
         """Take away what runs of the journal wait for: it is closed."""
         self._last_fingerprint = None
-        with self._guard:
+        with self._lock:
             stored = [card.number for card in self._open.values() if card.wait_key]
         for number in stored:
             with suppress(CardGone):
@@ -206,13 +206,13 @@ class Cards:
         return Card(next(self._numbers), kind, subject, wait.since, deliver, read, wait_key)
 
     def _show(self, card: Card) -> None:
-        with self._guard:
+        with self._lock:
             self._open[card.number] = card
         self._feed.publish("card", card.to_json())
 
     def _close(self, number: int, outcome: str) -> None:
         """Take a card away. Raises CardGone: another page, or its asker, was faster."""
-        with self._guard:
+        with self._lock:
             if self._open.pop(number, None) is None:
                 raise CardGone(_NOT_OPEN.format(number))
         self._feed.publish("card_gone", {"number": number, "said": outcome})

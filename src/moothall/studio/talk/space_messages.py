@@ -97,7 +97,7 @@ class SpaceMessages:
         self._said_by_pair: dict[tuple[str, str], deque[SeenMessage]] = {}
         self._unclear_answers: Counter[tuple[str, str]] = Counter()  # answers, to which of several
         self._heads: dict[Head, Head] = {}
-        self._guard = guard()
+        self._lock = guard()
 
     def add(
         self,
@@ -114,7 +114,7 @@ class SpaceMessages:
         head = Head(message["from"], message["to"], action["name"][:_MAX_NAME])
         id = (message.get("id") or "")[:_MAX_NAME] or None
         args = _args_text(action["args"])
-        with self._guard:
+        with self._lock:
             head = self._heads.setdefault(head, head)  # one for all: there are few
             seen_message = SeenMessage(next(self._numbers), at, head, id, args)
             if reply is not None and reply.calls:
@@ -196,7 +196,7 @@ class SpaceMessages:
 
     def newest(self) -> Iterator[SeenMessage]:
         """Yield the messages, the newest first."""
-        with self._guard:
+        with self._lock:
             messages = [*self._messages]
         return reversed(messages)
 
@@ -213,7 +213,7 @@ class SpaceMessages:
             `messages`; how many pass in all (`passing`), how many there are (`of`) and may be
             (`most`), and the number of the `last`
         """
-        with self._guard:
+        with self._lock:
             messages, last, heads = [*self._messages], self._last_number, [*self._heads]
         passing = _filtered(messages, heads, filter)
         start = bisect_right(passing, after, key=_number_of) if after else 0

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from os import environ
 from typing import TYPE_CHECKING, Any, Final
 
-from pydantic import BaseModel
-from pydantic import Field as Checked
+from pydantic import BaseModel, Field
 
 from moothall import ConfigError
 from moothall.models import made_model
@@ -25,7 +24,7 @@ _MAX_ANSWERS: Final = 200
 class ModelChoice(BaseModel):
     """A question of a page, and the model that answers for citizens; the town's own if empty."""
 
-    model: str = Checked("", max_length=200)
+    model: str = Field("", max_length=200)
 
     def make_model(self) -> Model | None:
         """Return the model that the page names; ConfigError or ModelError if it is of no use."""
@@ -37,17 +36,17 @@ class CitizenQuestion(ModelChoice):
     """A question of a page to one citizen."""
 
     citizen: str
-    question: str = Checked(min_length=1, max_length=2_000)
+    question: str = Field(min_length=1, max_length=2_000)
 
 
 class SurveyOfAll(ModelChoice):
     """A survey of one question that a page requests."""
 
-    text: str = Checked(min_length=1, max_length=2_000)
-    kind: str = Checked(max_length=20)
+    text: str = Field(min_length=1, max_length=2_000)
+    kind: str = Field(max_length=20)
     choices: list[str] = []
-    by: str = Checked("", max_length=200)
-    citizens: int = Checked(100, ge=1, le=MAX_CITIZENS)
+    by: str = Field("", max_length=200)
+    citizens: int = Field(100, ge=1, le=MAX_CITIZENS)
 
     async def run(self, society: Society, has_model: bool) -> dict[str, Any]:
         """Ask several citizens, between two steps; return what a page shows of it."""

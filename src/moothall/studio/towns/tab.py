@@ -68,7 +68,7 @@ class SocietyTab(Tab):
     def __init__(self, studio: Hub) -> None:
         self._hub = studio
         self._numbers = itertools.count(secrets.randbits(40) + 1)  # of each program others
-        self._town_guard = guard()
+        self._town_lock = guard()
         self.town: Town | None = None
         self.second_town: Town | None = None
         self.experiments: ExperimentRuns = ExperimentRuns(studio)
@@ -82,7 +82,7 @@ class SocietyTab(Tab):
         person has not agreed that the present town ends; it then stays.
         """
         self._check(order)
-        with self._town_guard:
+        with self._town_lock:
             _check_may_end(self.town)
             self._end_towns()
             self.town = self._create_town(order, run_id or secrets.token_hex(8))
@@ -90,7 +90,7 @@ class SocietyTab(Tab):
 
     def show(self, run: ShownRun) -> None:
         """Have pages watch a program's own society; the present town ends."""
-        with self._town_guard:
+        with self._town_lock:
             _check_may_end(self.town)
             self._end_towns()
             self.town = self._create_town(run, secrets.token_hex(8))
@@ -129,7 +129,7 @@ class SocietyTab(Tab):
         self._end_towns()
 
     def _end_towns(self) -> None:
-        with self._town_guard:
+        with self._town_lock:
             towns, self.town, self.second_town = (self.second_town, self.town), None, None
             for town in towns:
                 if town is not None:
@@ -240,7 +240,7 @@ class SocietyTab(Tab):
         order = self._recorded_order(body.run) if body.run else None
         if order is not None:
             self._check(order)
-        with self._town_guard:
+        with self._town_lock:
             if town is not self.town:  # meanwhile, on another page
                 raise ConfigError("another town is shown now: choose again")
             if order is not None:  # else a person has pressed Close
@@ -254,7 +254,7 @@ class SocietyTab(Tab):
 
     def swap(self) -> None:
         """Exchange the town with the one beside it: what a person does is of the other then."""
-        with self._town_guard:
+        with self._town_lock:
             town, second = self.town, self.second_town
             if town is None or second is None:
                 raise ConfigError("there is no town beside the present one")

@@ -39,7 +39,7 @@ _SETUP_TIMEOUT_S: Final = 10.0
 """So long a question to a town that is being set up waits for it, in seconds."""
 _MAX_EVENTS: Final = 50_000
 """How many of the last events are kept, for the log and the cards of citizens."""
-_MAX_SENT: Final = 500
+_MAX_SENT_EVENTS: Final = 500
 """The most events that a page gets at once: the last ones."""
 _NO_LEVEL: Final = 255
 """The level of a citizen that has none in a layer of the map; the others go from 0 to 254."""
@@ -91,8 +91,8 @@ class Town:
         self._map: TownMap | ModelMap | None = None
         self._custom_metrics: dict[int, dict[str, float]] = {}  # a program's own metrics, by step
         self._act_counts: dict[int, list[int]] = {}  # how many did each act, by step lived here
-        self._changes = 0
-        self._guard = guard()
+        self._change_count = 0
+        self._lock = guard()
         self._thread = threading.Thread(target=self._run_thread, name="moothall-town", daemon=True)
         self._thread.start()
 
@@ -223,7 +223,7 @@ class Town:
 
         `names` has the names of the citizens in them, by id.
         """
-        events = [each for each in [*self._events] if each[0] > after][-_MAX_SENT:]
+        events = [each for each in [*self._events] if each[0] > after][-_MAX_SENT_EVENTS:]
         if not self._names:
             agents = self.wait_for_society().agents
             self._names = {str(each.id): getattr(each, "name", None) or "" for each in agents}
@@ -240,7 +240,7 @@ class Town:
 
     def control(self, do: str | None = None, speed: float | None = None) -> None:
         """Play until paused or ended (`play`), `pause`, live one `step`, or set the speed."""
-        with self._guard:  # the run may end meanwhile, and then stays so
+        with self._lock:  # the run may end meanwhile, and then stays so
             if self.is_over:
                 raise ConfigError("the run has ended: set up another town")
             self.speed = self.speed if speed is None else speed
@@ -286,7 +286,7 @@ class Town:
         self._note_change()
 
     def _note_change(self) -> None:
-        self._changes += 1
+        self._change_count += 1
         self.notify_pages()
 
     def close(self) -> None:
@@ -306,7 +306,7 @@ class Town:
 
     def _set_state(self, state: str | None = None) -> None:
         """Be in a state, or leave `making`; tell pages and the other town."""
-        with self._guard:  # what a person presses meanwhile is not undone
+        with self._lock:  # what a person presses meanwhile is not undone
             if state is not None or self.state == "making":
                 self.state = state or "paused"
         self.notify_pages()
@@ -349,10 +349,10 @@ class Town:
         positions, drawn_map = self._positions, self._map
         if positions is None or drawn_map is None:
             return b""
-        west, south, wide, tall = drawn_map.bounds
+        west, south, width, height = drawn_map.bounds
         xs, ys = drawn_map.drawn_positions(positions)
         parts = []
-        for values, start, size in ((xs, west, wide), (ys, south, tall)):
+        for values, start, size in ((xs, west, width), (ys, south, height)):
             scaled = (np.array(values, dtype=np.float64) - start) / size * (_NOWHERE - 1)
             parts.append(np.nan_to_num(scaled, nan=_NOWHERE).astype("<u2").tobytes())
         return b"".join((*parts, np.array(positions.act, dtype=np.uint8).tobytes()))
@@ -383,7 +383,7 @@ class Town:
             "model": order.model,
             "steps": order.steps,
             "speed": self.speed,
-            "changes": self._changes,
+            "changes": self._change_count,
             "beside": other_number,
         }
         body = self._position_bytes()
@@ -396,8 +396,8 @@ class Town:
                     for path, name in society.status_numbers().items()
                     if run is None or not np.isnan(society.levels(path)).all()
                 }
-            level, level_data = self._level(layer)
-            body += level
+            level_bytes, level_data = self._level(layer)
+            body += level_bytes
             columns, rows, custom_columns = self._table(
                 max(after, len(society.metrics) - _MAX_ROWS)
             )
@@ -439,11 +439,11 @@ class Town:
         ]
         custom_columns += self.order.metrics if isinstance(self.order, ShownRun) else ()
         columns = ["step", "time", *names, *custom_columns]
-        unknown = [None] * len(acts)  # of steps before the studio resumed the run
+        unknown_counts = [None] * len(acts)  # of steps before the studio resumed the run
         rows = [
             [
                 *map({**row, **self._custom_metrics.get(row["step"], {})}.get, columns),
-                *self._act_counts.get(row["step"], unknown),
+                *self._act_counts.get(row["step"], unknown_counts),
             ]
             for row in society.metrics[first:]
         ]

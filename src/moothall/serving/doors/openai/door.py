@@ -204,7 +204,7 @@ class OpenAIDoor:
             openai_request, agent, sends_history=isinstance(form, ChatCompletion)
         )
         if not isinstance(agent, ReActAgent):  # whose own messages have their marks
-            history = agent.as_sent_back(history)
+            history = agent.with_marks_of_runs(history)
         earlier_messages = [*history, *earlier_messages]
         try:
             request = ReplyRequest(content, openai_request.schema, thread, run_id)
@@ -306,7 +306,7 @@ def history_and_content(
             if tool.name in own_names:
                 text = f"{tool.name!r} is an action of the agent's own: give the tool another name"
                 raise BadRequest(text, "tools")
-        messages = agent.as_sent_back(messages)
+        messages = agent.with_marks_of_runs(messages)
         new_start = 0
         if sends_history:
             answers = [n for n, each in enumerate(messages) if each["role"] == "assistant"]
@@ -316,7 +316,7 @@ def history_and_content(
         return messages[:new_start], join_messages(messages[new_start:])
     if openai_request.tools or messages[-1]["role"] != "user":
         raise BadRequest(f"agent {agent.id!r} has no model that may call a client's tools", "tools")
-    return agent.as_sent_back(messages[:-1]), messages[-1]["content"]
+    return agent.with_marks_of_runs(messages[:-1]), messages[-1]["content"]
 
 
 def _model_of(id: str) -> dict[str, Any]:

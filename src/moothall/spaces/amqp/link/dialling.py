@@ -22,11 +22,11 @@ from moothall.spaces.amqp.link.connection import OTHER_SETTINGS, LinkLost, Refus
 
 DIAL_S = 10.0
 """How long the broker may take to answer."""
-_NOT_ALLOWED = 530
-_USE_SSL = "use_ssl=True (AMQP_USE_SSL, --use-ssl)"
+_NOT_ALLOWED_CODE = 530
+_USE_SSL_TEXT = "use_ssl=True (AMQP_USE_SSL, --use-ssl)"
 _HANG_UP_TEXTS = (("ConnectionReset", "BrokenPipe"), ("ConnectionReset", "BrokenPipe", "EOF"))
 """What pika's text of a lost connection has, without TLS and with it."""
-_CERT_FILE = "cert_file= (AMQP_CERT_FILE, --cert-file)"
+_CERT_FILE_TEXT = "cert_file= (AMQP_CERT_FILE, --cert-file)"
 _CLIENT_ALERT = re.compile(r"ALERT_([A-Z_]*(?:CERTIFICATE|UNKNOWN_CA|HANDSHAKE)[A-Z_]*)")
 """OpenSSL's names of what a broker answers that does not accept the client's certificate."""
 _OTHER_NAME_CODES = (62, 64)  # OpenSSL's: the certificate is for another host, another address
@@ -92,7 +92,7 @@ def explain(error: BaseException, options: AMQPOptions) -> str:
             "set AMQP_USERNAME and AMQP_PASSWORD"
         )
     is_denied = isinstance(error, ProbableAccessDeniedError) or (
-        isinstance(error, ConnectionClosed) and error.reply_code == _NOT_ALLOWED
+        isinstance(error, ConnectionClosed) and error.reply_code == _NOT_ALLOWED_CODE
     )
     if is_denied and "reached" not in str(error):  # a limit of connections or channels
         return (
@@ -111,18 +111,18 @@ def explain(error: BaseException, options: AMQPOptions) -> str:
         problem = "wants a client certificate"
         if options.cert_file is not None:
             problem = f"refuses the client certificate {str(options.cert_file)!r}"
-        return f"{label} {problem} ({alert_text}): give one by {_CERT_FILE}"
+        return f"{label} {problem} ({alert_text}): give one by {_CERT_FILE_TEXT}"
     has_hung_up = isinstance(error, ConnectionResetError | BrokenPipeError | StreamLostError)
     if has_hung_up or any(each in str(error) for each in _HANG_UP_TEXTS[options.use_ssl]):
         # A TLS port closes a plain connection without an error; what it says of a client
         # certificate may be lost as it closes the connection.
-        other = f"try it with {_USE_SSL}, or "
+        remedy = f"try it with {_USE_SSL_TEXT}, or "
         if options.use_ssl:
-            other = f"if it wants another client certificate, give that by {_CERT_FILE}; "
-        return f"{label} hung up before AMQP began: {other}check AMQP_PORT and the broker's log"
+            remedy = f"if it wants another client certificate, give that by {_CERT_FILE_TEXT}; "
+        return f"{label} hung up before AMQP began: {remedy}check AMQP_PORT and the broker's log"
     if isinstance(error, ssl.SSLError | IncompatibleProtocolError):
-        other = f"{'without' if options.use_ssl else 'with'} {_USE_SSL}"
-        return f"{label} does not speak AMQP 0-9-1 on that port: try it {other}"
+        remedy = f"{'without' if options.use_ssl else 'with'} {_USE_SSL_TEXT}"
+        return f"{label} does not speak AMQP 0-9-1 on that port: try it {remedy}"
     if is_denied or isinstance(error, ConnectionClosed | LinkLost):
         return f"{label} closed the connection: {getattr(error, 'reply_text', error)}"
     if isinstance(error, TimeoutError):
@@ -138,7 +138,7 @@ def explain(error: BaseException, options: AMQPOptions) -> str:
 
 def refusal_text(error: RefusedByBroker, exchange: str, options: AMQPOptions) -> str:
     """Say in one line what the broker did not let a space declare."""
-    where = f"the message broker at {options.address}"
+    label = f"the message broker at {options.address}"
     if error.code == OTHER_SETTINGS:
-        return f"{where} has something else under the name {exchange!r}: {error}"
-    return f"{where} refuses to declare what the exchange {exchange!r} needs: {error}"
+        return f"{label} has something else under the name {exchange!r}: {error}"
+    return f"{label} refuses to declare what the exchange {exchange!r} needs: {error}"
