@@ -57,7 +57,7 @@ def plain_chat(
             for number, call in enumerate(message.get("tool_calls") or ()):
                 call_name = name_of_call(call, f"{label}: tool_calls[{number}]")
                 call_names[call.get("id") or ""] = call_name
-            content = joined_contents(content, broken_up(call_form.calls_as_text(message)), "\n")
+            content = joined_contents(content, unmarked(call_form.calls_as_text(message)), "\n")
             if not content and message.get("tool_calls"):
                 continue  # a program that went on
         elif role == "user":
@@ -83,7 +83,7 @@ def native_chat(chat: list[dict[str, Any]], name: str, sees: bool) -> list[dict[
         messages.append({**message, "content": content})
         if calls := message.get("tool_calls"):
             functions = (
-                {key: broken_up(each) for key, each in c["function"].items()} for c in calls
+                {key: unmarked(each) for key, each in c["function"].items()} for c in calls
             )
             messages[-1]["tool_calls"] = [
                 {**call, "function": function}
@@ -105,7 +105,7 @@ def joined_contents(first: Content, second: Content, separator: str = "\n\n") ->
     return [block for blocks in block_lists for block in blocks]
 
 
-def broken_up(text: str) -> str:
+def unmarked(text: str) -> str:
     """Return a text in which no mark of a chat format is one."""
     return _TURN_MARK.sub(lambda mark: f"{mark[0][0]} {mark[0][1:]}", text)
 
@@ -147,7 +147,7 @@ def _text(content: Any, label: str) -> str:
         content.encode()
     except UnicodeEncodeError:
         raise ModelError(f"{label}: content holds half a character, which is not text") from None
-    return broken_up(content)
+    return unmarked(content)
 
 
 def add_schema(chat: list[dict[str, Any]], schema: Mapping[str, Any]) -> None:

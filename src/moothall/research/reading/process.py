@@ -120,7 +120,7 @@ def _read_exactly(pipe: Any, size: int) -> bytes | None:
 
 IDLE_S: Final = 10.0
 """Seconds that a process is kept without a document."""
-_guard = guard()
+_lock = guard()
 # Each with what ends it, once it was idle for long.
 _idle_timers: dict[_ParserProcess, threading.Timer] = {}
 
@@ -143,7 +143,7 @@ in_child(_forget_idle)  # they are the parent's
 
 
 def _on_expiry(process: _ParserProcess) -> None:
-    with _guard:
+    with _lock:
         if _idle_timers.pop(process, None) is None:
             return
     process.close()
@@ -160,7 +160,7 @@ class ProcessReading:
 
     def stop(self, reason: str = "it was stopped") -> None:
         """Kill the process, or prevent its start; nothing if the document was read."""
-        with _guard:
+        with _lock:
             self._stop_reason = self._stop_reason or reason
             if self._process is not None:
                 self._process.kill()
@@ -189,7 +189,7 @@ class ProcessReading:
         """Return a process's answer, and the exit code of one that did not answer."""
         for may_retry in (True, False):
             process, was_idle = _ready_process()
-            with _guard:
+            with _lock:
                 self._process = process
                 if self._stop_reason:
                     process.kill()
@@ -200,7 +200,7 @@ class ProcessReading:
                 answer = process.read(self._kind, self._data, self._cpu_s)
             finally:
                 timer.cancel()
-                with _guard:
+                with _lock:
                     self._process = None
             if answer is not None and not answer.get("last"):
                 _give_back(process)
@@ -221,7 +221,7 @@ class ProcessReading:
 def _ready_process() -> tuple[_ParserProcess, bool]:
     """Return a process for a document, and whether it was kept since another one."""
     while True:
-        with _guard:
+        with _lock:
             process, timer = _idle_timers.popitem() if _idle_timers else (None, None)
         if process is None or timer is None:
             return _ParserProcess(), False
@@ -234,7 +234,7 @@ def _ready_process() -> tuple[_ParserProcess, bool]:
 def _give_back(process: _ParserProcess) -> None:
     timer = threading.Timer(IDLE_S, _on_expiry, (process,))
     timer.daemon = True
-    with _guard:
+    with _lock:
         if is_kept := not _idle_timers:
             _idle_timers[process] = timer
     if is_kept:
