@@ -133,7 +133,7 @@ class Delivery:
         if replies := ENCLOSING_REPLIES.get():
             self.replies = replies
             if open_requests := [each.request for each in replies if each.open]:
-                texts = getattr(getattr(open_requests[-1], "state", None), "texts", None)
+                texts = getattr(getattr(open_requests[-1], "state", None), "texts_by_origin", None)
                 self.outside = () if texts is None else tuple(texts.sources)
 
     def on_end(self, callback: Callable[[], Any]) -> None:

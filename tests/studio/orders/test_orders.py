@@ -181,7 +181,7 @@ def test_order_of_a_page_without_its_extra_fails_before_anything_is_paid(
     order = ResearchOrder(["a"], folder=str(tmp_path), html=str(tmp_path / "r.html"))
     check_research(order)
     monkeypatch.setitem(sys.modules, "markdown_it", None)
-    with pytest.raises(MissingExtra, match=r"HTML page needs the extra 'research'"):
+    with pytest.raises(MissingExtra, match=r"a report as HTML needs the extra 'research'"):
         check_research(order)
 
 

@@ -353,6 +353,8 @@ def group_program(members: Iterable[Any], **parts: Any) -> dict[str, Any]:
 
 def _change(old: str, new: str) -> str:
     """Return how a part has changed, in words; empty if it has not."""
+    if not isinstance(old, str):  # a record that others wrote
+        return f"was {old!r:.80}, is {new}"
     is_hash = old.startswith("sha256:")
     if old == new or (is_hash and old.partition(" ")[0] == new.partition(" ")[0]):
         return ""  # versions before this one recorded no names behind the hash
