@@ -113,7 +113,7 @@ def asks_of(waits: Iterable[Wait], may_permit: bool) -> dict[str, Ask]:
 def waiting_text(waits: Iterable[Wait]) -> str:
     """Return what a run waits for, and for whom, in words."""
     return "; ".join(
-        "waiting for its operator, as its program has changed"  # the texts of prompts are no caller's
+        "waiting for its operator, as its program has changed"  # not the prompts
         if each.kind == "program"
         else f"waiting for {each}" + ("" if each.who or each.kind == "moment" else _OPERATOR_HINT)
         for each in waits
