@@ -103,7 +103,7 @@ def _markdown_of(question: QuestionWords, candidate: Candidate, start: int, end:
     if lead_span and lead_span[1] <= start:
         lead = _quote_line(passage.text[slice(*lead_span)], passage.url)
         fits = len(lead) + len(before) + len(sentence) + len(after) <= MAX_QUOTE_CHARS
-        is_asked = not unit.lead and question.has_all_words_of(lead)
+        is_asked = lead in passage.title and question.has_all_words_of(lead)
         if fits and not (is_asked or "**" in lead or _is_marked(lead)):  # no `char **argv`
             before = f"{lead} … {before}"
     # Chinese and Japanese have no space between sentences.
