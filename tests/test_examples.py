@@ -44,6 +44,12 @@ def test_example_runs_to_its_end(
     assert done.stdout.strip(), "an example shows something"
 
 
+def test_segregation_prints_what_its_page_shows() -> None:
+    model = ROOT / "examples" / "models" / "schelling.py"
+    done = subprocess.run([sys.executable, model], capture_output=True, text=True, check=True)
+    assert f"```text\n{done.stdout}```" in (ROOT / "docs" / "population.md").read_text()
+
+
 def test_readme_serves_an_agent_of_the_examples() -> None:
     readme = (ROOT / "README.md").read_text()
     (name,) = re.findall(r"moothall serve (examples[\w.:]+)", readme)

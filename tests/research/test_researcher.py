@@ -1043,7 +1043,7 @@ def test_extractive_report_quotes_cites_and_says_that_it_is_one() -> None:
     assert [each.expertise > 0.5 for each in report.objectives] == [True, False]
 
 
-def test_extractive_quote_marks_its_sentence_and_has_no_comment() -> None:
+def test_extractive_quote_is_of_one_paragraph_without_heading_comment_or_code() -> None:
     page = (
         "## The port of alpha\n\nThe port that alpha uses is 4711. Nobody knows why.\n\n"
         "```python\nport = alpha()\n```\n\n| alpha port | 4711 |\n| --- | --- |\n| beta | 1 |\n"
@@ -1061,7 +1061,7 @@ def test_extractive_quote_marks_its_sentence_and_has_no_comment() -> None:
 
     report = Researcher("r", None, "the port of alpha", [read]).report_sync()
     first, *_ = [each.sentence for each in report.citations]
-    assert "**The port that alpha uses is 4711.** Nobody knows why." in first
+    assert first.startswith("“**The port that alpha uses is 4711.** Nobody knows why.")
     assert "<!--" not in report.markdown
 
 

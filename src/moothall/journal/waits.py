@@ -233,10 +233,6 @@ class Waits(DueRuns):
                 run_id = row[1]
         return run_id
 
-    def open_now(self, run_id: str) -> list[Wait]:
-        """Return what a run waits for, as it goes on now."""
-        return self.open(self.goes_on_as(run_id), None, None)
-
     @staticmethod
     def began_as(run_id: str) -> str:
         """Return the run with which a changed program goes on in this copy, or else the run."""

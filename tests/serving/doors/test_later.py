@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -192,6 +193,7 @@ def test_a2a_task_of_a_program_that_has_changed_waits_until_that_is_restored(
             now = get()["result"]
             (part,) = now["status"]["message"]["parts"]
             assert "its program has changed" in part["text"]
+            assert "Be brief" not in json.dumps(now), "a prompt is not the caller's"
         with serving(asgi(shop(PAY, "Bought.", journal=journal))) as url:
             asyncio.run(until(lambda: journal.run(task["id"]).state == "done"))
             now = rpc(url, "GetTask", {"id": task["id"]})["result"]

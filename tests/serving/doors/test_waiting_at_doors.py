@@ -297,6 +297,28 @@ def test_a2a_caller_is_answered_although_nobody_can_read_what_its_task_waits_for
         assert state(started(serve(asgi(agent)), "Which?")) == f"TASK_STATE_{expected}"
 
 
+def test_a2a_task_is_cancelled_at_the_moment_at_which_its_run_begins_to_wait(
+    serve: Serve, tmp_path: Path
+) -> None:
+    reading, let_go = threading.Event(), threading.Event()
+
+    class Slow(Journal):
+        def waiting(self, *args: Any, **named: Any) -> Any:
+            reading.set()
+            let_go.wait(20)
+            return super().waiting(*args, **named)
+
+    with Slow(tmp_path / "runs.db") as journal:
+        url = serve(asgi(shop(PAY, journal=journal)))
+        at_once = {"configuration": {"returnImmediately": True}}
+        task = rpc(url, "SendMessage", plain("Buy.") | at_once)["result"]["task"]
+        assert reading.wait(20)
+        cancelled = rpc(url, "CancelTask", {"id": task["id"]})["result"]
+        let_go.set()
+        assert state(cancelled) == "TASK_STATE_CANCELED"
+        assert journal.run(task["id"]).state == "cancelled"
+
+
 def test_runs_of_an_agent_go_on_while_the_journal_of_another_is_away(
     serve: Serve, tmp_path: Path
 ) -> None:

@@ -20,7 +20,7 @@ from moothall.serving.doors.protocols import DOORS
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
-    from moothall.journal import Journal
+    from moothall.journal import Journal, Wait
 
 LOCAL: Final = "local"
 """The caller without a token: any program of this machine."""
@@ -305,7 +305,18 @@ def sender_of(protocol: str, caller: str) -> str:
     return protocol if caller in (LOCAL, TOKEN) else f"{protocol}-{caller}"
 
 
-def check_run(journal: Journal | None, agent: str, run_id: str, sender: str) -> None:
+def waits_of(journal: Journal | None, agent: str, run_id: str, sender: str | None) -> list[Wait]:
+    """Return what a run of an agent waits for, as it goes on now.
+
+    Raises:
+        NotPermitted: it is of no thread of this sender
+    """
+    if sender is not None:
+        _check_run(journal, agent, run_id, sender)
+    return [] if journal is None else journal.waiting(journal.waits.goes_on_as(run_id))
+
+
+def _check_run(journal: Journal | None, agent: str, run_id: str, sender: str) -> None:
     """Raise NotPermitted unless a run of an agent is of a thread of a sender.
 
     A run of another's and one that is not there read alike, and no error names those that are.

@@ -45,7 +45,7 @@ from moothall.build import (
 from moothall.journal import Journal, Wait
 from moothall.serving.a2a.wire import CARD_PATH
 from moothall.serving.doors.asks import Caller, CallerApprover, call_on_loop
-from moothall.serving.doors.callers import LOCAL, MAX_SENDERS, Callers, Senders, check_run
+from moothall.serving.doors.callers import LOCAL, MAX_SENDERS, Callers, Senders, waits_of
 from moothall.serving.doors.checks import in_thread
 from moothall.serving.doors.protocols import DOORS, TooOften, to_path
 
@@ -249,9 +249,8 @@ class Served:
     async def waits(self, agent: str, run_id: str, sender: str | None = None) -> list[Wait]:
         """Return what a run of an agent waits for; NotPermitted if it is no run of a `sender`."""
         journal = self.journal_of(agent)
-        if sender is not None:
-            await in_thread(check_run, journal, agent, run_id, sender)
-        return [] if journal is None else await in_thread(journal.waits.open_now, run_id)
+        waits: list[Wait] = await in_thread(waits_of, journal, agent, run_id, sender)
+        return waits
 
     async def answer(self, run_id: str, answer: Callable[[], object]) -> None:
         """Give a run an answer; whoever calls this goes on with it, and then discards its id."""
