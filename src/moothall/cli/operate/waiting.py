@@ -137,8 +137,8 @@ def answer(run_id: str, key: str, value: str | None, journal: str | None, by: st
 
     The beginning of an approval's key is enough. VALUE is JSON, or a text that does not begin with
     {, [ or ". An approval takes true, false or {"refused": "why"}; a question any text; a moment
-    nothing; a call in doubt repeat, skip or {"done": RESULT}. The first answer counts. The program
-    or server that has the agent goes on with it, or `moothall resume`.
+    nothing; a call in doubt repeat, skip or {"done": RESULT}; a changed program fork. The first
+    answer counts. The program or server that has the agent goes on with it, or `moothall resume`.
 
     \b
     Examples:
