@@ -385,22 +385,22 @@ class Space:
             RuntimeError: `everywhere`, where an event loop is running: `await
                 asyncio.to_thread(…)` there
         """
-        router = self._router
         if everywhere:
             refuse_on_loop("statistics", "asyncio.to_thread(space.statistics, everywhere=True)")
-        if router is None or self.is_closed:
+        if self._router is None or self.is_closed:
             return {"agents": {}, "deadlines": 0}
+        # On the loop: elsewhere requests that get their timers just now would be missed.
+        here = self._count() if LoopThread.is_here() else self.loop_thread.call(self._count)
         if everywhere:
-            agents = self.loop_thread.run(self._count_everywhere).result()
-        else:
-            agents = self._count() if LoopThread.is_here() else self.loop_thread.call(self._count)
-        return {"agents": agents, "deadlines": router.pending}
+            here["agents"] = self.loop_thread.run(self._count_everywhere).result()
+        return here
 
     def _count(self) -> dict[str, Any]:
-        return {id: each.statistics() for id, each in [*self._mailboxes.items()]}
+        agents = {id: each.statistics() for id, each in [*self._mailboxes.items()]}
+        return {"agents": agents, "deadlines": self.router.pending}
 
     async def _count_everywhere(self) -> dict[str, Any]:
-        return {id: each | {"processes": 1} for id, each in self._count().items()}
+        return {id: each | {"processes": 1} for id, each in self._count()["agents"].items()}
 
     def __enter__(self) -> Self:
         return self
