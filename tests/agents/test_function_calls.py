@@ -19,11 +19,13 @@ import sys
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from benchmarks.broker import Broker
+from benchmarks.http import MESSAGES, Server
 
 import moothall
 from moothall import (
@@ -36,6 +38,7 @@ from moothall import (
     ReActAgent,
     action,
 )
+from moothall.models import OpenAIModel
 from moothall.serving import asgi
 from moothall.society import City, Society, make_economy
 
@@ -292,6 +295,44 @@ def request_of_a_door() -> float:
         return min(counted(lambda: runner.run(request())) for _ in range(200))
 
 
+def answer_of_a_server(is_streamed: bool) -> float:
+    """Return how many functions ours call for an answer over HTTP, ours and built-in ones.
+
+    How the client's library works, and how often the network is read, is not counted.
+    """
+
+    async def answers(model: OpenAIModel, number: int) -> None:
+        for _ in range(number):
+            if is_streamed:
+                async for _ in model.stream(MESSAGES):
+                    pass
+            else:
+                await model.complete(MESSAGES)
+
+    async def count() -> float:
+        server = await asyncio.get_running_loop().create_server(Server, "127.0.0.1", 0)
+        async with server, OpenAIModel("m", f"http://127.0.0.1:{port_of(server)}/v1") as model:
+            await answers(model, 10)
+            profile = cProfile.Profile()
+            gc.disable()
+            profile.enable()
+            await answers(model, 50)
+            profile.disable()
+            gc.enable()
+            stats: Any = pstats.Stats(profile)
+            callers = [
+                each for *_, of_function in stats.stats.values() for each in of_function.items()
+            ]
+            return sum(calls[0] for (file, *_), calls in callers if HOUSE in file) / 50
+
+    return asyncio.run(count())
+
+
+def port_of(server: asyncio.Server) -> int:
+    port: int = server.sockets[0].getsockname()[1]
+    return port
+
+
 KINDS: dict[str, Callable[[], float]] = {
     "turn, async action": async_action,
     "turn, plain action": plain_action,
@@ -302,6 +343,8 @@ KINDS: dict[str, Callable[[], float]] = {
     "ask in a space": ask_in_a_space,
     "request of a door": request_of_a_door,
     "step of 100 citizens": step_of_citizens,
+    "answer of a server": partial(answer_of_a_server, False),
+    "answer of a server, streamed": partial(answer_of_a_server, True),
 }
 BROKER = "ask over a broker"
 
@@ -309,10 +352,11 @@ SLACK = {
     "request of a door": 0.03,
     "ask in a space": 0.02,
     "step of 100 citizens": 0.05,
+    "answer of a server, streamed": 0.05,
     BROKER: 0.05,
 }
 """What goes by the clock: a door's clean-up, what a loop does at once, which thread runs citizens,
-what a broker confirms."""
+how many pieces are read at once, what a broker confirms."""
 
 
 @pytest.mark.parametrize("kind", KINDS)

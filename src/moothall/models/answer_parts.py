@@ -118,7 +118,9 @@ class ReasoningParser:
             elif not self._has_begun:
                 stripped = self._unread_text.lstrip()
                 first = stripped[:_MAX_MARK_CHARS].lower()
-                if mark := next((mark for mark in _MARKS if first.startswith(mark)), ""):
+                if first and _MARK_FIRST_CHAR.match(first) is None:
+                    self._has_begun = True  # as nearly all do
+                elif mark := next((mark for mark in _MARKS if first.startswith(mark)), ""):
                     self._mark, self._skips_blanks = mark, True
                     self._unread_text = stripped[len(mark) :]
                 elif (self._had_reasoning or self.has_reasoning_field) and (

@@ -26,6 +26,8 @@ from moothall.models.protocol import Call, ModelReply, ReasoningPiece, StreamPar
 MAX_TOKENS = 2**53
 MAX_CALLS = 1024
 """More calls than any model makes in one answer."""
+_CACHE_READS = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
+_CACHE_WRITES = ("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens")
 
 
 class AnswerReader:
@@ -54,6 +56,7 @@ class AnswerReader:
         self._server = server
         self._parser = EventStreamParser(name)
         self._events = 0
+        self._is_whole = False
         self._texts: list[str] = []
         self._reasoning_texts: list[str] = []
         self._refusal: list[str] = []  # what a provider writes where it declines to answer
@@ -118,7 +121,8 @@ class AnswerReader:
         where = f"{self._name}: event {self._events} of the answer"
         if event is None or event == {}:  # it says nothing
             return
-        event = self._as_dict(_only_error(event), where)
+        if type(event) is not dict:
+            event = self._as_dict(_only_error(event), where)
         if (fault := event if is_failure else failure_in(event)) is not None:
             raise error_of(fault, self._name)
         yield from self._read_event(event, where)
@@ -129,6 +133,7 @@ class AnswerReader:
         answer = self._as_dict(_only_error(parse_json(body, where)), where)
         if (fault := failure_in(answer)) is not None:
             raise error_of(fault, self._name)
+        self._is_whole = True
         yield from self._read_body(answer, where)
 
     def _add_text(self, text: str, is_last: bool = False) -> Iterator[StreamPart]:
@@ -166,10 +171,12 @@ class AnswerReader:
 
     def end(self) -> list[StreamPart]:
         """Return the remaining pieces and finally the answer; called when no more data follows."""
-        parts = list(self.feed(b"", final=True))
-        # Only the last line of the last event may lack its end.
-        if self._ends_at_done and self._parser.unfinished_data().upper() == "[DONE]":
-            self.is_complete = True
+        parts: list[StreamPart] = []
+        if not self._is_whole:
+            parts += self.feed(b"", final=True)
+            # Only the last line of the last event may lack its end.
+            if self._ends_at_done and self._parser.unfinished_data().upper() == "[DONE]":
+                self.is_complete = True
         if not self.is_complete:
             after = f"after event {self._events}"
             if not self._events and (unread := self._parser.unfinished_data()):
@@ -230,45 +237,49 @@ class AnswerReader:
         return index
 
 
-def token_count(counts: Any, *fields: str) -> int:
-    """Return the first stated number of tokens, or 0."""
-    for field in fields:
-        count: Any = counts.get(field) if isinstance(counts, dict) else None
-        is_whole = isinstance(count, int) or (isinstance(count, float) and count.is_integer())
-        if is_whole and count is not True and 0 < count <= MAX_TOKENS:
-            return int(count)
+def token_counts(value: Any) -> dict[str, int]:
+    """Return the numbers of tokens that an object states; zeros say no more than gaps."""
+    fields = value.items() if isinstance(value, dict) else ()
+    return {
+        name: count if type(count) is int else int(count)
+        for name, count in fields
+        if (type(count) is int or (type(count) is float and count.is_integer()))
+        and 0 < count <= MAX_TOKENS
+    }
+
+
+def _first_count(counts: dict[str, int], names: Iterable[str]) -> int:
+    for name in names:
+        if name in counts:
+            return counts[name]
     return 0
+
+
+def _counts_in(value: dict[str, Any], names: Iterable[str]) -> dict[str, int]:
+    """Return the numbers of tokens in the first of these fields that says something."""
+    return next((token_counts(value[each]) for each in names if value.get(each)), {})
 
 
 def usage_of(value: Any) -> Usage:
     """Return the usage that a server states in OpenAI's forms; zero for what is not stated."""
-    usage = value if isinstance(value, dict) else {}
-    input_tokens = token_count(usage, "prompt_tokens", "input_tokens")
-    output_tokens = token_count(usage, "completion_tokens", "output_tokens")
-    # xAI and Gemini count reasoning in the total, but not among the answer's tokens.
-    output_tokens = (
-        max(output_tokens, token_count(usage, "total_tokens") - input_tokens)
-        if input_tokens
-        else output_tokens
-    )
-    details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
-    output_details = usage.get("completion_tokens_details") or usage.get("output_tokens_details")
+    counts = token_counts(value)
+    if not counts:
+        return Usage()
+    input_tokens = _first_count(counts, ("prompt_tokens", "input_tokens"))
+    output_tokens = _first_count(counts, ("completion_tokens", "output_tokens"))
+    if input_tokens and "total_tokens" in counts:
+        # xAI and Gemini count reasoning in the total, but not among the answer's tokens.
+        output_tokens = max(output_tokens, counts["total_tokens"] - input_tokens)
+    details = _counts_in(value, ("prompt_tokens_details", "input_tokens_details"))
     # OpenAI's names; Kimi's, DeepSeek's and those of Anthropic's models elsewhere.
-    cache_names = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
-    cache_reads = token_count(details, "cached_tokens") or token_count(usage, *cache_names)
-    names = ("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens")
-    cache_writes = token_count(details, *names) or token_count(usage, *names)
-    reasoning_tokens = token_count(output_details, "reasoning_tokens") or token_count(
-        usage, "reasoning_tokens"
-    )
+    cache_reads = details.get("cached_tokens") or _first_count(counts, _CACHE_READS)
+    cache_writes = _first_count(details, _CACHE_WRITES) or _first_count(counts, _CACHE_WRITES)
+    details = _counts_in(value, ("completion_tokens_details", "output_tokens_details"))
+    reasoning_tokens = _first_count({**counts, **details}, ("reasoning_tokens",))
     cache_reads = min(cache_reads, input_tokens)
-    return Usage(
-        input_tokens,
-        output_tokens,
-        cache_reads,
-        min(cache_writes, input_tokens - cache_reads),
-        min(reasoning_tokens, output_tokens),
-    )
+    cache_writes = min(cache_writes, input_tokens - cache_reads)
+    reasoning_tokens = min(reasoning_tokens, output_tokens)
+    return Usage(input_tokens, output_tokens, cache_reads, cache_writes, reasoning_tokens)
 
 
 def updated_usage(previous: Any, usage: Any) -> Any:

@@ -159,7 +159,7 @@ _ERROR_FIELDS = ("error", "message", "detail", "errors")
 
 def failure_in(body: Mapping[str, Any]) -> Any:
     """Return the failure that stands in the place of an answer, or None."""
-    base_resp = body.get("base_resp")  # MiniMax's
+    base_resp: Any = body["base_resp"] if "base_resp" in body else None  # MiniMax's
     if isinstance(base_resp, dict) and base_resp.get("status_code"):
         return {"error": {"code": base_resp["status_code"], "message": base_resp.get("status_msg")}}
     if body.get("error") or "error" in (body.get("type"), body.get("object")):
@@ -329,19 +329,26 @@ def add_meta(meta: dict[str, Any], answer: Any) -> None:
     """Add what came with an answer, or with a piece of one."""
     if not isinstance(answer, dict):
         return
-    meta |= {name: answer[name] for name in _META_FIELDS if answer.get(name)}
+    add_answer_fields(meta, answer)
     choices = answer.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(choice, dict):
         return
     message = choice.get("delta") or choice.get("message")
-    for server_name, our_name in _MESSAGE_META_FIELDS.items():
-        if isinstance(message, dict) and isinstance(message.get(server_name), list):
-            meta[our_name] = [*meta.get(our_name, ()), *message[server_name]]
+    fields = message if isinstance(message, dict) else {}
+    for server_name in _MESSAGE_META_FIELDS:
+        if server_name in fields and isinstance(fields[server_name], list):
+            our_name = _MESSAGE_META_FIELDS[server_name]
+            meta[our_name] = [*meta.get(our_name, ()), *fields[server_name]]
     if isinstance(logprobs := choice.get("logprobs"), dict) and isinstance(
         logprobs.get("content"), list
     ):
         meta["logprobs"] = [*meta.get("logprobs", ()), *logprobs["content"]]
+
+
+def add_answer_fields(meta: dict[str, Any], answer: dict[str, Any]) -> None:
+    """Add what stands beside the choices of an answer, or of a piece of one."""
+    meta |= {name: answer[name] for name in _META_FIELDS if name in answer and answer[name]}
 
 
 def wrong_field(label: str, field: str, value: Any, expected: str) -> ModelError:

@@ -13,6 +13,7 @@ from moothall.models.chat_answer import (
     KEPT_FIELDS,
     REASONING,
     SIGNATURES,
+    add_answer_fields,
     add_meta,
     error_of,
     finish_reason_of,
@@ -73,9 +74,18 @@ class AnswerStream(AnswerReader):
         yield from self._read_choice(choice | {"delta": None, "usage": None}, label, "choices[0]")
 
     def _read_event(self, event: dict[str, Any], label: str) -> Iterator[StreamPart]:
-        groq_fields = event.get("x_groq")
-        groq_usage = groq_fields.get("usage") if isinstance(groq_fields, dict) else None
-        self._usage = updated_usage(self._usage, event.get("usage") or groq_usage)
+        usage = event.get("usage")
+        if not usage and "x_groq" in event and isinstance(event["x_groq"], dict):
+            usage = event["x_groq"].get("usage")
+        if usage:
+            self._usage = updated_usage(self._usage, usage)
+        elif text := _text_alone(event):  # as in most events
+            add_answer_fields(self._meta, event)
+            self._arrived_fields.add("content")
+            self._has_choices = True
+            self._raw_texts.append(text)
+            yield from self._add_text(text)
+            return
         if event.get("choices") is None:
             return  # such as a ping
         add_meta(self._meta, event)
@@ -207,6 +217,8 @@ class AnswerStream(AnswerReader):
                 self._kept_fields[name] = _merge_piece(previous, value)
 
     def _reasoning_to_return(self, has_calls: bool) -> tuple[dict[str, Any], ...]:
+        if not (self._kept_fields or has_calls or self._keeps_reasoning):
+            return ()
         fields = {name: each for name, each in self._kept_fields.items() if each}
         if not has_calls and not self._keeps_reasoning:  # reasoning is for the calls that it led to
             fields = {name: each for name, each in fields.items() if name in SIGNATURES}
@@ -217,6 +229,14 @@ class AnswerStream(AnswerReader):
         if any(extras := [call.extra for call in self._sorted_calls()]):
             fields["calls"] = extras
         return ({"server": self._server, "fields": fields},) if fields and self._server else ()
+
+
+def _text_alone(event: dict[str, Any]) -> str:
+    """Return the text of an event whose one choice has a piece of it and nothing else, or none."""
+    match event:
+        case {"choices": [{"delta": {"content": str(text), **fields}, **others}]}:
+            return "" if any(fields.values()) or any(others.values()) else text
+    return ""
 
 
 def _typed_field(

@@ -13,10 +13,12 @@ _UNKNOWN_AUTHORITY: Final = (2, 18, 19, 20, 21)
 
 def proxy_for(url: str) -> str | None:
     """Return the environment's proxy for a URL, or None."""
+    if ServerURL(url).is_loopback:
+        return None
     from urllib.request import getproxies, proxy_bypass
 
     parts = urlsplit(url)
-    if ServerURL(url).is_loopback or proxy_bypass(parts.hostname or ""):
+    if proxy_bypass(parts.hostname or ""):
         return None
     proxy = getproxies().get(parts.scheme, "")
     return proxy if urlsplit(proxy).netloc else None

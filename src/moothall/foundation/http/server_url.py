@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
+from functools import lru_cache
 from typing import Final, Self
 from urllib.parse import urlsplit
 
@@ -66,16 +67,12 @@ class ServerURL(str):
     @property
     def is_loopback(self) -> bool:
         """Whether it is on this machine."""
-        host = urlsplit(self).hostname or ""
-        try:
-            return host == "localhost" or ipaddress.ip_address(host).is_loopback
-        except ValueError:
-            return False
+        return _is_loopback(self)
 
     @property
     def is_forbidden(self) -> bool:
         """Whether `MOOTHALL_OFFLINE` forbids calls to it."""
-        return is_offline() and not self.is_loopback
+        return not self.is_loopback and is_offline()
 
     def check_allowed(self, caller: str) -> None:
         """Raise RemoteForbidden if `caller` may not call it; `HTTPClient` checks each call."""
@@ -96,6 +93,15 @@ class ServerURL(str):
     def without_password(self) -> str:
         """It as an error shows it: quoted, without its user and password, and not too long."""
         return _without_password(self)
+
+
+@lru_cache(maxsize=1000)
+def _is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _without_password(url: object) -> str:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from moothall.foundation.errors import ModelError
 from moothall.foundation.jsonvalue import readable
-from moothall.models.answer_reader import AnswerReader, list_or_empty, token_count, updated_usage
+from moothall.models.answer_reader import AnswerReader, list_or_empty, token_counts, updated_usage
 from moothall.models.chat_answer import add_meta, finish_reason_of, wrong_field
 from moothall.models.protocol import ModelReply, StreamPart, Usage
 
@@ -145,25 +145,24 @@ class MessageStream(AnswerReader):
 
     def _final_usage(self) -> Usage:
         # A server that summarises before it answers counts each pass, and in all the last one only.
-        passes = list_or_empty(self._usage_counts.get("iterations")) or [self._usage_counts]
+        iterations = list_or_empty(self._usage_counts.get("iterations")) or [self._usage_counts]
+        passes = [*map(token_counts, iterations)]
 
         def sum_of(name: str) -> int:
-            return sum(token_count(each, name) for each in passes)
+            return sum(each.get(name, 0) for each in passes)
 
         # The API counts cached tokens beside the input, and we within it.
         cache_reads = sum_of("cache_read_input_tokens")
         cache_writes = sum_of("cache_creation_input_tokens")
         output_tokens = sum_of("output_tokens")
-        thinking_tokens = token_count(
-            self._usage_counts.get("output_tokens_details"), "thinking_tokens"
-        )
+        details = token_counts(self._usage_counts.get("output_tokens_details"))
         input_tokens = sum_of("input_tokens") + cache_reads + cache_writes
         return Usage(
             input_tokens,
             output_tokens,
             cache_reads,
             cache_writes,
-            min(thinking_tokens, output_tokens),
+            min(details.get("thinking_tokens", 0), output_tokens),
         )
 
 
