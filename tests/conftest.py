@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import faulthandler
 import fcntl
 import gc
 import importlib
+import inspect
 import os
 import signal
 import zlib
@@ -169,6 +171,17 @@ def garbage() -> Iterator[None]:
     yield
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an async test to its end, on a loop of its own."""
+    test = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(test):
+        return None
+    wanted = inspect.signature(test).parameters
+    asyncio.run(test(**{name: pyfuncitem.funcargs[name] for name in wanted}))
+    return True
 
 
 def longest(item: pytest.Item) -> float:

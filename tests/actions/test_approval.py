@@ -179,17 +179,14 @@ def test_agent_takes_any_object_that_approves():
     assert Agent("a", approver=mine).approver is mine
 
 
-def test_approver_that_is_plain_runs_beside_the_loop():
-    async def both():
-        free = threading.Event()
-        approver = CallbackApprover(lambda request: free.wait(10))
-        asking = asyncio.create_task(approve(approver, proposed()))
-        await asyncio.sleep(0)
-        assert not asking.done()
-        free.set()
-        return await asyncio.wait_for(asking, 10)
-
-    assert asyncio.run(both()) is True
+async def test_approver_that_is_plain_runs_beside_the_loop():
+    free = threading.Event()
+    approver = CallbackApprover(lambda request: free.wait(10))
+    asking = asyncio.create_task(approve(approver, proposed()))
+    await asyncio.sleep(0)
+    assert not asking.done()
+    free.set()
+    assert (await asyncio.wait_for(asking, 10)) is True
 
 
 def test_asking_can_be_cancelled():
@@ -210,7 +207,7 @@ def test_asking_can_be_cancelled():
     assert asyncio.run(cancelled()) == "cancelled"
 
 
-def test_blocked_questions_to_a_plain_approver_hold_up_no_other():
+async def test_blocked_questions_to_a_plain_approver_hold_up_no_other():
     """Neither on this loop nor on another, even if that is blocked as well."""
     free, over = threading.Event(), threading.Event()
     waits = CallbackApprover(lambda request: free.wait(10) if "n" in request.args else True)
@@ -221,26 +218,20 @@ def test_blocked_questions_to_a_plain_approver_hold_up_no_other():
         assert over.wait(10)
         return await asyncio.gather(*asking)
 
-    async def both():
-        other = asyncio.create_task(asyncio.to_thread(asyncio.run, blocked()))
-        asking = [asyncio.create_task(approve(waits, proposed(n=n))) for n in range(100)]
-        try:
-            assert await asyncio.wait_for(approve(waits, proposed()), 10)
-        finally:
-            free.set()
-            over.set()
-        assert [*await other, *await asyncio.gather(*asking)] == [True] * 150
-
-    asyncio.run(both())
+    other = asyncio.create_task(asyncio.to_thread(asyncio.run, blocked()))
+    asking = [asyncio.create_task(approve(waits, proposed(n=n))) for n in range(100)]
+    try:
+        assert await asyncio.wait_for(approve(waits, proposed()), 10)
+    finally:
+        free.set()
+        over.set()
+    assert [*await other, *await asyncio.gather(*asking)] == [True] * 150
 
 
-def test_approver_can_be_asked_any_number_of_times():
-    async def one_by_one():
-        approver = CallbackApprover(lambda request: True)
-        for n in range(200):
-            assert await asyncio.wait_for(approve(approver, proposed(n=n)), 10)
-
-    asyncio.run(one_by_one())
+async def test_approver_can_be_asked_any_number_of_times():
+    approver = CallbackApprover(lambda request: True)
+    for n in range(200):
+        assert await asyncio.wait_for(approve(approver, proposed(n=n)), 10)
 
 
 def test_refuse_all_refuses():
@@ -505,7 +496,7 @@ def test_terminal_approver_escapes_control_characters(hidden, where):
 
 
 @pytest.mark.parametrize("kind", ("approval", "question"))
-def test_terminal_approver_asks_one_question_at_a_time(kind):
+async def test_terminal_approver_asks_one_question_at_a_time(kind):
     class Terminal(io.StringIO):
         """Notices if a question comes while another is open."""
 
@@ -527,21 +518,17 @@ def test_terminal_approver_asks_one_question_at_a_time(kind):
     out = Terminal()
     barrier = threading.Barrier(2)
     approver = TerminalApprover(Answers(), out)
-
-    async def all_at_once():
-        asking = [
-            asyncio.create_task(
-                approve(approver, proposed(n=n))
-                if kind == "approval"
-                else answer(approver, Question("painter", f"Which of {n}?"))
-            )
-            for n in range(5)
-        ]
-        for _ in asking:
-            await asyncio.to_thread(barrier.wait, 10)
-        return await asyncio.gather(*asking)
-
-    assert asyncio.run(all_at_once()) == [True if kind == "approval" else "y"] * 5
+    asking = [
+        asyncio.create_task(
+            approve(approver, proposed(n=n))
+            if kind == "approval"
+            else answer(approver, Question("painter", f"Which of {n}?"))
+        )
+        for n in range(5)
+    ]
+    for _ in asking:
+        await asyncio.to_thread(barrier.wait, 10)
+    assert (await asyncio.gather(*asking)) == [True if kind == "approval" else "y"] * 5
     assert not out.overlapped
     assert out.getvalue().count("Permit this?" if kind == "approval" else "asks:") == 5
 

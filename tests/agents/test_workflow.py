@@ -385,17 +385,14 @@ def test_blocks_with_one_action_name_are_refused_rather_than_one_be_lost() -> No
     assert [each.name for each in actions] == ["Till.pay", "Second.pay"]
 
 
-def test_dispatcher_without_a_model_chooses_the_block_with_most_words_in_common() -> None:
-    async def main() -> None:
-        dispatcher = BlockDispatcher()
-        dispatcher.register_blocks([Legs(), Talk()])
-        assert (await dispatcher.dispatch("I want to talk with my friends")).name == "talk"
-        assert (await dispatcher.dispatch({"intention": "walk to the town"})).name == "legs"
-        assert (await dispatcher.dispatch({"a set of bytes": {b"walk"}})).name == "legs"
-        assert await dispatcher.dispatch("sleep, or go to a") is None
-        assert [each.block for each in dispatcher.decisions] == ["talk", "legs", "legs", None]
-
-    asyncio.run(main())
+async def test_dispatcher_without_a_model_chooses_the_block_with_most_words_in_common() -> None:
+    dispatcher = BlockDispatcher()
+    dispatcher.register_blocks([Legs(), Talk()])
+    assert (await dispatcher.dispatch("I want to talk with my friends")).name == "talk"
+    assert (await dispatcher.dispatch({"intention": "walk to the town"})).name == "legs"
+    assert (await dispatcher.dispatch({"a set of bytes": {b"walk"}})).name == "legs"
+    assert await dispatcher.dispatch("sleep, or go to a") is None
+    assert [each.block for each in dispatcher.decisions] == ["talk", "legs", "legs", None]
 
 
 def test_dispatcher_reads_a_name_as_words_and_the_first_of_equal_scores_wins() -> None:
@@ -413,7 +410,7 @@ def test_dispatcher_reads_a_name_as_words_and_the_first_of_equal_scores_wins() -
         assert [each.reason for each in dispatcher.decisions] == ["by rule, 2", "by rule, 1"]
 
 
-def test_dispatcher_lets_a_block_say_how_well_it_fits() -> None:
+async def test_dispatcher_lets_a_block_say_how_well_it_fits() -> None:
     class Always(Block):
         name = "always"
 
@@ -424,28 +421,25 @@ def test_dispatcher_lets_a_block_say_how_well_it_fits() -> None:
         name = "undescribed"
         description = None  # type: ignore[assignment]
 
-    async def main() -> None:
-        dispatcher = BlockDispatcher()
-        dispatcher.register_blocks([Legs(), Always(), Undescribed()])
-        assert (await dispatcher.dispatch("nothing")).name == "always"
-        assert (await dispatcher.dispatch("undescribed")).name == "undescribed"
-        assert (await dispatcher.dispatch("walk")).name == "legs"
+    dispatcher = BlockDispatcher()
+    dispatcher.register_blocks([Legs(), Always(), Undescribed()])
+    assert (await dispatcher.dispatch("nothing")).name == "always"
+    assert (await dispatcher.dispatch("undescribed")).name == "undescribed"
+    assert (await dispatcher.dispatch("walk")).name == "legs"
 
-        class Broken(Always):
-            name = "broken"
-            fits: Any = lambda self, context: "high"
+    class Broken(Always):
+        name = "broken"
+        fits: Any = lambda self, context: "high"
 
-        dispatcher.register_blocks([Broken()])
-        with pytest.raises(ValueError, match="high") as raised:
-            await dispatcher.dispatch("walk")
-        assert raised.value.__notes__ == ["in block 'broken': fits"]
+    dispatcher.register_blocks([Broken()])
+    with pytest.raises(ValueError, match="high") as raised:
+        await dispatcher.dispatch("walk")
+    assert raised.value.__notes__ == ["in block 'broken': fits"]
 
-        Broken.fits = lambda self, context: float("nan")
-        with pytest.raises(ValueError, match="must be a number, got nan") as raised:
-            await dispatcher.dispatch("walk")
-        assert raised.value.__notes__ == ["in block 'broken': fits"]
-
-    asyncio.run(main())
+    Broken.fits = lambda self, context: float("nan")
+    with pytest.raises(ValueError, match="must be a number, got nan") as raised:
+        await dispatcher.dispatch("walk")
+    assert raised.value.__notes__ == ["in block 'broken': fits"]
 
 
 def test_dispatcher_keeps_a_thousand_decisions_and_one_block_of_each_name(

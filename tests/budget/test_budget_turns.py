@@ -67,96 +67,78 @@ class Calling:
 
 
 @pytest.mark.parametrize("child", (False, True))
-def test_budget_turns_replies_wait_and_all_end_within_the_limit(child: bool) -> None:
-    async def main() -> None:
-        budget = Budget(tokens=1000)
-        model = Gated()
-        agent = ReActAgent("a", model, budget=budget)
-        parts = [budget.child() if child else None for _ in range(4)]
-        replies = [
-            asyncio.create_task(agent.reply("Hi", thread=str(n), budget=part))
-            for n, part in enumerate(parts)
-        ]
-        await model.changed.wait()
-        assert budget.reserved.tokens > 500
-        assert model.begun == 1
-        model.gate.set()
-        assert [(await reply).stop_reason for reply in replies] == ["done"] * 4
-        assert budget.spent.tokens == 40
-
-    asyncio.run(main())
+async def test_budget_turns_replies_wait_and_all_end_within_the_limit(child: bool) -> None:
+    budget = Budget(tokens=1000)
+    model = Gated()
+    agent = ReActAgent("a", model, budget=budget)
+    parts = [budget.child() if child else None for _ in range(4)]
+    replies = [
+        asyncio.create_task(agent.reply("Hi", thread=str(n), budget=part))
+        for n, part in enumerate(parts)
+    ]
+    await model.changed.wait()
+    assert budget.reserved.tokens > 500
+    assert model.begun == 1
+    model.gate.set()
+    assert [(await reply).stop_reason for reply in replies] == ["done"] * 4
+    assert budget.spent.tokens == 40
 
 
-def test_budget_turns_reply_that_still_does_not_fit_fails() -> None:
-    async def main() -> None:
-        budget, model = Budget(tokens=1000), Gated(usage=500)
-        agent = ReActAgent("a", model, budget=budget)
-        replies = [asyncio.create_task(agent.reply("Hi", thread=str(n))) for n in range(3)]
-        await model.changed.wait()
-        model.gate.set()
-        reasons = [(await reply).stop_reason for reply in replies]
-        assert reasons == ["done", "budget", "budget"]
-        assert (budget.spent.tokens, budget.reserved.tokens) == (500, 0)
-
-    asyncio.run(main())
+async def test_budget_turns_reply_that_still_does_not_fit_fails() -> None:
+    budget, model = Budget(tokens=1000), Gated(usage=500)
+    agent = ReActAgent("a", model, budget=budget)
+    replies = [asyncio.create_task(agent.reply("Hi", thread=str(n))) for n in range(3)]
+    await model.changed.wait()
+    model.gate.set()
+    reasons = [(await reply).stop_reason for reply in replies]
+    assert reasons == ["done", "budget", "budget"]
+    assert (budget.spent.tokens, budget.reserved.tokens) == (500, 0)
 
 
-def test_budget_turns_child_limit_used_up_fails_without_waiting() -> None:
-    async def main() -> None:
-        budget = Budget(name="whole")
-        mine, other = budget.child(actions=1, name="mine"), budget.child()
-        mine.reserve(actions=1).settle()
-        held = await asyncio.to_thread(other.reserve, actions=5)
-        async with asyncio.timeout(10):
-            with pytest.raises(BudgetExceeded, match="'mine'"):
-                await mine.in_turn(lambda: mine.reserve(actions=1))
-        held.release()
-
-    asyncio.run(main())
+async def test_budget_turns_child_limit_used_up_fails_without_waiting() -> None:
+    budget = Budget(name="whole")
+    mine, other = budget.child(actions=1, name="mine"), budget.child()
+    mine.reserve(actions=1).settle()
+    held = await asyncio.to_thread(other.reserve, actions=5)
+    async with asyncio.timeout(10):
+        with pytest.raises(BudgetExceeded, match="'mine'"):
+            await mine.in_turn(lambda: mine.reserve(actions=1))
+    held.release()
 
 
-def test_budget_turns_call_waits_beside_an_overspent_limit_that_it_does_not_need() -> None:
-    async def main() -> None:
-        budget = Budget(tokens=10, actions=1)
-        with pytest.raises(BudgetExceeded):
-            budget.charge(tokens=20)
-        held = await asyncio.to_thread(budget.reserve, actions=1)
-        waiting = asyncio.create_task(budget.in_turn(lambda: budget.reserve(actions=1)))
-        await asyncio.sleep(0)
-        held.release()
-        async with asyncio.timeout(10):
-            assert (await waiting).actions == 1
-
-    asyncio.run(main())
+async def test_budget_turns_call_waits_beside_an_overspent_limit_that_it_does_not_need() -> None:
+    budget = Budget(tokens=10, actions=1)
+    with pytest.raises(BudgetExceeded):
+        budget.charge(tokens=20)
+    held = await asyncio.to_thread(budget.reserve, actions=1)
+    waiting = asyncio.create_task(budget.in_turn(lambda: budget.reserve(actions=1)))
+    await asyncio.sleep(0)
+    held.release()
+    async with asyncio.timeout(10):
+        assert (await waiting).actions == 1
 
 
-def test_budget_turns_waiting_call_proceeds_after_a_release_in_another_thread() -> None:
-    async def main() -> None:
-        budget, model = Budget(tokens=1000, model_calls=1), Gated()
-        model.gate.set()
-        held = await asyncio.to_thread(budget.reserve, tokens=900, model_calls=1)
-        call = asyncio.create_task(BudgetedModel(model, budget).complete(QUESTION))
-        cancelled = asyncio.create_task(BudgetedModel(model, budget).complete(QUESTION))
-        await asyncio.sleep(0)
-        cancelled.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await cancelled
-        assert model.begun == 0
-        await asyncio.to_thread(held.release)
-        assert (await call).text == "Hello."
-
-    asyncio.run(main())
+async def test_budget_turns_waiting_call_proceeds_after_a_release_in_another_thread() -> None:
+    budget, model = Budget(tokens=1000, model_calls=1), Gated()
+    model.gate.set()
+    held = await asyncio.to_thread(budget.reserve, tokens=900, model_calls=1)
+    call = asyncio.create_task(BudgetedModel(model, budget).complete(QUESTION))
+    cancelled = asyncio.create_task(BudgetedModel(model, budget).complete(QUESTION))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    assert model.begun == 0
+    await asyncio.to_thread(held.release)
+    assert (await call).text == "Hello."
 
 
-def test_deadline_ends_the_wait() -> None:
-    async def main() -> None:
-        budget, model = Budget(tokens=1000, seconds=0.05), Gated()
-        held = await asyncio.to_thread(budget.reserve, tokens=900)
-        reply = await ReActAgent("a", model, budget=budget).reply("Hi")
-        assert (reply.stop_reason, model.begun) == ("deadline", 0)
-        held.release()
-
-    asyncio.run(main())
+async def test_deadline_ends_the_wait() -> None:
+    budget, model = Budget(tokens=1000, seconds=0.05), Gated()
+    held = await asyncio.to_thread(budget.reserve, tokens=900)
+    reply = await ReActAgent("a", model, budget=budget).reply("Hi")
+    assert (reply.stop_reason, model.begun) == ("deadline", 0)
+    held.release()
 
 
 def caller(id: str, budget: Budget, other: ReActAgent, ready: Any = None) -> ReActAgent:
@@ -175,14 +157,11 @@ def caller(id: str, budget: Budget, other: ReActAgent, ready: Any = None) -> ReA
     return ReActAgent(id, Calling(), actions=[ask_other], budget=budget)
 
 
-def test_budget_turns_nested_reply_does_not_wait_for_its_caller() -> None:
-    async def main() -> None:
-        budget, model = Budget(tokens=1000), Gated()
-        other = ReActAgent("other", model, budget=budget)
-        reply = await caller("a", budget, other).reply("Go on")
-        assert (reply.text, model.begun) == ("budget", 0)
-
-    asyncio.run(main())
+async def test_budget_turns_nested_reply_does_not_wait_for_its_caller() -> None:
+    budget, model = Budget(tokens=1000), Gated()
+    other = ReActAgent("other", model, budget=budget)
+    reply = await caller("a", budget, other).reply("Go on")
+    assert (reply.text, model.begun) == ("budget", 0)
 
 
 class Between(Agent):
@@ -219,34 +198,28 @@ def test_budget_turns_requested_agent_does_not_wait_for_its_caller(by_message: b
     assert model.begun == 0
 
 
-def test_budget_turns_finished_waiter_is_waited_for_again() -> None:
-    async def main() -> None:
-        budget = Budget(tokens=1000)
-        elsewhere = await asyncio.to_thread(budget.reserve, tokens=600)
-        mine = budget.reserve(tokens=300)
-        inner = asyncio.create_task(budget.in_turn(lambda: budget.reserve(tokens=200)))
-        await asyncio.sleep(0)
-        elsewhere.release()
-        (await inner).release()
-        late = asyncio.create_task(
-            budget.in_turn(lambda: budget.reserve(tokens=800)), context=contextvars.Context()
-        )
-        await asyncio.sleep(0)
-        assert not late.done()
-        mine.release()
-        (await late).release()
-
-    asyncio.run(main())
+async def test_budget_turns_finished_waiter_is_waited_for_again() -> None:
+    budget = Budget(tokens=1000)
+    elsewhere = await asyncio.to_thread(budget.reserve, tokens=600)
+    mine = budget.reserve(tokens=300)
+    inner = asyncio.create_task(budget.in_turn(lambda: budget.reserve(tokens=200)))
+    await asyncio.sleep(0)
+    elsewhere.release()
+    (await inner).release()
+    late = asyncio.create_task(
+        budget.in_turn(lambda: budget.reserve(tokens=800)), context=contextvars.Context()
+    )
+    await asyncio.sleep(0)
+    assert not late.done()
+    mine.release()
+    (await late).release()
 
 
-def test_budget_turns_mutual_waits_do_not_deadlock() -> None:
-    async def main() -> None:
-        budget, model = Budget(tokens=1200), Gated()
-        model.gate.set()
-        other = ReActAgent("other", model, budget=budget)
-        barrier = asyncio.Barrier(2)
-        both = [caller(id, budget, other, barrier.wait).reply("Go on") for id in ("a", "b")]
-        texts = [reply.text for reply in await asyncio.gather(*both)]
-        assert sorted(texts) == ["budget", "done"]
-
-    asyncio.run(main())
+async def test_budget_turns_mutual_waits_do_not_deadlock() -> None:
+    budget, model = Budget(tokens=1200), Gated()
+    model.gate.set()
+    other = ReActAgent("other", model, budget=budget)
+    barrier = asyncio.Barrier(2)
+    both = [caller(id, budget, other, barrier.wait).reply("Go on") for id in ("a", "b")]
+    texts = [reply.text for reply in await asyncio.gather(*both)]
+    assert sorted(texts) == ["budget", "done"]

@@ -95,23 +95,19 @@ def test_shared_budget_keeps_reservations_of_a_killed_process(path: Path, journa
 
 
 @pytest.mark.parametrize("seconds", (None, 3600))
-def test_shared_budget_call_in_turn_begins_once_a_person_raises_the_limit(
+async def test_shared_budget_call_in_turn_begins_once_a_person_raises_the_limit(
     path: Path, journal: Journal, seconds: int | None
 ) -> None:
     budget = Budget(actions=1, seconds=seconds, journal=journal, name="team")
-
-    async def main() -> None:
-        with budget.reserve(actions=1):
-            waiting = asyncio.get_running_loop().create_task(
-                budget.in_turn(lambda: budget.reserve(actions=1)), context=contextvars.Context()
-            )
-            await asyncio.sleep(0)
-            assert not waiting.done()
-            with Journal(path) as other:
-                other.budgets.limit("team", actions=2)
-            (await asyncio.wait_for(waiting, 30)).settle()
-
-    asyncio.run(main())
+    with budget.reserve(actions=1):
+        waiting = asyncio.get_running_loop().create_task(
+            budget.in_turn(lambda: budget.reserve(actions=1)), context=contextvars.Context()
+        )
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        with Journal(path) as other:
+            other.budgets.limit("team", actions=2)
+        (await asyncio.wait_for(waiting, 30)).settle()
     assert budget.spent.actions == 2
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -50,16 +49,6 @@ def locked(path: str | Path) -> Iterator[None]:
         other.execute("BEGIN IMMEDIATE")
         yield
         other.execute("ROLLBACK")
-
-
-def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a test on an event loop of its own."""
-
-    @wraps(test)
-    def run(*args: Any, **fixtures: Any) -> None:
-        asyncio.run(test(*args, **fixtures))
-
-    return run
 
 
 async def settled(until: Callable[[], bool] | None = None) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from journal.crash import Crashing, crash, on_a_loop
+from journal.crash import Crashing, crash
 from moothall import (
     ACCESS_REQUESTED,
     Action,
@@ -168,7 +168,6 @@ def permit(journal: Journal) -> None:
 
 @pytest.mark.parametrize("then", ("restore it", 'on_mismatch = "fork"', "delete the run"))
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda each: str(each.__name__))
-@on_a_loop
 async def test_asked_agent_that_has_changed_is_an_error_of_its_caller_that_says_what_to_do(
     tmp_path: Path, shape: Shape, then: str
 ) -> None:
@@ -198,7 +197,6 @@ async def test_asked_agent_that_has_changed_is_an_error_of_its_caller_that_says_
 
 
 @pytest.mark.parametrize("deleted", (False, True))
-@on_a_loop
 async def test_asked_agent_answers_its_caller_and_a_fork_of_that(
     tmp_path: Path, deleted: bool
 ) -> None:
@@ -219,7 +217,6 @@ async def test_asked_agent_answers_its_caller_and_a_fork_of_that(
         assert (till.paid, journal.waiting()) == ([1], [])
 
 
-@on_a_loop
 async def test_asked_agent_whose_run_is_deleted_leaves_its_caller_an_answer(tmp_path: Path) -> None:
     till = Till()
     with Journal(tmp_path / "j.db") as journal:
@@ -236,7 +233,6 @@ async def test_asked_agent_whose_run_is_deleted_leaves_its_caller_an_answer(tmp_
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda each: str(each.__name__))
-@on_a_loop
 async def test_asked_agent_goes_on_although_the_run_that_asked_it_is_deleted(
     tmp_path: Path, shape: Shape
 ) -> None:
@@ -254,7 +250,6 @@ async def test_asked_agent_goes_on_although_the_run_that_asked_it_is_deleted(
 
 @pytest.mark.parametrize("way", ("resume_decided", "resume_runs", "reply"))
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda each: str(each.__name__))
-@on_a_loop
 async def test_asked_agent_permitted_its_caller_goes_on(
     tmp_path: Path, shape: Shape, way: str
 ) -> None:
@@ -270,7 +265,6 @@ async def test_asked_agent_permitted_its_caller_goes_on(
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda each: str(each.__name__))
-@on_a_loop
 async def test_asked_agent_waits_for_several_runs_of_one_thread(
     tmp_path: Path, shape: Shape
 ) -> None:
@@ -289,7 +283,6 @@ async def test_asked_agent_waits_for_several_runs_of_one_thread(
 
 @pytest.mark.parametrize("has_fork", (False, True))
 @pytest.mark.parametrize("shape", (direct, three_deep, of_a_member))
-@on_a_loop
 async def test_asked_agent_that_waits_is_cancelled_with_its_caller(
     tmp_path: Path, shape: Shape, has_fork: bool
 ) -> None:
@@ -308,7 +301,6 @@ async def test_asked_agent_that_waits_is_cancelled_with_its_caller(
         assert (till.paid, journal.waiting()) == ([1] if has_fork else [], [])
 
 
-@on_a_loop
 async def test_asked_agents_caller_goes_on_after_a_journal_that_could_not_be_read(
     tmp_path: Path,
 ) -> None:
@@ -325,7 +317,6 @@ async def test_asked_agents_caller_goes_on_after_a_journal_that_could_not_be_rea
 
 
 @pytest.mark.parametrize("way", ("resume_decided", "reply"))
-@on_a_loop
 async def test_asked_agent_with_several_waits_answered_in_any_order_goes_on(
     tmp_path: Path, way: str
 ) -> None:
@@ -351,7 +342,6 @@ async def test_asked_agent_with_several_waits_answered_in_any_order_goes_on(
         assert len(journal.runs(agent="h2")) == 2
 
 
-@on_a_loop
 async def test_asked_agent_permitted_while_another_call_runs_goes_on_beside_it(
     tmp_path: Path,
 ) -> None:
@@ -375,7 +365,6 @@ async def test_asked_agent_permitted_while_another_call_runs_goes_on_beside_it(
         assert (await agent.reply("go", run_id="r")).text == "paid 1; permitted"
 
 
-@on_a_loop
 async def test_asked_agent_killed_at_work_goes_on_within_its_caller(tmp_path: Path) -> None:
     copy = tmp_path / "copy.db"
 
@@ -402,7 +391,6 @@ async def test_asked_agent_killed_at_work_goes_on_within_its_caller(tmp_path: Pa
 
 
 @pytest.mark.parametrize("decision", ("repeat", "skip"))
-@on_a_loop
 async def test_asked_agent_whose_call_is_in_doubt_goes_on_once_that_is_decided(
     tmp_path: Path, decision: str
 ) -> None:
@@ -427,7 +415,6 @@ async def test_asked_agent_whose_call_is_in_doubt_goes_on_once_that_is_decided(
         assert (journal.waiting(), journal.runs(needs_person=True)) == ([], [])
 
 
-@on_a_loop
 async def test_asked_agent_that_ended_as_its_process_died_answers_at_the_next_start(
     tmp_path: Path,
 ) -> None:
@@ -449,7 +436,6 @@ async def test_asked_agent_that_ended_as_its_process_died_answers_at_the_next_st
 
 
 @pytest.mark.parametrize("records", (True, False))
-@on_a_loop
 async def test_asked_agent_with_another_journal_is_resumed_by_its_callers_program(
     tmp_path: Path, records: bool
 ) -> None:
@@ -470,7 +456,6 @@ async def test_asked_agent_with_another_journal_is_resumed_by_its_callers_progra
 
 
 @pytest.mark.parametrize("name", ("relative", "symlink", "hard link", "hard link elsewhere"))
-@on_a_loop
 async def test_asked_agent_whose_journal_has_another_name_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

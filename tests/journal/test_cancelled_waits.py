@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from journal.crash import on_a_loop
 from moothall import (
     ACCESS_REQUESTED,
     Action,
@@ -95,7 +94,6 @@ def is_planned(journal: Journal, nobody: Nobody) -> Any:
         (is_planned, "the reviewer of its plan"),
     ),
 )
-@on_a_loop
 async def test_run_that_is_cancelled_while_a_person_is_asked_says_what_it_waited_for(
     tmp_path: Path, made: Callable[[Journal, Nobody], Any], waited: str
 ) -> None:
@@ -111,7 +109,6 @@ async def test_run_that_is_cancelled_while_a_person_is_asked_says_what_it_waited
         assert journal.entries("r")[-1].data["detail"] == said
 
 
-@on_a_loop
 async def test_run_that_went_on_after_an_interruption_does_not_say_what_it_waited_for_before(
     tmp_path: Path,
 ) -> None:
@@ -136,7 +133,6 @@ async def test_run_that_went_on_after_an_interruption_does_not_say_what_it_waite
         assert journal.entries("r")[-1].data["detail"] == ""
 
 
-@on_a_loop
 async def test_call_in_doubt_of_a_cancelled_run_still_waits_for_its_decision_if_that_is_cancelled(
     tmp_path: Path,
 ) -> None:
@@ -160,8 +156,9 @@ async def test_call_in_doubt_of_a_cancelled_run_still_waits_for_its_decision_if_
             reply.cancel()
             await asyncio.wait([reply])
         ends.set()
-        with pytest.raises(StateError, match="run 'r' is in doubt: decide about its calls first"):
-            journal.cancel("r")
+        for ask in (journal.cancel, journal.resume):
+            with pytest.raises(StateError, match="run 'r' is in doubt: decide about its calls"):
+                ask("r")
         assert [wait.kind for wait in journal.waiting("r")] == ["doubt"]
         with suppress(StateError):
             journal.cancel("both")

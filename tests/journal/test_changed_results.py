@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from journal.crash import on_a_loop
 from moothall import (
     ACCESS_REQUESTED,
     Action,
@@ -65,6 +64,27 @@ def test_copy_goes_on_from_the_new_result_and_repeats_nothing_beside_it(tmp_path
         assert journal.replay(copy).text == reply.text
 
 
+def test_sub_agent_that_was_asked_beside_a_changed_result_is_not_asked_again(
+    tmp_path: Path,
+) -> None:
+    with Journal(tmp_path / "j") as journal:
+
+        def boss(clerk: Clerk) -> ReActAgent:
+            clerk.agent.journal = None
+            calls = (Call("a", "look", {"what": "X"}), Call("c", "clerk", {"text": "Go."}))
+            model = ScriptedModel(
+                [calls, lambda messages, _: " ".join(m["content"] for m in messages[-2:])]
+            )
+            tools = [*clerk.agent.actions.get_actions(), clerk.agent.as_action(fresh=True)]
+            return ReActAgent("boss", model, actions=tools, journal=journal)
+
+        assert boss(Clerk(journal)).reply_sync("Go.", run_id="r").text == "saw X saw A saw B saw C"
+        copy = journal.fork("r", results={ended(journal, "1.0"): "nothing"})
+        clerk = Clerk(journal)
+        assert boss(clerk).reply_sync("Go.", run_id=copy).text == "nothing saw A saw B saw C"
+        assert clerk.done == []
+
+
 def test_results_of_a_turn_may_both_change_and_a_hook_sees_the_new_one(tmp_path: Path) -> None:
     def shout(agent: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
         result = kwargs["result"]
@@ -109,7 +129,6 @@ def test_sub_agent_goes_on_from_the_new_result_of_its_own_call(tmp_path: Path) -
         assert clerk.done == ["C"]
 
 
-@on_a_loop
 async def test_step_of_ones_own_orchestrator_may_change(tmp_path: Path) -> None:
     @dataclass
     class Sum:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from journal.conftest import Place
-from journal.crash import locked, on_a_loop, settled
+from journal.crash import locked, settled
 from moothall import Journal, ReActAgent, ScriptedModel, SQLiteMemory
 from moothall.foundation.errors import JournalError, NoSuchRun, RunHeld
 from moothall.models.protocol import Call
@@ -25,7 +25,6 @@ async def begun(journal: Journal, run: str = "R") -> Any:
     return await journal.begin(run, "ReActAgent", "a", "task")
 
 
-@on_a_loop
 async def test_commit_waits_for_what_another_part_is_writing(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         record = await begun(journal)
@@ -44,7 +43,6 @@ async def test_commit_waits_for_what_another_part_is_writing(tmp_path: Path) -> 
         record.close()
 
 
-@on_a_loop
 async def test_commit_that_failed_is_followed_by_no_other(
     tmp_path: Path,
 ) -> None:
@@ -64,7 +62,6 @@ async def test_commit_that_failed_is_followed_by_no_other(
         assert journal.entries("R") == []
 
 
-@on_a_loop
 async def test_run_that_could_not_be_written_does_not_hinder_others(tmp_path: Path) -> None:
     with Journal(tmp_path / "j", timeout=1.0) as journal:
         one, other = await begun(journal), await begun(journal, "other")
@@ -141,7 +138,6 @@ def locking_agent(journal: Journal, tmp_path: Path, *answers: Any) -> tuple[ReAc
     return ReActAgent("a", model, actions=[act], memory=memory, journal=journal), lock
 
 
-@on_a_loop
 async def test_commit_under_way_at_an_interruption_is_remembered(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         agent, lock = locking_agent(journal, tmp_path, "Yes.")
@@ -164,7 +160,6 @@ async def test_commit_under_way_at_an_interruption_is_remembered(tmp_path: Path)
         agent.memory.close()  # type: ignore[attr-defined]
 
 
-@on_a_loop
 async def test_commit_under_way_at_a_cancellation_is_remembered(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         agent, lock = locking_agent(journal, tmp_path, "Yes.")
@@ -182,7 +177,6 @@ async def test_commit_under_way_at_a_cancellation_is_remembered(tmp_path: Path) 
         agent.memory.close()  # type: ignore[attr-defined]
 
 
-@on_a_loop
 async def test_reply_that_is_cancelled_does_not_stop_the_loop_for_a_lock(tmp_path: Path) -> None:
     with Journal(tmp_path / "j", timeout=5) as journal:
         began = asyncio.Event()
@@ -208,7 +202,6 @@ async def test_reply_that_is_cancelled_does_not_stop_the_loop_for_a_lock(tmp_pat
         assert journal.entries("R")[-1].data["reason"] == "cancelled"
 
 
-@on_a_loop
 async def test_run_whose_end_is_being_written_has_ended_even_if_cancelled(tmp_path: Path) -> None:
     other = sqlite3.connect(tmp_path / "j", isolation_level=None)
 
@@ -253,7 +246,6 @@ def test_run_that_was_being_opened_when_its_loop_ended_is_given_back(place: Plac
         assert agent.reply_sync("go", run_id="R").text == "Yes."
 
 
-@on_a_loop
 async def test_run_cancelled_while_it_opens_can_be_asked_for_again(
     place: Place, often_switching: None
 ) -> None:
@@ -276,7 +268,6 @@ async def test_run_cancelled_while_it_opens_can_be_asked_for_again(
                     await task
 
 
-@on_a_loop
 async def test_run_cancelled_just_after_it_opened_gives_its_lease_back(
     place: Place,
 ) -> None:
@@ -296,7 +287,6 @@ async def test_run_cancelled_just_after_it_opened_gives_its_lease_back(
         (await begun(journal)).close()
 
 
-@on_a_loop
 @pytest.mark.parametrize("how", ("opened", "forked"))
 async def test_commits_write_other_runs_while_one_is_read(tmp_path: Path, how: str) -> None:
     def write(data: bytes, pipe: int) -> None:
@@ -328,7 +318,6 @@ async def test_commits_write_other_runs_while_one_is_read(tmp_path: Path, how: s
             assert await reading == "R.1"
 
 
-@on_a_loop
 async def test_commit_without_await_waits_for_another_process(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         record = await begun(journal)
@@ -343,7 +332,6 @@ async def test_commit_without_await_waits_for_another_process(tmp_path: Path) ->
         record.close()
 
 
-@on_a_loop
 async def test_journal_that_fails_stops_each_action(tmp_path: Path) -> None:
     cancelled = []
     with Journal(tmp_path / "j", timeout=0.1) as journal:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from journal.crash import on_a_loop, settled
+from journal.crash import settled
 from moothall import (
     Action,
     Agent,
@@ -76,7 +76,6 @@ class Till:
 
 
 @pytest.mark.parametrize("how", ("cancelled", "a thread", "deadline"))
-@on_a_loop
 async def test_action_that_is_cut_off_with_its_run_is_in_doubt_until_a_person_decides(
     tmp_path: Path, how: str
 ) -> None:
@@ -117,7 +116,6 @@ async def test_action_that_is_cut_off_with_its_run_is_in_doubt_until_a_person_de
         assert journal.replay("R") == reply
 
 
-@on_a_loop
 async def test_first_of_two_answers_at_once_to_a_call_in_doubt_counts(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         till = Till(journal)
@@ -145,7 +143,6 @@ async def test_first_of_two_answers_at_once_to_a_call_in_doubt_counts(tmp_path: 
         other.close()
 
 
-@on_a_loop
 async def test_action_that_is_cut_off_in_the_last_turn_is_decided_about_all_the_same(
     tmp_path: Path,
 ) -> None:
@@ -162,7 +159,6 @@ async def test_action_that_is_cut_off_in_the_last_turn_is_decided_about_all_the_
 
 @pytest.mark.parametrize("journalled", (True, False))
 @pytest.mark.parametrize("ends_by", ("returning", "raising"))
-@on_a_loop
 async def test_action_that_ends_when_it_is_cancelled_has_ended_and_its_run_is_cancelled(
     tmp_path: Path, ends_by: str, journalled: bool
 ) -> None:
@@ -200,7 +196,6 @@ async def test_action_that_ends_when_it_is_cancelled_has_ended_and_its_run_is_ca
         )
 
 
-@on_a_loop
 async def test_action_that_is_cancelled_before_it_begins_runs_when_the_run_is_resumed(
     tmp_path: Path,
 ) -> None:
@@ -224,7 +219,6 @@ async def test_action_that_is_cancelled_before_it_begins_runs_when_the_run_is_re
         assert journal.replay("R") == reply
 
 
-@on_a_loop
 async def test_action_that_takes_longer_than_its_own_timeout_has_ended_and_is_not_in_doubt(
     tmp_path: Path,
 ) -> None:
@@ -236,7 +230,6 @@ async def test_action_that_takes_longer_than_its_own_timeout_has_ended_and_is_no
         assert step.error == '"pay" took longer than 0.01 s; whether it had an effect is not known'
 
 
-@on_a_loop
 async def test_reply_in_a_task_that_was_cancelled_before_goes_on(tmp_path: Path) -> None:
     async def cleaning_up() -> Reply:
         try:
@@ -256,7 +249,6 @@ async def test_reply_in_a_task_that_was_cancelled_before_goes_on(tmp_path: Path)
     assert (await task).text == "Paid."
 
 
-@on_a_loop
 async def test_request_that_is_cut_off_with_its_run_is_in_doubt(tmp_path: Path) -> None:
     began, cancelled = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
@@ -288,7 +280,6 @@ async def test_request_that_is_cut_off_with_its_run_is_in_doubt(tmp_path: Path) 
         assert (await buyer.reply("go", run_id="R")).text == "Bought."
 
 
-@on_a_loop
 async def test_calls_in_doubt_are_listed_once_a_journal_can_be_read_again(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal, closing(sqlite3.connect(tmp_path / "j")) as other:
         till = Till(journal)

@@ -124,6 +124,19 @@ def test_describe_shows_interruptions(tmp_path: Path) -> None:
             },
             'tool call refused: pay(to="bo")',
         ),
+        (
+            "ended",
+            {
+                "key": "1.0",
+                "about": {"action": "pay"},
+                "result": {
+                    "args": {"to": "bo"},
+                    "result": {"error": '"pay" not permitted'},
+                    "provenance": {"origins": {"to": [{"kind": "outside", "source": "a mail"}]}},
+                },
+            },
+            'tool call refused [to: outside (a mail)]: pay(to="bo")',
+        ),
         ("over", {"reason": "cancelled", "detail": ""}, "over, cancelled"),
         ("failed", {"key": "get", "error": "ValueError: "}, "step get failed: ValueError"),
         (

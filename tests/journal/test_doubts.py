@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import moothall
-from journal.crash import crash, on_a_loop
+from journal.crash import crash
 from moothall import Action, Call, Journal, Later, ModelReply, ReActAgent, ScriptedModel
 from moothall.foundation.errors import ConfigError
 from moothall.journal import Done
@@ -94,7 +94,6 @@ def test_event_of_that_name_says_where_the_decision_is() -> None:
         moothall.Done({"paid": 3})  # type: ignore[arg-type]
 
 
-@on_a_loop
 async def test_call_that_is_cut_off_again_once_it_was_repeated_is_decided_anew(
     tmp_path: Path,
 ) -> None:
@@ -114,7 +113,6 @@ async def test_call_that_is_cut_off_again_once_it_was_repeated_is_decided_anew(
     assert paid == ["ann", "bob"]
 
 
-@on_a_loop
 async def test_doubt_is_told_of_once_and_reminded_of(tmp_path: Path) -> None:
     broken = tmp_path / "after"
     with Journal(tmp_path / "before") as journal:

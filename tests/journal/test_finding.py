@@ -66,6 +66,7 @@ def test_runs_are_found_by_agent_thread_state_and_words(journal: Journal) -> Non
     assert ids(journal, text="äPFEL") == ["one", "four"]
     assert ids(journal, text="100%") == ["three"]
     assert ids(journal, text="e_") == ["three"]
+    assert ids(journal, text="%") == ids(journal, recorded="%") == ["three"]
     assert ids(journal, kind="ReActAgent", limit=2) == ["one", "two"]
     assert ids(journal, needs_person=True) == ["four"]
     assert ids(journal, recorded="order refund") == ["one", "two", "four"]
@@ -75,6 +76,24 @@ def test_runs_are_found_by_agent_thread_state_and_words(journal: Journal) -> Non
     assert journal.runs(recorded="nowhere") == []
     assert journal.runs(text="nowhere") == []
     assert journal.runs(kind="Conversation") == []
+    journal.fork("four", "five")
+    assert ids(journal, needs_person=True) == ["five"]  # the other one has a fork
+
+
+async def test_run_that_is_cancelled_has_no_error(journal: Journal) -> None:
+    asked = asyncio.Event()
+
+    async def answer(messages: Any, _: Any) -> str:
+        asked.set()
+        await asyncio.Event().wait()
+        return ""
+
+    agent = ReActAgent("a", ScriptedModel(answer), journal=journal)
+    reply = asyncio.create_task(agent.reply("go", run_id="R"))
+    await asked.wait()
+    reply.cancel()
+    await asyncio.wait([reply])
+    assert (journal.run("R").state, journal.run("R").errors) == ("cancelled", 0)
 
 
 def test_runs_are_found_by_words_beyond_ascii_of_a_step(journal: Journal) -> None:

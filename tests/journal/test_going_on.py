@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from journal.crash import Crashing, on_a_loop, settled
+from journal.crash import Crashing, settled
 from moothall import (
     Budget,
     Conversation,
@@ -491,7 +491,6 @@ def test_journal_that_nobody_uses_any_more_leaves_no_file_open(tmp_path: Path) -
     assert open_files() == before
 
 
-@on_a_loop
 async def test_idempotent_action_that_was_cancelled_is_executed_again_as_after_a_kill(
     tmp_path: Path,
 ) -> None:
@@ -538,7 +537,6 @@ async def test_idempotent_action_that_was_cancelled_is_executed_again_as_after_a
         assert journal.replay("R") == reply
 
 
-@on_a_loop
 async def test_call_that_was_cancelled_before_its_approval_is_asked_about_again(
     tmp_path: Path,
 ) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from commands import Command
 from journal.conftest import Place
-from journal.crash import crash, on_a_loop
+from journal.crash import crash
 from journal.process import TESTS, Processes
 from moothall import Journal, ReActAgent, ScriptedModel
 from moothall.foundation.errors import JournalError, RunHeld
@@ -75,7 +75,6 @@ def test_run_in_another_process_is_held_until_it_dies(place: Place, how: tuple[s
 
 
 @pytest.mark.parametrize("name", ("j", "link", "./other/../j"))
-@on_a_loop
 async def test_run_in_another_journal_of_the_same_process_is_held(
     tmp_path: Path, name: str
 ) -> None:
@@ -109,7 +108,6 @@ async def test_run_in_another_journal_of_the_same_process_is_held(
             assert (await agent(other).reply("go", run_id="R")).text == "Yes."
 
 
-@on_a_loop
 async def test_journal_that_is_closed_gives_its_runs_back(place: Place) -> None:
     began, go_on = asyncio.Event(), asyncio.Event()
 
@@ -162,7 +160,6 @@ def test_processes_write_their_runs_into_one_journal(tmp_path: Path, durability:
 
 
 @pytest.mark.parametrize("durability", ("process", "power"))
-@on_a_loop
 async def test_runs_go_side_by_side_in_one_process(place: Place, durability: str) -> None:
     with Journal(place("j"), durability=durability) as journal:
         replies = await asyncio.gather(
@@ -174,17 +171,14 @@ async def test_runs_go_side_by_side_in_one_process(place: Place, durability: str
         assert {outline.state for outline in journal.runs()} == {"done"}
 
 
-def test_part_that_is_closed_twice_gives_back_one_lease(place: Place) -> None:
-    async def main() -> None:
-        with Journal(place("j")) as journal:
-            first = await journal.begin("R", "ReActAgent", "a", "go")
-            first.close()
+async def test_part_that_is_closed_twice_gives_back_one_lease(place: Place) -> None:
+    with Journal(place("j")) as journal:
+        first = await journal.begin("R", "ReActAgent", "a", "go")
+        first.close()
+        await journal.begin("R", "ReActAgent", "a", "go")
+        first.close()
+        with pytest.raises(RunHeld):
             await journal.begin("R", "ReActAgent", "a", "go")
-            first.close()
-            with pytest.raises(RunHeld):
-                await journal.begin("R", "ReActAgent", "a", "go")
-
-    asyncio.run(main())
 
 
 def test_run_that_failed_and_was_killed_as_it_went_on_is_stopped(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from commands import Command
-from journal.crash import on_a_loop
 from journal.process import TESTS
 from journal.waiting_program import begin, clerk
 from moothall import Journal
@@ -81,7 +80,6 @@ def test_moment_comes_once_for_two_processes(tmp_path: Path, runs: int) -> None:
             assert (kinds["waits"], kinds["answered"]) == (1, 1)
 
 
-@on_a_loop
 async def test_runs_that_wait_leave_nothing_in_the_process(tmp_path: Path) -> None:
     with Journal(tmp_path / "runs.db") as journal:
         agent = clerk(tmp_path, journal, "pay")
@@ -94,7 +92,6 @@ async def test_runs_that_wait_leave_nothing_in_the_process(tmp_path: Path) -> No
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-@on_a_loop
 async def test_ten_thousand_runs_that_wait_cost_little_memory_and_delay_nobody(
     tmp_path: Path,
 ) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from journal.conftest import Place
-from journal.crash import on_a_loop
 from moothall import (
     ACCESS_REQUESTED,
     Action,
@@ -319,7 +318,6 @@ def test_copy_of_a_run_that_acted_tells_a_memory_nothing_twice(tmp_path: Path) -
         assert contents == ["go", "", "done", "One.", "Other."]
 
 
-@on_a_loop
 async def test_resume_of_a_run_without_a_fingerprint_is_refused(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         part = await journal.begin("R", "ReActAgent", "a", "go")
@@ -371,7 +369,6 @@ def test_agent_that_may_fork_goes_on_though_it_has_changed(tmp_path: Path) -> No
         assert refused.value.run_id == "R"
 
 
-@on_a_loop
 async def test_cancel_run_stops_a_fork_in_which_a_changed_agent_goes_on(tmp_path: Path) -> None:
     asked = asyncio.Event()
 

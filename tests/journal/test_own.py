@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from journal.crash import on_a_loop
 from journal.own import RUN, URLS, World, digest
 from journal.process import KILLED, Processes, effects
 from moothall import Journal
@@ -138,7 +137,6 @@ class Lines:
     count: int = 0
 
 
-@on_a_loop
 async def test_list_that_grows_is_recorded_item_by_item(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         async with recorded(journal, "R", "Lines", "me", Lines) as record:
@@ -155,14 +153,12 @@ async def test_list_that_grows_is_recorded_item_by_item(tmp_path: Path) -> None:
         assert journal.replay("R")["state"]["count"] == 200
 
 
-@on_a_loop
 async def test_value_can_be_read_before_it_is_committed(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         async with recorded(journal, "R", "Lines", "me", Lines) as record:
             assert record.stored_value(record.keep(b"one")) == b"one"
 
 
-@on_a_loop
 async def test_kept_value_is_written_with_the_entry_that_names_it(tmp_path: Path) -> None:
     """A value that nothing names yet could be deleted meanwhile, as nothing holds it."""
 
@@ -185,7 +181,6 @@ async def test_kept_value_is_written_with_the_entry_that_names_it(tmp_path: Path
             assert journal.kept(later) == value + b"!"
 
 
-@on_a_loop
 async def test_step_that_failed_is_called_again(tmp_path: Path) -> None:
     called: list[str] = []
 
@@ -206,7 +201,6 @@ async def test_step_that_failed_is_called_again(tmp_path: Path) -> None:
             assert await record.step("pay", pay, outcome="ask") == "paid"
 
 
-@on_a_loop
 async def test_run_of_another_program_is_not_resumed(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         async with recorded(journal, "R", "Lines", "me", Lines, program={"urls": ["a"]}) as record:
@@ -216,7 +210,6 @@ async def test_run_of_another_program_is_not_resumed(tmp_path: Path) -> None:
                 pass
 
 
-@on_a_loop
 async def test_follow_yields_each_entry_as_it_is_written(tmp_path: Path) -> None:
     async with asyncio.timeout(20):
         with Journal(tmp_path / "j") as journal, Journal(tmp_path / "j") as elsewhere:
@@ -234,7 +227,6 @@ async def test_follow_yields_each_entry_as_it_is_written(tmp_path: Path) -> None
     assert rest == [["over"]] * 2
 
 
-@on_a_loop
 async def test_follow_yields_entries_of_its_own_process_at_once(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         with pytest.raises(ConfigError, match="after= must be a whole number from 0 up, got -1"):

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from journal.crash import crash, on_a_loop, settled
+from journal.crash import crash, settled
 from moothall import (
     Budget,
     ConfigError,
@@ -69,7 +69,6 @@ def test_orchestrator_with_another_task_is_not_resumed(tmp_path: Path) -> None:
         assert [each.action for each in journal.in_doubt("r")] == ["ring"]
 
 
-@on_a_loop
 async def test_run_of_an_orchestrator_recorded_without_its_task_compared_is_resumed(
     tmp_path: Path,
 ) -> None:
@@ -100,7 +99,6 @@ def test_run_of_an_orchestrator_in_doubt_does_not_end(tmp_path: Path) -> None:
         assert journal.run("r").state == "done"
 
 
-@on_a_loop
 async def test_run_does_not_end_beside_a_call_that_was_cancelled(tmp_path: Path) -> None:
     async def ring(step: StepHandle) -> None:
         await step.begins()
@@ -118,7 +116,6 @@ async def test_run_does_not_end_beside_a_call_that_was_cancelled(tmp_path: Path)
         assert [each.action for each in journal.in_doubt("r")] == ["ring"]
 
 
-@on_a_loop
 async def test_run_does_not_end_beside_a_call_of_a_part_unless_its_step_has_ended(
     tmp_path: Path,
 ) -> None:
@@ -152,7 +149,6 @@ async def test_run_does_not_end_beside_a_call_of_a_part_unless_its_step_has_ende
         assert (journal.in_doubt("r"), journal.run("r").state) == ([], "done")
 
 
-@on_a_loop
 @pytest.mark.parametrize("how", ("raises", "waits", "waits, and says how it ended"))
 async def test_step_beside_one_that_fails_or_waits_ends_before_its_run_is_left(
     tmp_path: Path, how: str
@@ -193,7 +189,6 @@ async def test_step_beside_one_that_fails_or_waits_ends_before_its_run_is_left(
             assert (rung, journal.in_doubt("r")) == (["rung"], [])
 
 
-@on_a_loop
 async def test_step_that_ended_is_not_called_again_by_the_same_process(tmp_path: Path) -> None:
     called: list[str] = []
 

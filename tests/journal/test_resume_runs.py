@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from journal.crash import crash, on_a_loop, settled
+from journal.crash import crash, settled
 from moothall import (
     ACCESS_REQUESTED,
     ActionError,
@@ -86,7 +86,6 @@ async def at_once() -> None:
     pass
 
 
-@on_a_loop
 async def test_stopped_run_is_resumed_with_its_thread_deps_and_budget(tmp_path: Path) -> None:
     left = await crashed(tmp_path, lambda j, wait: desk(j, wait), *RUNS)
     with Journal(left) as journal:
@@ -111,7 +110,6 @@ async def test_stopped_run_is_resumed_with_its_thread_deps_and_budget(tmp_path: 
 
 
 @pytest.mark.parametrize("moment", ("which", "deps"))
-@on_a_loop
 async def test_run_that_is_deleted_as_it_is_resumed_is_not_begun_anew(
     tmp_path: Path, moment: str
 ) -> None:
@@ -129,7 +127,6 @@ async def test_run_that_is_deleted_as_it_is_resumed_is_not_begun_anew(
         assert {run.id for run in journal.runs()} == {"r1", "r3"}
 
 
-@on_a_loop
 async def test_resume_runs_goes_on_after_a_run_that_cannot_resume(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -158,7 +155,6 @@ async def test_resume_runs_goes_on_after_a_run_that_cannot_resume(
         assert "run 'r2' was begun by another program" in caplog.text
 
 
-@on_a_loop
 async def test_run_that_another_process_takes_meanwhile_is_held(tmp_path: Path) -> None:
     left = await crashed(tmp_path, lambda j, wait: desk(j, wait), "r1")
     with Journal(left) as journal, Journal(left) as other, ThreadPoolExecutor() as pool:
@@ -170,7 +166,6 @@ async def test_run_that_another_process_takes_meanwhile_is_held(tmp_path: Path) 
         assert (one.outcome, type(one.error)) == ("held", RunHeld)
 
 
-@on_a_loop
 async def test_call_in_doubt_waits_for_a_person(tmp_path: Path) -> None:
     left = await crashed(tmp_path, lambda j, wait: desk(j, wait, idempotent=False), "r1")
     with Journal(left) as journal:
@@ -184,7 +179,6 @@ async def test_call_in_doubt_waits_for_a_person(tmp_path: Path) -> None:
         assert one.reply.text == "Ordered for you."
 
 
-@on_a_loop
 async def test_run_of_which_nothing_is_recorded_is_deleted_and_needs_nobody(
     tmp_path: Path,
 ) -> None:
@@ -195,7 +189,6 @@ async def test_run_of_which_nothing_is_recorded_is_deleted_and_needs_nobody(
         assert journal.runs() == []
 
 
-@on_a_loop
 async def test_decided_run_goes_on_beside_one_of_which_nothing_is_recorded(
     tmp_path: Path,
 ) -> None:
@@ -209,7 +202,6 @@ async def test_decided_run_goes_on_beside_one_of_which_nothing_is_recorded(
         assert (one.run.id, one.outcome) == ("r1", "resumed")
 
 
-@on_a_loop
 async def test_run_that_goes_on_once_it_is_decided_has_its_deps_and_its_budget(
     tmp_path: Path,
 ) -> None:
@@ -239,7 +231,6 @@ async def test_run_that_goes_on_once_it_is_decided_has_its_deps_and_its_budget(
     assert budget.spent.model_calls == 2
 
 
-@on_a_loop
 async def test_late_reply_reaches_the_thread_that_asked_and_is_not_answered(
     tmp_path: Path,
 ) -> None:
@@ -283,7 +274,6 @@ async def test_late_reply_reaches_the_thread_that_asked_and_is_not_answered(
     assert ("front", "say") not in seen
 
 
-@on_a_loop
 async def test_resumption_that_is_cancelled_leaves_its_runs_to_the_next_one(
     tmp_path: Path,
 ) -> None:
@@ -309,7 +299,6 @@ async def test_resumption_that_is_cancelled_leaves_its_runs_to_the_next_one(
         assert {run.state for run in journal.runs()} == {"done"}
 
 
-@on_a_loop
 async def test_resumption_that_is_cancelled_waits_for_the_cleanup_of_each_run(
     tmp_path: Path,
 ) -> None:
@@ -341,7 +330,6 @@ async def test_resumption_that_is_cancelled_waits_for_the_cleanup_of_each_run(
         assert {run.state for run in journal.runs()} == {"stopped"}
 
 
-@on_a_loop
 @pytest.mark.parametrize("way", ("resume_runs", "resume_decided"))
 async def test_run_whose_task_a_program_cancels_stops_no_other(tmp_path: Path, way: str) -> None:
     working = asyncio.Queue[asyncio.Task[Any] | None]()
@@ -375,7 +363,6 @@ async def test_run_whose_task_a_program_cancels_stops_no_other(tmp_path: Path, w
         assert [run.state for run in reversed(journal.runs())] == ["done", "cancelled", "done"]
 
 
-@on_a_loop
 async def test_resume_runs_takes_only_runs_of_this_agent_that_did_not_end(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal") as journal:
         await desk(journal, at_once).reply("Hi", run_id="ended")
@@ -401,7 +388,6 @@ def conversation(journal: Journal, wait: Callable[[], Any]) -> Conversation:
 
 
 @pytest.mark.parametrize("make", (dual_act, conversation))
-@on_a_loop
 async def test_groups_resume_theirs(tmp_path: Path, make: Any) -> None:
     left = await crashed(tmp_path, make, "r1")
     with Journal(left) as journal:
@@ -411,7 +397,6 @@ async def test_groups_resume_theirs(tmp_path: Path, make: Any) -> None:
         assert any("for ada" in str(each) for each in (one.reply.text, one.reply.messages))
 
 
-@on_a_loop
 async def test_resume_runs_without_a_journal_is_refused(tmp_path: Path) -> None:
     agent: Any = ReActAgent("desk", ScriptedModel([]))
     with pytest.raises(DefinitionError, match="'desk' has no journal="):
@@ -436,7 +421,6 @@ class Customer(Agent):
         self.loop.call_soon_threadsafe(self.heard.put_nowait, content)
 
 
-@on_a_loop
 async def test_late_reply_is_sent_at_the_end_of_its_run_while_others_go_on(tmp_path: Path) -> None:
     never = asyncio.Event()
 
@@ -465,7 +449,6 @@ async def test_late_reply_is_sent_at_the_end_of_its_run_while_others_go_on(tmp_p
             await resuming
 
 
-@on_a_loop
 async def test_resume_decided_called_again_resumes_only_what_no_other_call_resumes(
     tmp_path: Path,
 ) -> None:
@@ -504,7 +487,6 @@ async def test_resume_decided_called_again_resumes_only_what_no_other_call_resum
         assert sorted(map(str, ordered)) == ["ada", "ada", "bo", "cy"]
 
 
-@on_a_loop
 async def test_resumption_of_two_runs_of_a_thread_ends_without_a_fault_when_it_is_cancelled(
     tmp_path: Path,
 ) -> None:
@@ -530,7 +512,6 @@ async def test_resumption_of_two_runs_of_a_thread_ends_without_a_fault_when_it_i
     assert faults == []
 
 
-@on_a_loop
 async def test_resume_runs_sends_the_late_reply_of_a_run_that_has_waited(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal") as journal, NativeSpace() as space:
         clerk = desk(journal, at_once, approver=Waiting(), access_policy=ACCESS_REQUESTED)

@@ -15,7 +15,7 @@ import pydantic
 import pytest
 
 from journal.conftest import Place
-from journal.crash import Crashing, on_a_loop, settled
+from journal.crash import Crashing, settled
 from moothall import (
     Budget,
     DualActAgent,
@@ -134,7 +134,6 @@ def test_stream_that_goes_on_tells_what_was_before(tmp_path: Path) -> None:
     for left in tmp_path.glob("after-*"):
         left.unlink()
 
-    @on_a_loop
     async def streamed() -> None:
         with Journal(tmp_path / "before") as journal:
             agent = crashing_agent(journal, Crashing(journal, tmp_path / "x"), "never")
@@ -145,10 +144,9 @@ def test_stream_that_goes_on_tells_what_was_before(tmp_path: Path) -> None:
             assert isinstance(events[-1], Done)
             assert events[-1].reply.text == "Yes."
 
-    streamed()
+    asyncio.run(streamed())
 
 
-@on_a_loop
 async def test_run_in_a_space_goes_on_too(tmp_path: Path) -> None:
     with Journal(tmp_path / "before") as journal, NativeSpace() as space:
         crash = Crashing(journal, tmp_path / "after")
@@ -162,7 +160,6 @@ async def test_run_in_a_space_goes_on_too(tmp_path: Path) -> None:
         assert journal.run("R").state == "done"
 
 
-@on_a_loop
 async def test_members_on_other_loops_write_into_one_run(place: Place) -> None:
     """Each commit is by a thread of its own, at the same time as the others'."""
     said = json.dumps({"action": "CONTINUE", "new_instruction": "do it", "reasoning": "so"})
@@ -195,7 +192,6 @@ async def test_members_on_other_loops_write_into_one_run(place: Place) -> None:
         assert journal.replay("R").text == reply.text
 
 
-@on_a_loop
 async def test_reply_within_its_own_action_is_a_run_of_its_own(place: Place) -> None:
     with Journal(place("j")) as journal:
 
@@ -369,7 +365,6 @@ def test_value_of_a_terminal_action_stays_what_it_was_whatever_was_asked_for(
     assert pair().reply_sync("go", schema=Answer, run_id="R") == whole
 
 
-@on_a_loop
 async def test_stream_of_a_dual_act_that_has_ended_tells_all_of_it(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         human = ReActAgent("h", ScriptedModel([decision("CONTINUE"), decision("TERMINATE")]))
@@ -387,7 +382,6 @@ async def test_stream_of_a_dual_act_that_has_ended_tells_all_of_it(tmp_path: Pat
         assert told[1] == [replace(each, past=True) for each in told[0]]
 
 
-@on_a_loop
 async def test_terminal_action_that_succeeded_ends_a_run_cancelled_beside_it(
     tmp_path: Path,
 ) -> None:
@@ -419,7 +413,6 @@ async def test_terminal_action_that_succeeded_ends_a_run_cancelled_beside_it(
         assert journal.replay("R") == again
 
 
-@on_a_loop
 async def test_dual_act_that_was_cancelled_goes_on(tmp_path: Path) -> None:
     began = asyncio.Event()
     called: list[int] = []
@@ -478,7 +471,6 @@ def test_journal_of_a_dual_act_grows_with_what_is_new(tmp_path: Path) -> None:
     assert size(20) < 2.5 * size(10)
 
 
-@on_a_loop
 async def test_dual_act_that_is_cancelled_is_told_so(tmp_path: Path) -> None:
     begun = asyncio.Event()
 
@@ -504,7 +496,6 @@ async def test_dual_act_that_is_cancelled_is_told_so(tmp_path: Path) -> None:
             assert journal.entries("R")[-1].data["detail"] == ""
 
 
-@on_a_loop
 async def test_parts_of_agents_with_a_slash_in_their_id_are_apart(place: Place) -> None:
     with Journal(place("j")) as journal:
         record = await journal.begin("R", "DualActAgent", "a", "go")
@@ -522,7 +513,6 @@ def test_end_of_a_run_counts_until_its_own_part_does_more() -> None:
     assert Entry.end_of(entries) is None
 
 
-@on_a_loop
 async def test_answer_that_was_interrupted_counts_after_a_crash(tmp_path: Path) -> None:
     """Or a run would be given one answer more for each interruption before a crash."""
     begun = asyncio.Event()
@@ -554,7 +544,6 @@ async def test_answer_that_was_interrupted_counts_after_a_crash(tmp_path: Path) 
         assert len(broken.steps) == len(whole.steps) == 2
 
 
-@on_a_loop
 async def test_scripted_model_goes_on_after_the_answer_that_was_interrupted(
     tmp_path: Path,
 ) -> None:
@@ -579,7 +568,6 @@ async def test_scripted_model_goes_on_after_the_answer_that_was_interrupted(
         assert (await agent().reply("go", run_id="R")).text == "Yes."
 
 
-@on_a_loop
 async def test_scripted_model_gives_the_answer_again_with_which_a_run_was_cancelled(
     tmp_path: Path,
 ) -> None:
@@ -703,7 +691,6 @@ def test_prompts_are_recorded_as_what_is_new_in_the_thread(
     assert (sizes[-1] - sizes[-11]) / 10 < 7000
 
 
-@on_a_loop
 async def test_cancel_run_of_a_journal_leaves_the_run_of_that_id_in_another(tmp_path: Path) -> None:
     working = asyncio.Semaphore(0)
 

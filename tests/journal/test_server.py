@@ -18,7 +18,6 @@ import trustme
 from benchmarks.postgresql import Authority, Server
 from benchmarks.proxy import Proxy
 
-from journal.crash import on_a_loop
 from moothall import Budget, Journal, MoothallError, PostgresMemory, ReActAgent, ScriptedModel
 from moothall.foundation.errors import (
     BudgetExceeded,
@@ -81,7 +80,6 @@ def cut(proxy: Proxy, when: str, marker: str) -> None:
 
 
 @pytest.mark.parametrize("when", ("sent", "answered"))
-@on_a_loop
 async def test_commit_whose_connection_is_cut_is_there_once(
     far: str, near: str, proxy: Proxy, when: str
 ) -> None:
@@ -99,7 +97,6 @@ async def test_commit_whose_connection_is_cut_is_there_once(
         part.close()
 
 
-@on_a_loop
 async def test_run_that_another_has_taken_over_is_written_no_further(
     far: str, near: str, proxy: Proxy
 ) -> None:
@@ -124,7 +121,6 @@ async def test_run_that_another_has_taken_over_is_written_no_further(
         assert kinds(near, "S") == ["also ours"]
 
 
-@on_a_loop
 async def test_run_that_another_has_worked_on_meanwhile_is_written_no_further(
     far: str, near: str, proxy: Proxy
 ) -> None:
@@ -276,7 +272,6 @@ def test_server_that_is_gone_is_told_clearly_and_the_run_goes_on_later(
         assert again.reply_sync("go", run_id="R").text == "Yes."
 
 
-@on_a_loop
 async def test_follower_is_told_of_what_another_process_writes(near: str) -> None:
     with Journal(near) as journal, Journal(near) as other:
         part = await journal.begin("R", "A", "a", "t")

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from journal.crash import on_a_loop
 from moothall import (
     ACCESS_REQUESTED,
     Action,
@@ -125,7 +124,6 @@ EVERYTHING = (
 )
 
 
-@on_a_loop
 async def test_turn_that_waits_adds_nothing_to_its_run_until_it_has_ended(tmp_path: Path) -> None:
     """Neither messages, with their origins, nor steps, nor actions that were found."""
     told = Told(EVERYTHING, "Paid.")
@@ -153,7 +151,6 @@ async def test_turn_that_waits_adds_nothing_to_its_run_until_it_has_ended(tmp_pa
         assert [each["action"] for each in found["steps"]] == [call.name for call in EVERYTHING]
 
 
-@on_a_loop
 async def test_run_that_waits_while_its_thread_goes_on_is_replayed_moved_and_cancelled(
     tmp_path: Path,
 ) -> None:
@@ -171,7 +168,6 @@ async def test_run_that_waits_while_its_thread_goes_on_is_replayed_moved_and_can
         assert (other.run("r").state, other.waiting()) == ("cancelled", [])
 
 
-@on_a_loop
 async def test_fork_sees_of_the_thread_in_a_file_what_its_run_had_seen(tmp_path: Path) -> None:
     prompts: list[list[str]] = []
 
@@ -211,7 +207,6 @@ async def test_fork_sees_of_the_thread_in_a_file_what_its_run_had_seen(tmp_path:
 
 @pytest.mark.parametrize("place", ("file", "process", "summary"))
 @pytest.mark.parametrize("shape", ("agent", "group"))
-@on_a_loop
 async def test_fork_sees_no_later_turns_of_its_thread(
     tmp_path: Path, shape: str, place: str
 ) -> None:
@@ -252,7 +247,6 @@ async def test_fork_sees_no_later_turns_of_its_thread(
 
 
 @pytest.mark.parametrize("kind", (SummarizingMemory, TokenBoundedMemory))
-@on_a_loop
 async def test_fork_sees_no_later_turns_of_a_thread_whose_memory_has_dropped_its_beginning(
     tmp_path: Path, kind: Any
 ) -> None:
@@ -287,7 +281,6 @@ async def test_fork_sees_no_later_turns_of_a_thread_whose_memory_has_dropped_its
 
 @pytest.mark.parametrize("asked_as", ("itself", "a member", "the last of three"))
 @pytest.mark.parametrize("place", ("file", "process", "restarted"))
-@on_a_loop
 async def test_agent_that_a_fork_asks_sees_no_later_turns_of_its_thread(
     tmp_path: Path, place: str, asked_as: str
 ) -> None:
@@ -344,7 +337,6 @@ async def test_agent_that_a_fork_asks_sees_no_later_turns_of_its_thread(
 
 
 @pytest.mark.parametrize("by", ("the fork", "itself"))
-@on_a_loop
 async def test_agent_that_a_fork_asked_sees_no_later_turns_whoever_resumes_it(
     tmp_path: Path, by: str
 ) -> None:
@@ -391,7 +383,6 @@ async def test_agent_that_a_fork_asked_sees_no_later_turns_whoever_resumes_it(
         assert prompts == [["zero", "one, again"]]
 
 
-@on_a_loop
 async def test_fork_of_a_run_that_waits_leaves_its_call_to_be_shown_to_the_next_turn(
     tmp_path: Path,
 ) -> None:
@@ -410,7 +401,6 @@ async def test_fork_of_a_run_that_waits_leaves_its_call_to_be_shown_to_the_next_
     assert 'waiting for the approval of pay(to="ann")' in told.contents()
 
 
-@on_a_loop
 async def test_action_that_a_turn_found_is_shown_once_the_turn_has_waited(tmp_path: Path) -> None:
     for process in ("the same", "another"):
         told = Told(EVERYTHING, [Call("5", "weather", {})], "Sunny.")
@@ -438,7 +428,6 @@ TWO_WAIT = (
 
 
 @pytest.mark.parametrize("again", (False, True))
-@on_a_loop
 async def test_thread_that_goes_on_beside_a_turn_has_each_of_its_results_once(
     tmp_path: Path, again: bool
 ) -> None:
@@ -473,7 +462,6 @@ async def test_thread_that_goes_on_beside_a_turn_has_each_of_its_results_once(
         assert journal.replay("r") == resumed.reply
 
 
-@on_a_loop
 async def test_result_of_the_program_is_not_from_outside_since_another_one_waited_in_its_place(
     tmp_path: Path,
 ) -> None:
@@ -500,7 +488,6 @@ async def test_result_of_the_program_is_not_from_outside_since_another_one_waite
 
 
 @pytest.mark.parametrize("recorded", (False, True))
-@on_a_loop
 async def test_interrupted_turn_is_kept_with_what_had_ended_and_counts_once(
     tmp_path: Path, recorded: bool
 ) -> None:
@@ -533,7 +520,6 @@ async def test_interrupted_turn_is_kept_with_what_had_ended_and_counts_once(
             assert appended(journal, "r")["messages"] == reply.messages
 
 
-@on_a_loop
 async def test_interrupted_answer_counts_and_leaves_no_message(tmp_path: Path) -> None:
     asked = asyncio.Event()
 
@@ -553,7 +539,6 @@ async def test_interrupted_answer_counts_and_leaves_no_message(tmp_path: Path) -
         assert (reply.usage, journal.replay("r")) == (ONE, reply)
 
 
-@on_a_loop
 async def test_calls_that_the_budget_refused_run_once_the_run_is_resumed_with_more(
     tmp_path: Path,
 ) -> None:

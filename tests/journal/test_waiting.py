@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from journal.conftest import Place
-from journal.crash import Crashing, crash, on_a_loop
+from journal.crash import Crashing, crash
 from moothall import (
     ACCESS_REQUESTED,
     Action,
@@ -85,7 +85,6 @@ def results(reply: Reply) -> list[Any]:
 # -- approvals -------------------------------------------------------------------------------------
 
 
-@on_a_loop
 async def test_call_of_an_answer_begins_once_permitted_while_others_run_and_wait(
     place: Place,
 ) -> None:
@@ -134,7 +133,6 @@ async def test_call_of_an_answer_begins_once_permitted_while_others_run_and_wait
         assert (resumed.reply and resumed.reply.text, till.paid) == ("Done.", [3])
 
 
-@on_a_loop
 async def test_approval_waits_in_the_journal_and_another_process_answers(place: Place) -> None:
     till = Till()
     with Journal(place("runs.db")) as journal, Journal(place("runs.db")) as office:
@@ -156,7 +154,6 @@ async def test_approval_waits_in_the_journal_and_another_process_answers(place: 
         assert (decided.key, decided.answer) == (wait.key, True)
 
 
-@on_a_loop
 async def test_calls_that_are_equal_are_two_questions_and_each_runs_once_it_is_permitted(
     place: Place,
 ) -> None:
@@ -177,7 +174,6 @@ async def test_calls_that_are_equal_are_two_questions_and_each_runs_once_it_is_p
         assert journal.run("r").errors == 0  # a refusal is none
 
 
-@on_a_loop
 async def test_forged_a_second_and_a_late_answer_change_nothing(place: Place) -> None:
     till = Till()
     with Journal(place("runs.db")) as journal:
@@ -209,7 +205,6 @@ async def test_forged_a_second_and_a_late_answer_change_nothing(place: Place) ->
             journal.answer("late", entry.data["wait"], True)
 
 
-@on_a_loop
 async def test_waiting_run_checks_who_answers_and_records_it(tmp_path: Path) -> None:
     till = Till()
     with Journal(tmp_path / "runs.db") as journal:
@@ -235,7 +230,6 @@ async def test_waiting_run_checks_who_answers_and_records_it(tmp_path: Path) -> 
         ]
 
 
-@on_a_loop
 async def test_answer_before_its_call_by_somebody_who_may_not_give_it_does_not_count(
     tmp_path: Path,
 ) -> None:
@@ -253,7 +247,6 @@ async def test_answer_before_its_call_by_somebody_who_may_not_give_it_does_not_c
         assert (reply.text, results(reply)) == ("Signed.", ["Eva"])
 
 
-@on_a_loop
 async def test_question_open_at_a_crash_is_the_same_afterwards(tmp_path: Path) -> None:
     till, path = Till(), tmp_path / "runs.db"
     script = [[call("pay", coins=1), call("pay", coins=2)], "Done."]
@@ -288,7 +281,6 @@ async def test_question_open_at_a_crash_is_the_same_afterwards(tmp_path: Path) -
         assert {each.key for each in journal.waits.decided(by="eva")} == {doubt.key}
 
 
-@on_a_loop
 async def test_always_from_the_journal_permits_and_without_a_journal_it_is_refused(
     tmp_path: Path,
 ) -> None:
@@ -304,7 +296,6 @@ async def test_always_from_the_journal_permits_and_without_a_journal_it_is_refus
     assert "which needs a reply with a journal=" in results(reply)[0]
 
 
-@on_a_loop
 async def test_fork_asks_for_itself_and_its_original_goes_on(tmp_path: Path) -> None:
     till = Till()
     with Journal(tmp_path / "runs.db") as journal:
@@ -334,7 +325,6 @@ async def send_later() -> str:
     raise Later("batch-1", default="nothing", until=PAST)
 
 
-@on_a_loop
 async def test_result_from_outside_is_given_by_its_key(place: Place) -> None:
     with Journal(place("runs.db")) as journal:
         two = [call("send_batch", number=1), call("send_batch", number=2)]
@@ -350,7 +340,6 @@ async def test_result_from_outside_is_given_by_its_key(place: Place) -> None:
         assert len([each for each in starts if "action" in each.data["about"]]) == 2
 
 
-@on_a_loop
 async def test_answer_that_comes_before_its_question_is_kept_and_given(place: Place) -> None:
     with Journal(place("runs.db")) as journal:
         till = Till()
@@ -373,7 +362,6 @@ async def test_answer_that_comes_before_its_question_is_kept_and_given(place: Pl
             journal.answer("r", "another", 1)
 
 
-@on_a_loop
 async def test_wait_that_nobody_answers_in_time_is_an_error_or_the_default(tmp_path: Path) -> None:
     def overdue() -> Later:
         """Wait for a result until a moment that is over."""
@@ -392,7 +380,6 @@ async def test_wait_that_nobody_answers_in_time_is_an_error_or_the_default(tmp_p
         assert (default, moment) == ("nothing", "null")
 
 
-@on_a_loop
 async def test_moment_can_be_answered_by_hand(tmp_path: Path) -> None:
     def sleep() -> Later:
         """Sleep for a year."""
@@ -412,7 +399,6 @@ async def test_moment_can_be_answered_by_hand(tmp_path: Path) -> None:
         assert resumed.reply.text == "Awake."
 
 
-@on_a_loop
 async def test_question_to_a_person_waits_and_its_action_begins_anew(place: Place) -> None:
     begun: list[str] = []
 
@@ -445,7 +431,6 @@ async def test_question_to_a_person_waits_and_its_action_begins_anew(place: Plac
         assert (len(begun), journal.in_doubt("r")) == (3, [])
 
 
-@on_a_loop
 async def test_action_without_a_journal_cannot_give_its_result_later(tmp_path: Path) -> None:
     agent = clerk(None, [call("send_batch", number=1), "Ok."], send_batch)
     assert "needs an agent with a journal=" in results(await agent.reply("Send."))[0]
@@ -486,7 +471,6 @@ def later(*about: Any) -> Any:
 
 @pytest.mark.parametrize("records", (True, False))
 @pytest.mark.parametrize("whose", ("system_prompt", "check", "member", "until", "next", "approver"))
-@on_a_loop
 async def test_later_of_what_is_no_action_is_an_error_and_of_an_approver_waits(
     tmp_path: Path, whose: str, records: bool
 ) -> None:
@@ -539,7 +523,6 @@ def test_wrong_argument_of_later_is_named(wrong: dict[str, Any], why: str) -> No
 
 
 @pytest.mark.parametrize("durable", (False, True))
-@on_a_loop
 async def test_thread_goes_on_while_a_call_waits(tmp_path: Path, durable: bool) -> None:
     till = Till()
     with Journal(tmp_path / "runs.db") as journal:
@@ -557,7 +540,6 @@ async def test_thread_goes_on_while_a_call_waits(tmp_path: Path, durable: bool) 
         assert journal.replay("r").text == "Paid."
 
 
-@on_a_loop
 async def test_result_takes_its_place_if_nothing_else_came(tmp_path: Path) -> None:
     till = Till()
     with Journal(tmp_path / "runs.db") as journal:
@@ -569,7 +551,6 @@ async def test_result_takes_its_place_if_nothing_else_came(tmp_path: Path) -> No
         assert seen == ["Pay 3.", "", "paid 3", "Paid."]
 
 
-@on_a_loop
 async def test_group_waits_with_its_member(tmp_path: Path) -> None:
     till = Till()
     with Journal(tmp_path / "runs.db") as journal:
@@ -589,7 +570,6 @@ async def test_group_waits_with_its_member(tmp_path: Path) -> None:
         assert (resumed.reply.text, till.paid) == ("I saw it.", [3])
 
 
-@on_a_loop
 async def test_caller_waits_with_its_sub_agent_and_the_others_are_asked_once(
     tmp_path: Path,
 ) -> None:
@@ -623,7 +603,6 @@ async def test_caller_waits_with_its_sub_agent_and_the_others_are_asked_once(
         assert sorted(asked) == ["Look", "Pay", "Pay"]
 
 
-@on_a_loop
 async def test_message_is_told_that_its_reply_waits_and_gets_it_later(tmp_path: Path) -> None:
     till, said = Till(), asyncio.Event()
 
@@ -646,7 +625,6 @@ async def test_message_is_told_that_its_reply_waits_and_gets_it_later(tmp_path: 
         await asyncio.wait_for(said.wait(), 10)
 
 
-@on_a_loop
 async def test_waiting_reply_raises_what_it_waits_for(tmp_path: Path) -> None:
     with Journal(tmp_path / "runs.db") as journal:
         agent = clerk(journal, [call("send_batch", number=1)], send_batch)
@@ -654,7 +632,6 @@ async def test_waiting_reply_raises_what_it_waits_for(tmp_path: Path) -> None:
             (await agent.reply("Send.")).raise_for_error()
 
 
-@on_a_loop
 async def test_approver_in_the_process_decides_at_once_as_before(tmp_path: Path) -> None:
     till = Till()
     with Journal(tmp_path / "runs.db") as journal:
@@ -667,7 +644,6 @@ async def test_approver_in_the_process_decides_at_once_as_before(tmp_path: Path)
 # -- the journal -----------------------------------------------------------------------------------
 
 
-@on_a_loop
 async def test_wait_is_not_pruned_and_goes_with_its_run(place: Place) -> None:
     till = Till()
     with Journal(place("runs.db")) as journal:
@@ -684,7 +660,6 @@ async def test_wait_is_not_pruned_and_goes_with_its_run(place: Place) -> None:
         assert (journal.waiting(), journal.runs()) == ([], [])
 
 
-@on_a_loop
 async def test_run_killed_while_a_person_was_asked_is_not_pruned(tmp_path: Path) -> None:
     till, path = Till(), tmp_path / "runs.db"
     with Journal(path) as journal:
@@ -701,7 +676,6 @@ async def test_run_killed_while_a_person_was_asked_is_not_pruned(tmp_path: Path)
         assert (journal.run("r").state, list(journal.prune(0.0, keep=0).left)) == ("stopped", ["r"])
 
 
-@on_a_loop
 async def test_process_tells_of_waits_and_reminders_one_at_a_time(place: Place) -> None:
     till = Till()
     with Journal(place("runs.db")) as journal, Journal(place("runs.db")) as other:
@@ -724,7 +698,6 @@ async def test_process_tells_of_waits_and_reminders_one_at_a_time(place: Place) 
         assert theirs.due_notices() == []
 
 
-@on_a_loop
 async def test_run_whose_budget_was_spent_goes_on_once_a_person_resumes_it(place: Place) -> None:
     till, answers = Till(), [call("pay", coins=3), "Paid."]
     with Journal(place("runs.db")) as journal:
@@ -742,7 +715,6 @@ async def test_run_whose_budget_was_spent_goes_on_once_a_person_resumes_it(place
             journal.resume("r")
 
 
-@on_a_loop
 async def test_run_whose_time_is_over_keeps_the_result_beside_a_call_that_waited(
     tmp_path: Path,
 ) -> None:
@@ -765,7 +737,6 @@ async def test_run_whose_time_is_over_keeps_the_result_beside_a_call_that_waited
     assert "not executed" in paid
 
 
-@on_a_loop
 async def test_call_that_asks_an_agent_with_a_journal_of_its_own_waits_for_that_run(
     place: Place,
 ) -> None:
@@ -792,7 +763,6 @@ async def test_call_that_asks_an_agent_with_a_journal_of_its_own_waits_for_that_
 
 
 @pytest.mark.parametrize("how", ("moved", "adopted", "renamed", "forked"))
-@on_a_loop
 async def test_copy_of_a_run_that_waits_is_answered_once_and_goes_on(
     tmp_path: Path, how: str
 ) -> None:

@@ -77,15 +77,12 @@ def test_batch_answers_many_at_once_each_its_own_in_any_order(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_batch_waits_until_it_is_over(server: BatchServer, way: str) -> None:
-    async def both() -> list[Any]:
-        waiting = asyncio.ensure_future(complete_many(of(server, way), ASKED))
-        await asyncio.to_thread(server.looks.acquire)
-        assert not waiting.done()
-        server.finish()
-        return await waiting
-
-    assert texts(asyncio.run(both())) == ["about one", "about two", "about three"]
+async def test_batch_waits_until_it_is_over(server: BatchServer, way: str) -> None:
+    waiting = asyncio.ensure_future(complete_many(of(server, way), ASKED))
+    await asyncio.to_thread(server.looks.acquire)
+    assert not waiting.done()
+    server.finish()
+    assert texts(await waiting) == ["about one", "about two", "about three"]
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -591,17 +591,13 @@ def test_budgeted_model_cancels_the_call_at_the_deadline() -> None:
     assert model.asked == 1
 
 
-def test_budgeted_model_closes_the_connection_at_the_deadline() -> None:
+async def test_budgeted_model_closes_the_connection_at_the_deadline() -> None:
     with OpenAIServer(text("ok"), HANG) as server:
         model = OpenAIModel("m", server.url, max_tokens=10, max_retries=0)
-
-        async def ask() -> None:
-            async with model:
-                await model.complete(HI)  # so that connecting takes no part of the time below
-                with pytest.raises(DeadlineExceeded):
-                    await BudgetedModel(model, Budget(seconds=1)).complete(HI)
-
-        run(ask())
+        async with model:
+            await model.complete(HI)  # so that connecting takes no part of the time below
+            with pytest.raises(DeadlineExceeded):
+                await BudgetedModel(model, Budget(seconds=1)).complete(HI)
         server.wait_for_close()
         assert len(server.requests) == 2
 
@@ -646,41 +642,35 @@ def test_cancelled_from_outside_it_is_cancelled_and_counts_in_full(stream: bool)
     assert budget.reserved == Spent()
 
 
-def test_cancelled_from_outside_at_the_deadline_it_is_cancelled() -> None:
-    async def scenario() -> None:
-        loop = asyncio.get_running_loop()
+async def test_cancelled_from_outside_at_the_deadline_it_is_cancelled() -> None:
+    loop = asyncio.get_running_loop()
 
-        async def slow_to_end(messages: Any, actions: Any) -> str:
-            try:
-                await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                # The deadline has come, and now the one who asked gives up as well.
-                loop.call_soon(task.cancel)
-                await asyncio.sleep(0)
-                await asyncio.sleep(0)
-                raise
-            return ""
+    async def slow_to_end(messages: Any, actions: Any) -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            # The deadline has come, and now the one who asked gives up as well.
+            loop.call_soon(task.cancel)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            raise
+        return ""
 
-        model = BudgetedModel(
-            Speaker(lambda messages, actions: slow_to_end(messages, actions)),
-            Budget(seconds=0.02, clock=StandingClock()),
-        )
-        task = asyncio.create_task(model.complete(HI))
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert task.cancelled()
-
-    run(scenario())
+    model = BudgetedModel(
+        Speaker(lambda messages, actions: slow_to_end(messages, actions)),
+        Budget(seconds=0.02, clock=StandingClock()),
+    )
+    task = asyncio.create_task(model.complete(HI))
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert task.cancelled()
 
 
-def test_budgeted_model_leaves_the_timeout_of_the_asker_to_the_asker() -> None:
-    async def scenario() -> None:
-        with pytest.raises(TimeoutError) as caught:
-            async with asyncio.timeout(0.02):
-                await BudgetedModel(Speaker(never), Budget(seconds=600)).complete(HI)
-        assert not isinstance(caught.value, DeadlineExceeded)
-
-    run(scenario())
+async def test_budgeted_model_leaves_the_timeout_of_the_asker_to_the_asker() -> None:
+    with pytest.raises(TimeoutError) as caught:
+        async with asyncio.timeout(0.02):
+            await BudgetedModel(Speaker(never), Budget(seconds=600)).complete(HI)
+    assert not isinstance(caught.value, DeadlineExceeded)
 
 
 # -- streams ---------------------------------------------------------------------------------------
@@ -774,20 +764,16 @@ def test_budgeted_stream_is_cancelled_at_the_deadline_unlike_its_reader() -> Non
     assert budget.spent.tokens == bound_of(model)
 
 
-def test_budgeted_stream_does_not_disturb_a_reader_that_is_busy_at_the_deadline() -> None:
+async def test_budgeted_stream_does_not_disturb_a_reader_that_is_busy_at_the_deadline() -> None:
     time = SetTime()
     model = Streamer("Good ", "day")
     budget = Budget(seconds=30, clock=time)
-
-    async def scenario() -> None:
-        stream = BudgetedModel(model, budget).stream(HI)
-        assert await anext(stream) == TextPiece("Good ")
-        time.now_s += 31
-        await asyncio.sleep(0)
-        with pytest.raises(DeadlineExceeded):
-            await anext(stream)
-
-    run(scenario())
+    stream = BudgetedModel(model, budget).stream(HI)
+    assert await anext(stream) == TextPiece("Good ")
+    time.now_s += 31
+    await asyncio.sleep(0)
+    with pytest.raises(DeadlineExceeded):
+        await anext(stream)
     assert model.closed == 1
 
 

@@ -149,18 +149,14 @@ def test_fallback_does_not_hide_a_fault_of_the_program() -> None:
     assert second.received == []
 
 
-def test_cancelled_the_next_is_not_asked() -> None:
+async def test_cancelled_the_next_is_not_asked() -> None:
     second = ScriptedModel(["two"])
     model = FallbackModel([ScriptedModel([never]), second])
-
-    async def cancel() -> None:
-        task = asyncio.create_task(model.complete(user("Hi")))
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    run(cancel())
+    task = asyncio.create_task(model.complete(user("Hi")))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert second.received == []
 
 

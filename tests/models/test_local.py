@@ -215,18 +215,15 @@ def test_names_that_json_must_escape_come_back_whole(single: LocalModel) -> None
 
 
 @pytest.mark.long
-def test_deterministic_gives_the_same_whatever_went_before(shallow: Path) -> None:
+async def test_deterministic_gives_the_same_whatever_went_before(shallow: Path) -> None:
     with LocalModel(shallow, deterministic=True, temperature=0.9, max_tokens=12) as model:
-
-        async def ask() -> tuple[list[str], list[ModelReply]]:
-            first = (await model.complete(user("Name a town"))).text
-            others = [model.complete(user(f"Name a river {n}")) for n in range(3)]
-            between = await asyncio.gather(model.complete(user("Name a town")), *others)
-            return [first, between[0].text, (await model.complete(user("Name a town"))).text], list(
-                between
-            )
-
-        texts, _ = run(ask())
+        first = (await model.complete(user("Name a town"))).text
+        others = [model.complete(user(f"Name a river {n}")) for n in range(3)]
+        between = await asyncio.gather(model.complete(user("Name a town")), *others)
+        texts, _ = (
+            [first, between[0].text, (await model.complete(user("Name a town"))).text],
+            list(between),
+        )
     assert len(set(texts)) == 1
     assert texts[0].strip()
 
@@ -273,16 +270,15 @@ def test_local_model_reads_the_marks_of_its_chat_format_as_text(brief: LocalMode
 # -- not blocking, slots, cancellation -------------------------------------------------------------
 
 
-def test_local_model_leaves_the_event_loop_running_while_it_generates(brief: LocalModel) -> None:
-    async def turns() -> int:
-        await brief.complete(user("Say hello"))
-        task = asyncio.create_task(brief.complete(user(STORY)))
-        count = 0
-        while not (await asyncio.wait([task], timeout=0.001))[0]:
-            count += 1
-        return count
-
-    assert run(turns()) > 10
+async def test_local_model_leaves_the_event_loop_running_while_it_generates(
+    brief: LocalModel,
+) -> None:
+    await brief.complete(user("Say hello"))
+    task = asyncio.create_task(brief.complete(user(STORY)))
+    count = 0
+    while not (await asyncio.wait([task], timeout=0.001))[0]:
+        count += 1
+    assert count > 10
 
 
 def test_first_callers_at_once_share_one_load(shallow: Path) -> None:
@@ -342,17 +338,16 @@ def test_local_model_timeout_ends_a_long_prompt(single: LocalModel) -> None:
 # -- piece by piece --------------------------------------------------------------------------------
 
 
-def test_pieces_come_while_it_generates_and_closing_frees_the_slot(single: LocalModel) -> None:
-    async def leave() -> list[Any]:
-        stream = single.stream(user(STORY))
-        first = [await anext(stream) for _ in range(3)]
-        # The only slot would be taken for the rest of 4,000 tokens.
-        await stream.aclose()
-        async with asyncio.timeout(15):
-            reply = await single.complete(user("Say hello"), schema={"const": "hello"})
-        return [*first, reply.text]
-
-    *pieces, text = run(leave())
+async def test_pieces_come_while_it_generates_and_closing_frees_the_slot(
+    single: LocalModel,
+) -> None:
+    stream = single.stream(user(STORY))
+    first = [await anext(stream) for _ in range(3)]
+    # The only slot would be taken for the rest of 4,000 tokens.
+    await stream.aclose()
+    async with asyncio.timeout(15):
+        reply = await single.complete(user("Say hello"), schema={"const": "hello"})
+    *pieces, text = [*first, reply.text]
     assert all(isinstance(piece, TextPiece) for piece in pieces)
     assert text == '"hello"'
 
@@ -371,17 +366,14 @@ def test_local_model_stream_cancelled_during_a_long_prompt_frees_the_slot(
     assert run(cancel()) == '"hello"'
 
 
-def test_local_model_stream_that_is_not_read_holds_up_no_other(single: LocalModel) -> None:
-    async def other() -> str:
-        slow = single.stream(user("Say hello"), schema={"const": "hello " * 20})
-        await anext(slow)
-        async with asyncio.timeout(30):
-            reply = await single.complete(user("Say hello"), schema={"const": "hi"})
-        rest = [part async for part in slow]
-        assert json.loads(rest[-1].text) == "hello " * 20
-        return reply.text
-
-    assert run(other()) == '"hi"'
+async def test_local_model_stream_that_is_not_read_holds_up_no_other(single: LocalModel) -> None:
+    slow = single.stream(user("Say hello"), schema={"const": "hello " * 20})
+    await anext(slow)
+    async with asyncio.timeout(30):
+        reply = await single.complete(user("Say hello"), schema={"const": "hi"})
+    rest = [part async for part in slow]
+    assert json.loads(rest[-1].text) == "hello " * 20
+    assert reply.text == '"hi"'
 
 
 def test_local_model_chosen_answer_is_streamed_without_its_form(local: LocalModel) -> None:

@@ -409,26 +409,23 @@ def test_openai_key_that_expires_during_the_retries_of_a_request_is_asked_for_ag
 # -- loops and connections -------------------------------------------------------------------------
 
 
-def test_closed_it_opens_anew() -> None:
+async def test_closed_it_opens_anew() -> None:
     with OpenAIServer(text("ok")) as server:
-
-        async def twice() -> None:
-            async with OpenAIModel("m", server.url) as asked:
-                await asked.complete(user("Hi"))
+        async with OpenAIModel("m", server.url) as asked:
             await asked.complete(user("Hi"))
-
-        run(twice())
+        await asked.complete(user("Hi"))
         assert server.connections == 2
 
 
-def test_openai_calls_beyond_its_connections_wait() -> None:
+async def test_openai_calls_beyond_its_connections_wait() -> None:
     with OpenAIServer(text("ok")) as server:
         asked = OpenAIModel("m", server.url, connections=2)
-
-        async def many() -> list[ModelReply]:
-            return list(await asyncio.gather(*(asked.complete(user("Hi")) for _ in range(20))))
-
-        assert [reply.text for reply in run(many())] == ["ok"] * 20
+        assert [
+            reply.text
+            for reply in list(
+                await asyncio.gather(*(asked.complete(user("Hi")) for _ in range(20)))
+            )
+        ] == ["ok"] * 20
         assert server.connections == 2
 
 

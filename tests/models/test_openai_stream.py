@@ -138,44 +138,32 @@ def test_openai_stream_may_cut_a_line_end_in_two() -> None:
         assert joined_text(run(read(server.url))) == "ab"
 
 
-def test_openai_stream_after_its_end_is_not_read_and_the_connection_is_reused() -> None:
+async def test_openai_stream_after_its_end_is_not_read_and_the_connection_is_reused() -> None:
     after = events(delta("ok"), *END, delta("no"), b"data: nonsense\n\n")
     with OpenAIServer(after) as server:
         asked = OpenAIModel("m", server.url)
-
-        async def thrice() -> list[Any]:
-            return [(await parts_of(asked, user("Hi")))[-1].text for _ in range(3)]
-
-        assert run(thrice()) == ["ok"] * 3
+        assert ([(await parts_of(asked, user("Hi")))[-1].text for _ in range(3)]) == ["ok"] * 3
         assert server.connections == 1
 
 
-def test_openai_stream_does_not_wait_for_a_server_that_does_not_close_after_the_end() -> None:
+async def test_openai_stream_does_not_wait_for_a_server_that_does_not_close_after_the_end() -> None:
     with OpenAIServer(events(delta("ok"), *END, hang=True)) as server:
-
-        async def read() -> float:
-            loop = asyncio.get_running_loop()
-            start = loop.time()
-            parts = await parts_of(OpenAIModel("m", server.url), user("Hi"))
-            assert parts[-1].text == "ok"
-            return loop.time() - start
-
-        assert run(read()) < 5
-        server.wait_for_close()
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        parts = await parts_of(OpenAIModel("m", server.url), user("Hi"))
+        assert parts[-1].text == "ok"
+        assert (loop.time() - start) < 5
+        await asyncio.to_thread(server.wait_for_close)
 
 
-def test_openai_stream_settles_its_rate_limit() -> None:
+async def test_openai_stream_settles_its_rate_limit() -> None:
     limit = RateLimit(tokens_per_minute=5000)
     with OpenAIServer(streamed("ok")) as server:
         asked = OpenAIModel("m", server.url, rate_limit=limit)
-
-        async def thrice() -> int:
-            # At the estimate of 4096 tokens each, the second would wait for a minute.
-            for _ in range(3):
-                await parts_of(asked, user("Hi"))
-            return len(server.requests)
-
-        assert run(thrice()) == 3
+        # At the estimate of 4096 tokens each, the second would wait for a minute.
+        for _ in range(3):
+            await parts_of(asked, user("Hi"))
+        assert len(server.requests) == 3
 
 
 # -- failures --------------------------------------------------------------------------------------
@@ -330,7 +318,7 @@ def test_openai_stream_that_is_left_closes_its_connection_at_once(how: str) -> N
         assert run(leave()) < 10
 
 
-def test_openai_stream_frees_its_place_after_whatever_end() -> None:
+async def test_openai_stream_frees_its_place_after_whatever_end() -> None:
     ends = (
         events(delta("so"), cut=True),
         events("nonsense"),
@@ -339,11 +327,7 @@ def test_openai_stream_frees_its_place_after_whatever_end() -> None:
     )
     with OpenAIServer(*ends, streamed("ok")) as server:
         asked = OpenAIModel("m", server.url, connections=1, timeout=2, max_retries=0)
-
-        async def each() -> list[str]:
-            for _ in ends:
-                with pytest.raises(ModelError):
-                    await parts_of(asked, user("Hi"))
-            return [joined_text(await parts_of(asked, user("Hi"))) for _ in range(2)]
-
-        assert run(each()) == ["ok", "ok"]
+        for _ in ends:
+            with pytest.raises(ModelError):
+                await parts_of(asked, user("Hi"))
+        assert ([joined_text(await parts_of(asked, user("Hi"))) for _ in range(2)]) == ["ok", "ok"]

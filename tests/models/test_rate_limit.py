@@ -76,128 +76,106 @@ def clock() -> SetClock:
     return SetClock()
 
 
-def test_rate_limit_lets_so_many_requests_begin_in_any_minute(clock: SetClock) -> None:
-    async def scenario() -> None:
-        line = Line(RateLimit(2, clock=clock))
-        await line.come(0)
-        clock.advance(30)
-        await line.come(0, 0, 0)
-        assert line.begun == [0, 1]
-        clock.advance(29.9)
-        await settled()
-        assert line.begun == [0, 1]
-        clock.advance(0.1)
-        await settled()
-        assert line.begun == [0, 1, 2]
-        clock.advance(30)
-        await settled()
-        assert line.begun == [0, 1, 2, 3]
-        await line.end()
-
-    run(scenario())
+async def test_rate_limit_lets_so_many_requests_begin_in_any_minute(clock: SetClock) -> None:
+    line = Line(RateLimit(2, clock=clock))
+    await line.come(0)
+    clock.advance(30)
+    await line.come(0, 0, 0)
+    assert line.begun == [0, 1]
+    clock.advance(29.9)
+    await settled()
+    assert line.begun == [0, 1]
+    clock.advance(0.1)
+    await settled()
+    assert line.begun == [0, 1, 2]
+    clock.advance(30)
+    await settled()
+    assert line.begun == [0, 1, 2, 3]
+    await line.end()
 
 
-def test_rate_limit_serves_requests_in_order_whatever_their_size(clock: SetClock) -> None:
-    async def scenario() -> None:
-        line = Line(RateLimit(tokens_per_minute=100, clock=clock))
-        await line.come(60, 60, 1, 1)
-        assert line.begun == [0]
-        clock.advance(60)
-        await settled()
-        assert line.begun == [0, 1, 2, 3]
-        await line.end()
-
-    run(scenario())
+async def test_rate_limit_serves_requests_in_order_whatever_their_size(clock: SetClock) -> None:
+    line = Line(RateLimit(tokens_per_minute=100, clock=clock))
+    await line.come(60, 60, 1, 1)
+    assert line.begun == [0]
+    clock.advance(60)
+    await settled()
+    assert line.begun == [0, 1, 2, 3]
+    await line.end()
 
 
-def test_rate_limit_gives_unused_tokens_back_at_once(clock: SetClock) -> None:
-    async def scenario() -> None:
-        line = Line(RateLimit(tokens_per_minute=100, clock=clock))
-        await line.come(90, 50)
-        assert line.begun == [0]
-        line.tasks[0].result().settle(10)
-        await settled()
-        assert line.begun == [0, 1]
-        await line.end()
-
-    run(scenario())
+async def test_rate_limit_gives_unused_tokens_back_at_once(clock: SetClock) -> None:
+    line = Line(RateLimit(tokens_per_minute=100, clock=clock))
+    await line.come(90, 50)
+    assert line.begun == [0]
+    line.tasks[0].result().settle(10)
+    await settled()
+    assert line.begun == [0, 1]
+    await line.end()
 
 
-def test_rate_limit_lets_so_many_tokens_be_used_in_any_minute(clock: SetClock) -> None:
-    async def scenario() -> None:
-        line = Line(RateLimit(tokens_per_minute=100, clock=clock))
-        await line.come(90)
-        line.tasks[0].result().settle(40)
-        await line.come(60)  # all that is left
-        assert line.begun == [0, 1]
-        clock.advance(60)
-        await line.come(100, 1)  # no more than a minute has, whatever the one before gave back
-        assert line.begun == [0, 1, 2]
-        await line.end()
-
-    run(scenario())
+async def test_rate_limit_lets_so_many_tokens_be_used_in_any_minute(clock: SetClock) -> None:
+    line = Line(RateLimit(tokens_per_minute=100, clock=clock))
+    await line.come(90)
+    line.tasks[0].result().settle(40)
+    await line.come(60)  # all that is left
+    assert line.begun == [0, 1]
+    clock.advance(60)
+    await line.come(100, 1)  # no more than a minute has, whatever the one before gave back
+    assert line.begun == [0, 1, 2]
+    await line.end()
 
 
-def test_rate_limit_keeps_the_estimate_where_a_provider_counted_nothing(clock: SetClock) -> None:
-    async def scenario() -> None:
-        line = Line(RateLimit(tokens_per_minute=100, clock=clock))
-        await line.come(90)
-        line.tasks[0].result().settle(0)
-        await line.come(50)
-        assert line.begun == [0]
-        await line.end()
-
-    run(scenario())
-
-
-def test_rate_limit_delays_the_next_if_more_was_used_than_thought(clock: SetClock) -> None:
-    async def scenario() -> None:
-        line = Line(RateLimit(tokens_per_minute=100, clock=clock))
-        await line.come(10)
-        line.tasks[0].result().settle(100)
-        await line.come(1)
-        assert line.begun == [0]
-        clock.advance(60)
-        await settled()
-        assert line.begun == [0, 1]
-        line.tasks[0].result().settle(5000)  # long past, so it counts no more
-        await line.come(1)
-        assert line.begun == [0, 1, 2]
-        await line.end()
-
-    run(scenario())
+async def test_rate_limit_keeps_the_estimate_where_a_provider_counted_nothing(
+    clock: SetClock,
+) -> None:
+    line = Line(RateLimit(tokens_per_minute=100, clock=clock))
+    await line.come(90)
+    line.tasks[0].result().settle(0)
+    await line.come(50)
+    assert line.begun == [0]
+    await line.end()
 
 
-def test_rate_limit_lets_a_request_above_it_wait_until_it_is_alone(clock: SetClock) -> None:
-    async def scenario() -> None:
-        line = Line(RateLimit(tokens_per_minute=100, clock=clock))
-        await line.come(5000)
-        assert line.begun == [0]
-        await line.come(5000)
-        assert line.begun == [0]
-        clock.advance(60)
-        await settled()
-        assert line.begun == [0, 1]
-        await line.end()
+async def test_rate_limit_delays_the_next_if_more_was_used_than_thought(clock: SetClock) -> None:
+    line = Line(RateLimit(tokens_per_minute=100, clock=clock))
+    await line.come(10)
+    line.tasks[0].result().settle(100)
+    await line.come(1)
+    assert line.begun == [0]
+    clock.advance(60)
+    await settled()
+    assert line.begun == [0, 1]
+    line.tasks[0].result().settle(5000)  # long past, so it counts no more
+    await line.come(1)
+    assert line.begun == [0, 1, 2]
+    await line.end()
 
-    run(scenario())
+
+async def test_rate_limit_lets_a_request_above_it_wait_until_it_is_alone(clock: SetClock) -> None:
+    line = Line(RateLimit(tokens_per_minute=100, clock=clock))
+    await line.come(5000)
+    assert line.begun == [0]
+    await line.come(5000)
+    assert line.begun == [0]
+    clock.advance(60)
+    await settled()
+    assert line.begun == [0, 1]
+    await line.end()
 
 
 @pytest.mark.parametrize("gone", (1, 2), ids=("first", "behind"))
-def test_cancelled_while_waiting_it_takes_nothing(clock: SetClock, gone: int) -> None:
-    async def scenario() -> None:
-        line = Line(RateLimit(1, clock=clock))
-        await line.come(0, 0, 0, 0)
-        line.tasks[gone].cancel()
+async def test_cancelled_while_waiting_it_takes_nothing(clock: SetClock, gone: int) -> None:
+    line = Line(RateLimit(1, clock=clock))
+    await line.come(0, 0, 0, 0)
+    line.tasks[gone].cancel()
+    await settled()
+    assert line.limit.waiting == 2
+    for _ in range(2):
+        clock.advance(60)
         await settled()
-        assert line.limit.waiting == 2
-        for _ in range(2):
-            clock.advance(60)
-            await settled()
-        assert line.begun == [0, *({1, 2, 3} - {gone})]
-        await line.end()
-
-    run(scenario())
+    assert line.begun == [0, *({1, 2, 3} - {gone})]
+    await line.end()
 
 
 def test_threads_with_loops_of_their_own_share_one(clock: SetClock) -> None:
@@ -302,52 +280,42 @@ def test_rate_limit_that_is_no_whole_number_is_refused(wrong: dict[str, Any]) ->
 # -- with models -----------------------------------------------------------------------------------
 
 
-def test_models_share_a_limit(clock: SetClock) -> None:
+async def test_models_share_a_limit(clock: SetClock) -> None:
     limit = RateLimit(2, clock=clock)
     with OpenAIServer(text("ok")) as server:
         one, other = (OpenAIModel(name, server.url, rate_limit=limit) for name in "ab")
-
-        async def three() -> None:
-            await one.complete(user("Hi"))
-            await other.complete(user("Hi"))
-            third = asyncio.create_task(one.complete(user("Hi")))
-            await settled()
-            assert not third.done()
-            assert len(server.requests) == 2
-            clock.advance(60)
-            assert (await third).text == "ok"
-
-        run(three())
+        await one.complete(user("Hi"))
+        await other.complete(user("Hi"))
+        third = asyncio.create_task(one.complete(user("Hi")))
+        await settled()
+        assert not third.done()
+        assert len(server.requests) == 2
+        clock.advance(60)
+        assert (await third).text == "ok"
 
 
-def test_rate_limit_takes_the_providers_count_in_place_of_the_estimate(clock: SetClock) -> None:
+async def test_rate_limit_takes_the_providers_count_in_place_of_the_estimate(
+    clock: SetClock,
+) -> None:
     limit = RateLimit(tokens_per_minute=1000, clock=clock)
     usage = {"prompt_tokens": 20, "completion_tokens": 10}
     with OpenAIServer(text("ok", usage=usage)) as server:
         asked = OpenAIModel("m", server.url, rate_limit=limit, max_tokens=900)
-
-        async def many() -> None:
-            for _ in range(3):
-                await asked.complete(user("Hi"))
-
-        run(many())  # at the estimate, the second would wait
+        for _ in range(3):
+            await asked.complete(user("Hi"))
         assert len(server.requests) == 3
 
 
-def test_rate_limit_is_not_held_up_by_a_failed_or_cancelled_call(clock: SetClock) -> None:
+async def test_rate_limit_is_not_held_up_by_a_failed_or_cancelled_call(clock: SetClock) -> None:
     limit = RateLimit(10, clock=clock)
     with OpenAIServer(status(400), HANG, text("ok")) as server:
         asked = OpenAIModel("m", server.url, rate_limit=limit)
-
-        async def three() -> str:
-            with pytest.raises(ModelError, match="answered 400"):
-                await asked.complete(user("Hi"))
-            server.wait_for_request()
-            task = asyncio.create_task(asked.complete(user("Hi")))
-            await asyncio.to_thread(server.wait_for_request)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            return (await asked.complete(user("Hi"))).text
-
-        assert run(three()) == "ok"
+        with pytest.raises(ModelError, match="answered 400"):
+            await asked.complete(user("Hi"))
+        server.wait_for_request()
+        task = asyncio.create_task(asked.complete(user("Hi")))
+        await asyncio.to_thread(server.wait_for_request)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert (await asked.complete(user("Hi"))).text == "ok"
     assert limit.waiting == 0

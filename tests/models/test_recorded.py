@@ -128,7 +128,7 @@ def test_errors_are_not_recorded(path: Path) -> None:
 # -- at the same time ------------------------------------------------------------------------------
 
 
-def test_recorded_model_asks_the_same_request_at_the_same_time_once(path: Path) -> None:
+async def test_recorded_model_asks_the_same_request_at_the_same_time_once(path: Path) -> None:
     go = asyncio.Event()
 
     async def slow(messages: Any, actions: Any) -> str:
@@ -137,14 +137,10 @@ def test_recorded_model_asks_the_same_request_at_the_same_time_once(path: Path) 
 
     scripted = ScriptedModel([slow])
     model = RecordedModel(scripted, path)
-
-    async def many() -> list[ModelReply]:
-        asked = [asyncio.create_task(model.complete(user("Hi"))) for _ in range(20)]
-        await asyncio.sleep(0)
-        go.set()
-        return list(await asyncio.gather(*asked))
-
-    assert [reply.text for reply in run(many())] == ["slow"] * 20
+    asked = [asyncio.create_task(model.complete(user("Hi"))) for _ in range(20)]
+    await asyncio.sleep(0)
+    go.set()
+    assert [reply.text for reply in list(await asyncio.gather(*asked))] == ["slow"] * 20
     assert len(scripted.received) == 1
     assert len(path.read_text().splitlines()) == 2
 
@@ -177,34 +173,28 @@ def test_threads_ask_once_too(path: Path) -> None:
     assert len(scripted.received) == 1
 
 
-def test_recorded_model_gives_a_failure_to_all_that_wait(path: Path) -> None:
+async def test_recorded_model_gives_a_failure_to_all_that_wait(path: Path) -> None:
     async def fail(messages: Any, actions: Any) -> str:
         await asyncio.sleep(0)
         raise ModelError("no")
 
     scripted = ScriptedModel([fail])
     model = RecordedModel(scripted, path)
-
-    async def many() -> list[Any]:
-        asked = (model.complete(user("Hi")) for _ in range(3))
-        return list(await asyncio.gather(*asked, return_exceptions=True))
-
-    assert [str(error) for error in run(many())] == ["no"] * 3
+    asked = (model.complete(user("Hi")) for _ in range(3))
+    assert [str(error) for error in list(await asyncio.gather(*asked, return_exceptions=True))] == [
+        "no"
+    ] * 3
     assert len(scripted.received) == 1
 
 
-def test_recorded_model_cancelled_asker_is_replaced_by_a_waiting_one(path: Path) -> None:
+async def test_recorded_model_cancelled_asker_is_replaced_by_a_waiting_one(path: Path) -> None:
     model = RecordedModel(ScriptedModel([never, "second"]), path)
-
-    async def scenario() -> list[str]:
-        asked = [asyncio.create_task(model.complete(user("Hi"))) for _ in range(3)]
-        await asyncio.sleep(0)
-        asked[0].cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asked[0]
-        return [(await each).text for each in asked[1:]]
-
-    assert run(scenario()) == ["second"] * 2
+    asked = [asyncio.create_task(model.complete(user("Hi"))) for _ in range(3)]
+    await asyncio.sleep(0)
+    asked[0].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked[0]
+    assert ([(await each).text for each in asked[1:]]) == ["second"] * 2
     assert len(model) == 1
 
 
@@ -401,33 +391,25 @@ def test_recorded_stream_that_broke_off_or_was_left_is_not_recorded(path: Path) 
     assert len(model) == 1
 
 
-def test_streams_of_the_same_request_cause_one_call(path: Path) -> None:
+async def test_streams_of_the_same_request_cause_one_call(path: Path) -> None:
     scripted = ScriptedModel(["the only one"])
     model = RecordedModel(scripted, path)
-
-    async def at_once() -> list[Any]:
-        asked = (parts_of(model, user("Hi")) for _ in range(4))
-        return list(await asyncio.gather(*asked, model.complete(user("Hi"))))
-
-    *streams, whole = run(at_once())
+    asked = (parts_of(model, user("Hi")) for _ in range(4))
+    *streams, whole = list(await asyncio.gather(*asked, model.complete(user("Hi"))))
     assert [joined_text(parts) for parts in streams] == ["the only one"] * 4
     assert whole.text == "the only one"
     assert len(scripted.received) == 1
 
 
-def test_recorded_stream_that_is_left_is_asked_for_by_one_who_waits(path: Path) -> None:
+async def test_recorded_stream_that_is_left_is_asked_for_by_one_who_waits(path: Path) -> None:
     model = RecordedModel(ScriptedModel(["left alone", "second"]), path)
-
-    async def leave() -> str:
-        stream = model.stream(user("Hi"))
-        await anext(stream)
-        waiting = asyncio.create_task(model.complete(user("Hi")))
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        await stream.aclose()
-        return (await waiting).text
-
-    assert run(leave()) == "second"
+    stream = model.stream(user("Hi"))
+    await anext(stream)
+    waiting = asyncio.create_task(model.complete(user("Hi")))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    await stream.aclose()
+    assert (await waiting).text == "second"
 
 
 def test_recordings_from_before_there_was_reasoning_are_read(path: Path) -> None:

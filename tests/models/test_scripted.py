@@ -39,11 +39,10 @@ class TestModelThatAnswersAtOnce(StreamingModelConformance):
         return ScriptedModel(["A long story." if each is never else each for each in answers])
 
 
-def test_model_streamed_gives_pieces_and_then_the_answer() -> None:
-    async def consume() -> list[Any]:
-        return [part async for part in stream_answer(ScriptedModel(["Hello!"]), user("Say hello"))]
-
-    *pieces, reply = run(consume())
+async def test_model_streamed_gives_pieces_and_then_the_answer() -> None:
+    *pieces, reply = [
+        part async for part in stream_answer(ScriptedModel(["Hello!"]), user("Say hello"))
+    ]
     assert joined_text(pieces) == reply.text == "Hello!"
 
 
@@ -183,7 +182,7 @@ def test_scripted_generator_that_breaks_off_gives_no_answer() -> None:
     assert run(parts_of(model, user("?")))[-1].text == "back"
 
 
-def test_scripted_generator_is_closed_with_its_stream() -> None:
+async def test_scripted_generator_is_closed_with_its_stream() -> None:
     ended = []
 
     async def endless(messages: list[dict[str, Any]], actions: Any) -> Any:
@@ -193,12 +192,9 @@ def test_scripted_generator_is_closed_with_its_stream() -> None:
         finally:
             ended.append(True)
 
-    async def leave() -> None:
-        stream = ScriptedModel([endless]).stream(user("?"))
-        assert await anext(stream) == await anext(stream) == TextPiece("on ")
-        await stream.aclose()
-
-    run(leave())
+    stream = ScriptedModel([endless]).stream(user("?"))
+    assert await anext(stream) == await anext(stream) == TextPiece("on ")
+    await stream.aclose()
     assert ended == [True]
 
 

@@ -352,44 +352,40 @@ def test_reply_of_a_group_names_the_sources_of_its_members(kind: str, tmp_path: 
 
 
 @pytest.mark.parametrize("way", ("observe", "interrupt"))
-def test_conversation_knows_where_a_text_is_from_that_comes_while_one_speaks(
+async def test_conversation_knows_where_a_text_is_from_that_comes_while_one_speaks(
     way: str, tmp_path: Path
 ) -> None:
     bank = Bank()
     read_page, pay = bank.actions()
+    speaks, told = asyncio.Event(), asyncio.Event()
 
-    async def main() -> None:
-        speaks, told = asyncio.Event(), asyncio.Event()
+    class Slow:
+        id = "slow"
 
-        class Slow:
-            id = "slow"
+        async def reply(self, text: Any) -> Reply:
+            speaks.set()
+            await told.wait()
+            return Reply("Well.")
 
-            async def reply(self, text: Any) -> Reply:
-                speaks.set()
-                await told.wait()
-                return Reply("Well.")
+        async def observe(self, message: Any) -> None: ...
 
-            async def observe(self, message: Any) -> None: ...
+    @action(guard=())
+    async def tell(text: str) -> str:
+        """Tell the others."""
+        if way == "observe":
+            await talk.observe(text)
+        else:
+            talk.interrupt(text)
+        told.set()
+        return "told"
 
-        @action(guard=())
-        async def tell(text: str) -> str:
-            """Tell the others."""
-            if way == "observe":
-                await talk.observe(text)
-            else:
-                talk.interrupt(text)
-            told.set()
-            return "told"
-
-        payer = bank.agent("payer", ATTACK, HONEST, "done", actions=[pay])
-        talk = Conversation([Slow(), payer], max_turns=2, journal=tmp_path / "runs.db")
-        replying = asyncio.create_task(talk.reply(TASK))
-        await speaks.wait()
-        script = (READ, call("tell", text=PAGE), "done")
-        await bank.agent("reader", *script, actions=[read_page, tell]).reply("Read it to them.")
-        await replying
-
-    asyncio.run(main())
+    payer = bank.agent("payer", ATTACK, HONEST, "done", actions=[pay])
+    talk = Conversation([Slow(), payer], max_turns=2, journal=tmp_path / "runs.db")
+    replying = asyncio.create_task(talk.reply(TASK))
+    await speaks.wait()
+    script = (READ, call("tell", text=PAGE), "done")
+    await bank.agent("reader", *script, actions=[read_page, tell]).reply("Read it to them.")
+    await replying
     assert bank.paid == ["anna@example.org"]
     assert len(bank.asked) == 1
 

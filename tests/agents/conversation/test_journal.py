@@ -8,7 +8,7 @@ import json
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -332,21 +332,10 @@ def test_conversation_interrupted_while_stopped_hears_it_on_resume(tmp_path: Pat
 # -- one process -----------------------------------------------------------------------------------
 
 
-def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """A test that awaits."""
-
-    @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(test(*args, **kwargs))
-
-    return run
-
-
 def pair(*answers: str) -> list[ReActAgent]:
     return [ReActAgent(id, ScriptedModel(answers, "m")) for id in ("a", "b")]
 
 
-@on_a_loop
 async def test_conversation_run_that_is_over_gives_its_reply_again(tmp_path: Path) -> None:
     talk = Conversation(pair("one", "two"), until=MaxTurns(2), journal=tmp_path / "j.db")
     first = await talk.reply("go", run_id=RUN)
@@ -360,7 +349,6 @@ async def test_conversation_run_that_is_over_gives_its_reply_again(tmp_path: Pat
     assert [each.state for each in talk.journal.runs()] == ["done"] * 2
 
 
-@on_a_loop
 async def test_conversation_run_that_is_over_is_known_in_another_process(tmp_path: Path) -> None:
     def make_it() -> Conversation:
         return Conversation(pair("one", "two"), until=MaxTurns(2), journal=tmp_path / "j.db")
@@ -374,7 +362,6 @@ async def test_conversation_run_that_is_over_is_known_in_another_process(tmp_pat
     assert again.state_dict() == talk.state_dict()
 
 
-@on_a_loop
 async def test_participant_whose_failure_is_recorded_is_not_asked_again(tmp_path: Path) -> None:
     class Weary(Talker):
         async def reply(self, text: Any, **wanted: Any) -> Any:
@@ -396,7 +383,6 @@ async def test_participant_whose_failure_is_recorded_is_not_asked_again(tmp_path
     assert reply.messages[-1]["content"] == "(no answer: max_iterations: tired)"
 
 
-@on_a_loop
 async def test_person_without_an_answer_is_asked_again_by_a_resumed_conversation(
     tmp_path: Path,
 ) -> None:
@@ -414,7 +400,6 @@ async def test_person_without_an_answer_is_asked_again_by_a_resumed_conversation
     assert (await talk.reply("May we?", run_id=RUN)).text == "Yes."
 
 
-@on_a_loop
 async def test_conversation_turns_are_told_again_on_resume(tmp_path: Path) -> None:
     def make_it() -> Conversation:
         return Conversation(pair("one", "two"), until=MaxTurns(3), journal=tmp_path / "j.db")
@@ -442,7 +427,6 @@ async def test_conversation_turns_are_told_again_on_resume(tmp_path: Path) -> No
     ]
 
 
-@on_a_loop
 async def test_conversation_interruption_is_recorded(tmp_path: Path) -> None:
     def make_it(first: bool) -> Conversation:
         def until(state: Any) -> None:
@@ -467,7 +451,6 @@ async def test_conversation_interruption_is_recorded(tmp_path: Path) -> None:
         assert contents.count("hurry") == 1
 
 
-@on_a_loop
 async def test_resume_goes_on_with_the_run_that_was_cancelled(tmp_path: Path) -> None:
     answers: list[Any] = ["one", "two"]
 
@@ -490,7 +473,6 @@ async def test_resume_goes_on_with_the_run_that_was_cancelled(tmp_path: Path) ->
     assert contents == ["go", "a: one", "one"]
 
 
-@on_a_loop
 async def test_conversation_long_thread_is_recorded_once_and_restored(
     tmp_path: Path,
 ) -> None:
@@ -534,7 +516,6 @@ async def test_conversation_long_thread_is_recorded_once_and_restored(
     assert other.state.transcript[:3] == talk.state.transcript[:3]
 
 
-@on_a_loop
 async def test_conversation_state_that_was_loaded_continues_in_a_run_of_its_own(
     tmp_path: Path,
 ) -> None:
@@ -552,7 +533,6 @@ async def test_conversation_state_that_was_loaded_continues_in_a_run_of_its_own(
     assert other.journal.replay(reply.run_id) == reply
 
 
-@on_a_loop
 async def test_conversation_lines_are_committed_before_participants_hear_them(
     tmp_path: Path,
 ) -> None:
@@ -666,7 +646,6 @@ def talks(path: Path) -> dict[str, tuple[Conversation, str, Any]]:
     }
 
 
-@on_a_loop
 async def test_conversation_of_another_program_does_not_go_on_with_a_run(tmp_path: Path) -> None:
     made = talks(tmp_path / "j.db")
     talk, task, schema = made.pop("")
@@ -682,7 +661,6 @@ async def test_conversation_of_another_program_does_not_go_on_with_a_run(tmp_pat
     assert again.text == first.text
 
 
-@on_a_loop
 async def test_participant_that_has_changed_stops_the_resumed_run(tmp_path: Path) -> None:
     def make_it(name: str) -> Conversation:
         def until(state: Any) -> None:
@@ -698,7 +676,6 @@ async def test_participant_that_has_changed_stops_the_resumed_run(tmp_path: Path
     assert caught.value.changed == ("model",)
 
 
-@on_a_loop
 async def test_run_that_has_not_ended_cannot_be_replayed(tmp_path: Path) -> None:
     with Journal(tmp_path / "j.db") as journal:
         record = await journal.begin(RUN, "Conversation", "talk", "go")
@@ -712,7 +689,6 @@ def test_conversation_wrong_journal_is_refused() -> None:
         Conversation(pair("one"), journal=3)  # type: ignore[arg-type]
 
 
-@on_a_loop
 async def test_fork_of_a_conversation_tells_durable_memories_nothing_twice(tmp_path: Path) -> None:
     def make_it(cut: bool) -> Conversation:
         def until(state: Any) -> None:
@@ -738,7 +714,6 @@ async def test_fork_of_a_conversation_tells_durable_memories_nothing_twice(tmp_p
 
 
 @pytest.mark.parametrize("restarts", (False, True))
-@on_a_loop
 async def test_participant_that_waits_keeps_the_task_if_its_memory_is_pruned(
     tmp_path: Path, restarts: bool
 ) -> None:

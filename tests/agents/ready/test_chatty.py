@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from pathlib import Path
 from typing import Any
@@ -99,15 +98,11 @@ def test_chatty_has_a_conversation_with_each_sender() -> None:
     ]
 
 
-def test_chatty_keeps_a_conversation_within_half_the_context() -> None:
+async def test_chatty_keeps_a_conversation_within_half_the_context() -> None:
     model = ScriptedModel(["a" * 100] * 50, context_tokens=1000)
-
-    async def talk() -> None:
-        chatty = ChattyAI("Chatty", model, system_prompt="")
-        for number in range(50):
-            await chatty.say(f"{number}: {'x' * 100}")
-
-    asyncio.run(talk())
+    chatty = ChattyAI("Chatty", model, system_prompt="")
+    for number in range(50):
+        await chatty.say(f"{number}: {'x' * 100}")
     last = said(model, 49)
     assert 3 <= len(last) < 15
     assert last[-1][1].startswith("49: ")

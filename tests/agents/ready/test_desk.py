@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,6 @@ from moothall import Journal, Model, ScriptedModel, SQLiteMemory
 from moothall.serving.doors.server import HTTPServer
 
 REFUND: list[Any] = [{"name": "refund", "args": {"order": "A1"}}, "You have your money back."]
-
-
-def awaited(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    @functools.wraps(test)
-    def run(**given: Any) -> None:
-        asyncio.run(test(**given))
-
-    return run
 
 
 class Client:
@@ -85,7 +76,6 @@ async def served(folder: Path, model: Model) -> AsyncIterator[Client]:
 
 
 @pytest.mark.parametrize("permit", (True, False))
-@awaited
 async def test_desk_refund_waits_for_the_staff_alone(tmp_path: Path, permit: bool) -> None:
     script = [*REFUND[:1], "I shall see.", REFUND[1]]
     async with served(tmp_path, ScriptedModel(script)) as client:
@@ -107,7 +97,6 @@ async def test_desk_refund_waits_for_the_staff_alone(tmp_path: Path, permit: boo
         assert "error" in (await client.asks("ada", "Another.", run_id="r"))[0]
 
 
-@awaited
 async def test_desk_refund_that_waits_outlives_its_customers_tab_and_the_process(
     tmp_path: Path,
 ) -> None:
@@ -121,7 +110,6 @@ async def test_desk_refund_that_waits_outlives_its_customers_tab_and_the_process
         assert (await client.reply("ada", "Refund A1.", "r"))["stop_reason"] == "done"
 
 
-@awaited
 async def test_strangers_and_bad_input_are_refused(tmp_path: Path) -> None:
     async with served(tmp_path, ScriptedModel([])) as client:
         async with client.chat("nobody", "Hello") as answer:

@@ -116,22 +116,19 @@ class Thinking:
 
 @pytest.mark.parametrize("name", ("choose", "choose_plainly"))
 @pytest.mark.parametrize("limit", (None, 0.1))
-def test_ask_person_in_an_action_that_is_cut_off_is_withdrawn(
+async def test_ask_person_in_an_action_that_is_cut_off_is_withdrawn(
     name: str, limit: float | None
 ) -> None:
-    async def main() -> None:
-        person = Thinking(asyncio.Event(), asyncio.Event())
-        model = ScriptedModel([{"name": name}, "Too late."])
-        actions = [Action(name, globals()[name], timeout=limit)]
-        agent = ReActAgent("painter", model, actions=actions, approver=person.approver)
-        asking = asyncio.create_task(agent.reply("Paint it."))
-        await person.asked.wait()
-        if limit is None:
-            asking.cancel()
-        await asyncio.wait((asking,))
-        await asyncio.wait_for(person.withdrawn.wait(), 20)
-
-    asyncio.run(main())
+    person = Thinking(asyncio.Event(), asyncio.Event())
+    model = ScriptedModel([{"name": name}, "Too late."])
+    actions = [Action(name, globals()[name], timeout=limit)]
+    agent = ReActAgent("painter", model, actions=actions, approver=person.approver)
+    asking = asyncio.create_task(agent.reply("Paint it."))
+    await person.asked.wait()
+    if limit is None:
+        asking.cancel()
+    await asyncio.wait((asking,))
+    await asyncio.wait_for(person.withdrawn.wait(), 20)
 
 
 @pytest.mark.parametrize("name", ("paint", "paint_plainly"))

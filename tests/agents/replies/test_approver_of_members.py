@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
@@ -81,17 +80,13 @@ def test_members_calls_ask_the_groups_approver(make: Callable[..., Conversationa
 
 
 @pytest.mark.parametrize("make", (dual, talk))
-def test_members_calls_ask_the_groups_approver_when_streaming(
+async def test_members_calls_ask_the_groups_approver_when_streaming(
     make: Callable[..., ConversationalAgent],
 ) -> None:
     person = Person()
     whole = make(worker(), approver=person)
-
-    async def main() -> None:
-        async for _ in whole.stream("Delete it."):
-            pass
-
-    asyncio.run(main())
+    async for _ in whole.stream("Delete it."):
+        pass
     assert person.asked == ["R"]
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from journal.crash import on_a_loop
 from moothall import Budget, Context, DualActAgent, Journal, ReActAgent, ScriptedModel, SQLiteMemory
 from moothall.foundation.errors import DefinitionError
 from moothall.models.protocol import Call
@@ -18,7 +17,6 @@ def ask(name: str, text: str) -> Call:
     return Call("c", name, {"text": text})
 
 
-@on_a_loop
 async def test_agent_as_action_answers_in_the_callers_thread_with_its_deps_and_budget() -> None:
     seen: list[Context[Any]] = []
 
@@ -39,7 +37,6 @@ async def test_agent_as_action_answers_in_the_callers_thread_with_its_deps_and_b
     assert (context.thread, context.deps, context.budget) == ("boss/ada", "Ada", share)
 
 
-@on_a_loop
 async def test_agent_as_action_keeps_threads_apart() -> None:
     inner = ScriptedModel(["Noted."] * 3)
     notes = ReActAgent("notes", inner).as_action("note", "Keeps notes.")
@@ -53,7 +50,6 @@ async def test_agent_as_action_keeps_threads_apart() -> None:
     assert heard == [["A"], ["B"], ["A", "C"]]
 
 
-@on_a_loop
 async def test_agents_as_actions_stand_side_by_side_and_one_keeps_its_own_budget() -> None:
     own = Budget(model_calls=1)
     experts = [
@@ -77,7 +73,6 @@ async def test_agents_as_actions_stand_side_by_side_and_one_keeps_its_own_budget
     assert (own.spent.model_calls, whole.spent.model_calls) == (1, 3)
 
 
-@on_a_loop
 async def test_agent_as_action_is_cancelled_with_its_callers_reply() -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
 
@@ -98,7 +93,6 @@ async def test_agent_as_action_is_cancelled_with_its_callers_reply() -> None:
     assert ended.is_set()
 
 
-@on_a_loop
 async def test_agent_as_action_tells_the_model_its_failure() -> None:
     inner = ReActAgent("inner", ScriptedModel([]))
     model = ScriptedModel([ask("inner", "?"), "It does not work."])
@@ -107,7 +101,6 @@ async def test_agent_as_action_tells_the_model_its_failure() -> None:
     assert "asked for reply 1, but it was given 0" in (reply.steps[0].error or "")
 
 
-@on_a_loop
 async def test_agent_as_action_is_not_asked_again_by_a_run_that_has_ended(tmp_path: Path) -> None:
     inner = ScriptedModel(["42"])
     with Journal(tmp_path / "runs.db") as journal, SQLiteMemory(tmp_path / "m.db") as memory:

@@ -304,7 +304,7 @@ def test_loop_block_that_tries_a_step_twice_is_recorded_once_and_charged_twice(
         assert ended[0].data["charged"]["model_calls"] == 2
 
 
-def test_second_try_of_a_call_is_one_call_in_the_stream() -> None:
+async def test_second_try_of_a_call_is_one_call_in_the_stream() -> None:
     class Again(Block):
         async def around_action(self, step: Any, call: Any) -> Any:
             return await call() if "error" in await call() else {"result": "the first try"}
@@ -317,11 +317,11 @@ def test_second_try_of_a_call_is_one_call_in_the_stream() -> None:
             raise ConnectionError("try again")
         return "it is here"
 
-    async def kinds() -> list[str]:
-        one = agent({"name": "fetch"}, "Done.", actions=[fetch], blocks=[Again()])
-        return [each.kind async for each in one.stream("Fetch.") if "call" in each.kind]
-
-    assert asyncio.run(kinds()) == ["call_started", "call_ended"]
+    one = agent({"name": "fetch"}, "Done.", actions=[fetch], blocks=[Again()])
+    assert ([each.kind async for each in one.stream("Fetch.") if "call" in each.kind]) == [
+        "call_started",
+        "call_ended",
+    ]
     assert len(tried) == 2
 
 

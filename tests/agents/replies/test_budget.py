@@ -167,23 +167,16 @@ def test_budget_deadline_cancels_what_is_under_way(where: str) -> None:
     assert thinker.reply_sync("again").stop_reason == "deadline"
 
 
-def test_budget_holds_for_a_streamed_reply() -> None:
-    async def main() -> Any:
-        return [event async for event in agent(Budget(model_calls=2)).stream("go")][-1].reply
-
-    reply = asyncio.run(main())
+async def test_budget_holds_for_a_streamed_reply() -> None:
+    reply = [event async for event in agent(Budget(model_calls=2)).stream("go")][-1].reply
     assert (reply.stop_reason, len(reply.steps)) == ("budget", 2)
 
 
-def test_agents_that_share_one_never_pass_it_together() -> None:
+async def test_agents_that_share_one_never_pass_it_together() -> None:
     budget = Budget(model_calls=50, actions=45)
     models = [Spender() for _ in range(20)]
     thinkers = [ReActAgent(f"a{n}", m, actions=[work], budget=budget) for n, m in enumerate(models)]
-
-    async def main() -> list[Any]:
-        return await asyncio.gather(*(thinker.reply("go") for thinker in thinkers))
-
-    replies = asyncio.run(main())
+    replies = await asyncio.gather(*(thinker.reply("go") for thinker in thinkers))
     assert sum(model.asked for model in models) == budget.spent.model_calls <= 50
     assert budget.spent.actions <= 45
     assert {reply.stop_reason for reply in replies} == {"budget"}

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from journal.crash import on_a_loop
 from moothall import Budget, BudgetLow, Call, ConfigError, Journal, ReActAgent, ScriptedModel
 
 
@@ -24,7 +23,6 @@ def lines_of(model: Any) -> list[str]:
     return [str(each[-1]["content"]) for each in model.received]
 
 
-@on_a_loop
 async def test_budget_line_says_in_the_last_message_of_each_prompt_what_is_left() -> None:
     model = ScriptedModel(looks(2))
     budget = Budget(model_calls=10, actions=3)
@@ -40,7 +38,6 @@ async def test_budget_line_says_in_the_last_message_of_each_prompt_what_is_left(
     assert second[: len(first) - 1] == first[:-1]  # so that a provider's cache holds
 
 
-@on_a_loop
 async def test_budget_line_of_a_budget_within_another_says_what_both_leave() -> None:
     whole = Budget(model_calls=5, tokens=1_000_000, usd=2, seconds=3600)
     model = ScriptedModel(["Done."])
@@ -51,7 +48,6 @@ async def test_budget_line_of_a_budget_within_another_says_what_both_leave() -> 
     assert line.endswith(" seconds.")
 
 
-@on_a_loop
 async def test_budget_line_is_absent_without_a_budget_or_a_limit() -> None:
     for budget in (None, Budget()):
         model = ScriptedModel(["Done."])
@@ -61,7 +57,6 @@ async def test_budget_line_is_absent_without_a_budget_or_a_limit() -> None:
         assert (lines_of(model), "budget_low" in found) == (["Go."], False)
 
 
-@on_a_loop
 async def test_budget_warning_comes_once_for_each_limit_in_a_reply() -> None:
     budget = Budget(model_calls=20, actions=5)
     model = ScriptedModel([*looks(5), *looks(0)])
@@ -78,7 +73,6 @@ async def test_budget_warning_comes_once_for_each_limit_in_a_reply() -> None:
     assert "What is left" not in str(model.received)
 
 
-@on_a_loop
 async def test_budget_warning_comes_for_a_parents_limit_too() -> None:
     whole = Budget(model_calls=4)
     whole.charge(model_calls=3)
@@ -91,7 +85,6 @@ async def test_budget_warning_comes_for_a_parents_limit_too() -> None:
     ]
 
 
-@on_a_loop
 async def test_budget_line_of_a_resumed_run_is_the_one_it_had(tmp_path: Path) -> None:
     def agent(journal: Journal, *answers: Any) -> ReActAgent:
         model = ScriptedModel(answers)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from journal.crash import crash, on_a_loop
+from journal.crash import crash
 from moothall import AskAgain, Context, Journal, ReActAgent, ScriptedModel
 from moothall.foundation.errors import DefinitionError
 
@@ -34,7 +34,6 @@ async def within(flight: Flight, context: Context[int]) -> Flight:
 
 
 @pytest.mark.parametrize("check", (affordable, within))
-@on_a_loop
 async def test_check_that_refuses_a_value_asks_for_it_again(check: Any) -> None:
     model = ScriptedModel([DEAR, CHEAP])
     agent = ReActAgent("a", model, check=check)
@@ -44,7 +43,6 @@ async def test_check_that_refuses_a_value_asks_for_it_again(check: Any) -> None:
     assert told == {"role": "user", "content": "B2 costs 900; at most 100"}
 
 
-@on_a_loop
 async def test_check_without_a_schema_reads_the_text() -> None:
     def polite(text: str) -> None:
         if "please" not in text:
@@ -56,7 +54,6 @@ async def test_check_without_a_schema_reads_the_text() -> None:
 
 @pytest.mark.parametrize(("tries", "asked"), ((0, 1), (1, 2), (3, 4)))
 @pytest.mark.parametrize("answer", (DEAR, "no JSON"))
-@on_a_loop
 async def test_check_that_refuses_after_all_tries_is_unreadable(
     answer: str, tries: int, asked: int
 ) -> None:
@@ -67,7 +64,6 @@ async def test_check_that_refuses_after_all_tries_is_unreadable(
     assert ("B2 costs 900" if answer == DEAR else "not JSON") in reply.detail
 
 
-@on_a_loop
 async def test_check_counts_tries_anew_after_a_usable_answer() -> None:
     def look() -> str:
         """Look."""
@@ -82,7 +78,6 @@ async def test_check_counts_tries_anew_after_a_usable_answer() -> None:
     ("result", "said"),
     ((LookupError("no fares"), "LookupError: no fares"), (False, "must return None or the value")),
 )
-@on_a_loop
 async def test_check_that_fails_ends_the_reply_and_says_so(result: Any, said: str) -> None:
     def check(value: Any) -> Any:
         if isinstance(result, Exception):
@@ -95,7 +90,6 @@ async def test_check_that_fails_ends_the_reply_and_says_so(result: Any, said: st
     assert said in reply.detail
 
 
-@on_a_loop
 async def test_check_is_not_repeated_by_a_resumed_run(tmp_path: Path) -> None:
     checked: list[int] = []
 

@@ -699,32 +699,24 @@ def test_conversation_takes_part_in_a_conversation() -> None:
     assert reply.usage == Usage(6, 6)
 
 
-def test_conversation_observe_reaches_every_participant() -> None:
+async def test_conversation_observe_reaches_every_participant() -> None:
     ann, bob = Talker("Ann"), Talker("Bob")
     talk = Conversation([ann, bob], until=MaxTurns(1))
-
-    async def main() -> None:
-        await talk.observe("It rains.")
-        await talk.observe({"role": "user", "content": "It pours."})
-        await talk.reply("go")
-        with pytest.raises(TypeError, match="observe takes"):
-            await talk.observe(7)  # type: ignore[arg-type]
-
-    asyncio.run(main())
+    await talk.observe("It rains.")
+    await talk.observe({"role": "user", "content": "It pours."})
+    await talk.reply("go")
+    with pytest.raises(TypeError, match="observe takes"):
+        await talk.observe(7)  # type: ignore[arg-type]
     assert ann.heard == ["It rains.", "It pours.", "go"]
     assert bob.heard == ["It rains.", "It pours.", "go", "Ann: Ann 1"]
 
 
-def test_events_are_of_each_turn_in_order_and_then_its_own() -> None:
+async def test_events_are_of_each_turn_in_order_and_then_its_own() -> None:
     talk = Conversation(
         [agent("Ann", "a1"), agent("Bob", "b1"), Talker("Cleo")],
         lambda state: ["Ann", ["Bob", "Cleo"], None, None][state.turns],
     )
-
-    async def main() -> list[Any]:
-        return [event async for event in talk.stream("go")]
-
-    events = asyncio.run(main())
+    events = [event async for event in talk.stream("go")]
     told = [(type(e).__name__, getattr(e, "speaker", e.agent)) for e in events if e.agent]
     told = [each for each in told if each[0] in ("TurnStarted", "TurnEnded", "Done")]
     assert told[:3] == [("TurnStarted", "Ann"), ("Done", "Ann"), ("TurnEnded", "Ann")]
@@ -741,7 +733,7 @@ def test_events_are_of_each_turn_in_order_and_then_its_own() -> None:
     assert events[-1].reply.value == {"Bob": "b1", "Cleo": "Cleo 1"}
 
 
-def test_conversation_passes_on_the_events_of_a_participant_that_streams() -> None:
+async def test_conversation_passes_on_the_events_of_a_participant_that_streams() -> None:
     class Streams(Talker):
         async def stream(self, text: Any) -> Any:
             yield f"{self.id} thinks"
@@ -750,11 +742,7 @@ def test_conversation_passes_on_the_events_of_a_participant_that_streams() -> No
     talk = Conversation(
         [Streams("Ann"), Streams("Bob")], lambda state: None if state.turns else ["Ann", "Bob"]
     )
-
-    async def main() -> list[Any]:
-        return [e if isinstance(e, str) else e.kind async for e in talk.stream("go")]
-
-    events = asyncio.run(main())
+    events = [e if isinstance(e, str) else e.kind async for e in talk.stream("go")]
     assert events[-3:] == ["turn_ended", "turn_ended", "done"]
     assert sorted(events[:-3]) == sorted(
         ["turn_started", "done"] * 2 + ["Ann thinks", "Bob thinks"]
@@ -1136,19 +1124,15 @@ def test_participant_that_is_cancelled_from_elsewhere_has_failed() -> None:
     assert bob.heard[1] == "(Ann gave no answer: ModelError: it was cancelled from elsewhere)"
 
 
-def test_conversation_state_keeps_lines_of_a_cancelled_turn() -> None:
+async def test_conversation_state_keeps_lines_of_a_cancelled_turn() -> None:
     ann, bob = Gated("Ann"), Talker("Bob")
     talk = Conversation([ann, bob], until=MaxTurns(2))
-
-    async def main() -> dict[str, Any]:
-        task = asyncio.create_task(talk.reply("go"))
-        await ann.begun.wait()
-        assert await talk.interrupt("Faster!")
-        task.cancel()
-        await asyncio.wait((task,))
-        return talk.state_dict()
-
-    saved = asyncio.run(main())
+    task = asyncio.create_task(talk.reply("go"))
+    await ann.begun.wait()
+    assert await talk.interrupt("Faster!")
+    task.cancel()
+    await asyncio.wait((task,))
+    saved = talk.state_dict()
     assert [each["content"] for each in saved["own"]["transcript"]] == ["go", "Faster!"]
 
 

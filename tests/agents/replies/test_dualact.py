@@ -526,46 +526,43 @@ def test_dualact_observation_is_remembered_once_by_both() -> None:
 # -- several R -------------------------------------------------------------------------------------
 
 
-def test_workers_go_side_by_side_and_are_concluded_in_their_order() -> None:
-    async def main() -> None:
-        second_done = asyncio.Event()
+async def test_workers_go_side_by_side_and_are_concluded_in_their_order() -> None:
+    second_done = asyncio.Event()
 
-        north = {"summary": "north", "suggested_next_action": "Rest."}
+    north = {"summary": "north", "suggested_next_action": "Rest."}
 
-        async def slow(*_: Any) -> str:
-            await second_done.wait()
-            return json.dumps({**north, "confidence": 0.4, "artifacts": {"n": 1}})
+    async def slow(*_: Any) -> str:
+        await second_done.wait()
+        return json.dumps({**north, "confidence": 0.4, "artifacts": {"n": 1}})
 
-        async def fast(*_: Any) -> str:
-            second_done.set()
-            return json.dumps({"summary": "south", "confidence": 0.8, "steps": ["looked"]})
+    async def fast(*_: Any) -> str:
+        second_done.set()
+        return json.dumps({"summary": "south", "confidence": 0.8, "steps": ["looked"]})
 
-        h = ScriptedModel(
-            [
-                json.dumps(
-                    {
-                        "action": "CONTINUE",
-                        "new_instruction": ["Go north.", "Go south."],
-                        "reasoning": "",
-                    }
-                ),
-                DONE,
-            ]
-        )
-        models = [ScriptedModel([slow]), ScriptedModel([fast])]
-        workers = [ReActAgent(f"R{n}", model) for n, model in enumerate(models)]
-        dual = DualActAgent(DualActConfig(ReActAgent("H", h), workers))
-        async with asyncio.timeout(WAIT):
-            reply = await dual.reply("Explore.")
-        assert (reply.text, reply.r_runs) == ("R0: north\nR1: south", 1)
-        (conclusion,) = reply.conclusions
-        assert (conclusion.confidence, conclusion.steps) == (0.4, ["R1: looked"])
-        assert conclusion.artifacts == {"R0": {"n": 1}}
-        assert conclusion.suggested_next_action == "R0: Rest."
-        assert [asked(model)[0].split("\n")[0] for model in models] == ["Go north.", "Go south."]
-        assert "R is 2 agents." in asked(h)[0]
-
-    asyncio.run(main())
+    h = ScriptedModel(
+        [
+            json.dumps(
+                {
+                    "action": "CONTINUE",
+                    "new_instruction": ["Go north.", "Go south."],
+                    "reasoning": "",
+                }
+            ),
+            DONE,
+        ]
+    )
+    models = [ScriptedModel([slow]), ScriptedModel([fast])]
+    workers = [ReActAgent(f"R{n}", model) for n, model in enumerate(models)]
+    dual = DualActAgent(DualActConfig(ReActAgent("H", h), workers))
+    async with asyncio.timeout(WAIT):
+        reply = await dual.reply("Explore.")
+    assert (reply.text, reply.r_runs) == ("R0: north\nR1: south", 1)
+    (conclusion,) = reply.conclusions
+    assert (conclusion.confidence, conclusion.steps) == (0.4, ["R1: looked"])
+    assert conclusion.artifacts == {"R0": {"n": 1}}
+    assert conclusion.suggested_next_action == "R0: Rest."
+    assert [asked(model)[0].split("\n")[0] for model in models] == ["Go north.", "Go south."]
+    assert "R is 2 agents." in asked(h)[0]
 
 
 @pytest.mark.parametrize("texts", (["one"], ["one", "two", "three"], []))
@@ -896,53 +893,47 @@ def test_dualact_h_whose_own_budget_is_spent_ends_the_work(kind: str) -> None:
 
 
 @pytest.mark.parametrize("who", ("H", "R", "function"))
-def test_cancelling_reaches_the_leaf(who: str) -> None:
-    async def main() -> None:
-        begun, ended = asyncio.Event(), []
+async def test_cancelling_reaches_the_leaf(who: str) -> None:
+    begun, ended = asyncio.Event(), []
 
-        async def hang(*_: Any) -> Any:
-            begun.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.append(who)
-
-        decisions, works = ([hang, DONE], ["3"]) if who == "H" else ([GO, DONE], [hang, "3"])
-        dual, _, _ = two(decisions, works)
-        if who == "function":
-            dual.set_decision_func(hang)
-        task = asyncio.create_task(dual.reply("Count."))
-        await begun.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert ended == [who]
-
-    asyncio.run(main())
-
-
-def test_dualact_interruption_reaches_r_at_work_and_then_h() -> None:
-    async def main() -> None:
-        begun = asyncio.Event()
-
-        async def hang(*_: Any) -> str:
-            begun.set()
+    async def hang(*_: Any) -> Any:
+        begun.set()
+        try:
             await asyncio.Event().wait()
-            return ""
+        finally:
+            ended.append(who)
 
-        dual, h, r = two([GO, GO, DONE], [hang, "3, in French", "3, in French"])
-        task = asyncio.create_task(dual.reply("Count."))
-        await begun.wait()
-        assert await dual.interrupt("In French, please.")
-        reply = await task
-        assert (reply.text, reply.stop_reason) == ("3, in French", "terminated")
-        assert asked(r)[1] == "In French, please."
-        # H must know what R was told, to review its conclusion.
-        message = "Message from the user:\n| In French, please."
-        assert [message in prompt for prompt in asked(h)] == [False, True, False]
-        assert "French" not in asked(r)[2]
+    decisions, works = ([hang, DONE], ["3"]) if who == "H" else ([GO, DONE], [hang, "3"])
+    dual, _, _ = two(decisions, works)
+    if who == "function":
+        dual.set_decision_func(hang)
+    task = asyncio.create_task(dual.reply("Count."))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended == [who]
 
-    asyncio.run(main())
+
+async def test_dualact_interruption_reaches_r_at_work_and_then_h() -> None:
+    begun = asyncio.Event()
+
+    async def hang(*_: Any) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    dual, h, r = two([GO, GO, DONE], [hang, "3, in French", "3, in French"])
+    task = asyncio.create_task(dual.reply("Count."))
+    await begun.wait()
+    assert await dual.interrupt("In French, please.")
+    reply = await task
+    assert (reply.text, reply.stop_reason) == ("3, in French", "terminated")
+    assert asked(r)[1] == "In French, please."
+    # H must know what R was told, to review its conclusion.
+    message = "Message from the user:\n| In French, please."
+    assert [message in prompt for prompt in asked(h)] == [False, True, False]
+    assert "French" not in asked(r)[2]
 
 
 def test_dualact_interruption_that_r_cannot_hear_reaches_h() -> None:
@@ -1041,30 +1032,27 @@ def test_dualact_value_is_that_of_the_conclusion_rather_than_one_before() -> Non
 
 
 @pytest.mark.parametrize("first", ("R0", "R1"))
-def test_dualact_values_of_several_r_are_by_their_ids(first: str) -> None:
-    async def main() -> None:
-        ended = asyncio.Event()
+async def test_dualact_values_of_several_r_are_by_their_ids(first: str) -> None:
+    ended = asyncio.Event()
 
-        def answer(id: str, value: str) -> Any:
-            async def answered(*_: Any) -> str:
-                if id == first:
-                    ended.set()
-                else:
-                    await ended.wait()
-                return value
+    def answer(id: str, value: str) -> Any:
+        async def answered(*_: Any) -> str:
+            if id == first:
+                ended.set()
+            else:
+                await ended.wait()
+            return value
 
-            return answered
+        return answered
 
-        workers = [
-            ReActAgent(id, ScriptedModel([answer(id, value)]))
-            for id, value in (("R0", "1"), ("R1", "2"))
-        ]
-        dual = DualActAgent(DualActConfig(ReActAgent("H", ScriptedModel([GO, DONE])), workers))
-        async with asyncio.timeout(WAIT):
-            reply = await dual.reply("How many?", schema=int)
-        assert (reply.text, reply.value) == ("R0: 1\nR1: 2", {"R0": 1, "R1": 2})
-
-    asyncio.run(main())
+    workers = [
+        ReActAgent(id, ScriptedModel([answer(id, value)]))
+        for id, value in (("R0", "1"), ("R1", "2"))
+    ]
+    dual = DualActAgent(DualActConfig(ReActAgent("H", ScriptedModel([GO, DONE])), workers))
+    async with asyncio.timeout(WAIT):
+        reply = await dual.reply("How many?", schema=int)
+    assert (reply.text, reply.value) == ("R0: 1\nR1: 2", {"R0": 1, "R1": 2})
 
 
 def test_dualact_conclusion_that_a_hook_replaced_has_no_value_by_a_schema() -> None:
@@ -1140,30 +1128,27 @@ def test_dualact_extractors_evidence_is_kept() -> None:
     assert dual.reply_sync("Pay.").conclusions[0].evidence == own
 
 
-def test_steps_of_several_are_in_their_order_whichever_ended_first() -> None:
-    async def main() -> None:
-        first_may_end = asyncio.Event()
+async def test_steps_of_several_are_in_their_order_whichever_ended_first() -> None:
+    first_may_end = asyncio.Event()
 
-        async def north() -> str:
-            """Go north."""
-            await first_may_end.wait()
-            return "north"
+    async def north() -> str:
+        """Go north."""
+        await first_may_end.wait()
+        return "north"
 
-        async def south() -> str:
-            """Go south."""
-            return "south"
+    async def south() -> str:
+        """Go south."""
+        return "south"
 
-        async def end(messages: Any, actions: Any) -> str:
-            first_may_end.set()
-            return "Done."
+    async def end(messages: Any, actions: Any) -> str:
+        first_may_end.set()
+        return "Done."
 
-        n = ReActAgent("n", ScriptedModel([Call("1", "north", {}), "Done."]), actions=[north])
-        s = ReActAgent("s", ScriptedModel([Call("1", "south", {}), end]), actions=[south])
-        human = ReActAgent("H", ScriptedModel([GO, DONE]))
-        reply = await DualActAgent(DualActConfig(human, [n, s])).reply("Go.")
-        assert [step.action for step in reply.steps] == ["north", "south"]
-
-    asyncio.run(main())
+    n = ReActAgent("n", ScriptedModel([Call("1", "north", {}), "Done."]), actions=[north])
+    s = ReActAgent("s", ScriptedModel([Call("1", "south", {}), end]), actions=[south])
+    human = ReActAgent("H", ScriptedModel([GO, DONE]))
+    reply = await DualActAgent(DualActConfig(human, [n, s])).reply("Go.")
+    assert [step.action for step in reply.steps] == ["north", "south"]
 
 
 def test_dualact_interruption_between_turns_is_heard_once_by_each() -> None:

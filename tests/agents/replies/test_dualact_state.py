@@ -150,28 +150,25 @@ def test_dualact_after_its_most_runs_says_the_same_again() -> None:
     assert end(asyncio.run(dual.resume())) == end(over)
 
 
-def test_dualact_turn_that_was_cut_off_begins_anew() -> None:
-    async def main() -> None:
-        begun = asyncio.Event()
+async def test_dualact_turn_that_was_cut_off_begins_anew() -> None:
+    begun = asyncio.Event()
 
-        async def hang(*_: Any) -> str:
-            begun.set()
-            await asyncio.Event().wait()
-            return ""
+    async def hang(*_: Any) -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
 
-        go, done = namespace["decide"]("CONTINUE", "one"), namespace["decide"]("TERMINATE")
-        h, r = ScriptedModel([go, done]), ScriptedModel([hang, "done"])
-        dual = DualActAgent(DualActConfig(ReActAgent("H", h), ReActAgent("R", r)))
-        task = asyncio.create_task(dual.reply("go"))
-        await begun.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        reply = await dual.resume()
-        assert (reply.text, reply.stop_reason, reply.r_runs) == ("done", "terminated", 1)
-        assert len(h.received) == 2
-
-    asyncio.run(main())
+    go, done = namespace["decide"]("CONTINUE", "one"), namespace["decide"]("TERMINATE")
+    h, r = ScriptedModel([go, done]), ScriptedModel([hang, "done"])
+    dual = DualActAgent(DualActConfig(ReActAgent("H", h), ReActAgent("R", r)))
+    task = asyncio.create_task(dual.reply("go"))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    reply = await dual.resume()
+    assert (reply.text, reply.stop_reason, reply.r_runs) == ("done", "terminated", 1)
+    assert len(h.received) == 2
 
 
 def test_dualact_with_one_memory_continues_too() -> None:

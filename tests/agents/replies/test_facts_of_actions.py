@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +59,7 @@ def test_approval_request_has_the_facts_of_the_action_in_data_and_words() -> Non
     assert wiping.fingerprint == ApprovalRequest.of(wiping.message).fingerprint
 
 
-def test_approval_request_for_a_message_has_the_facts_of_the_receivers_action() -> None:
+async def test_approval_request_for_a_message_has_the_facts_of_the_receivers_action() -> None:
     class Disks(Agent):
         @action(access_policy=ACCESS_REQUESTED, facts={"danger": "high"})
         async def wipe(self, disk: str) -> str:
@@ -68,16 +67,12 @@ def test_approval_request_for_a_message_has_the_facts_of_the_receivers_action() 
             return f"{disk} is empty"
 
     asked: list[ApprovalRequest] = []
-
-    async def main() -> None:
-        approver = CallbackApprover(lambda request: bool(asked.append(request)))
-        async with NativeSpace(approver=approver) as space:
-            user = space.add(Agent("user"))
-            space.add(Disks("disks"))
-            with pytest.raises(NotPermitted):
-                await user.ask("disks", "wipe", disk="b")
-
-    asyncio.run(main())
+    approver = CallbackApprover(lambda request: bool(asked.append(request)))
+    async with NativeSpace(approver=approver) as space:
+        user = space.add(Agent("user"))
+        space.add(Disks("disks"))
+        with pytest.raises(NotPermitted):
+            await user.ask("disks", "wipe", disk="b")
     assert [(str(each), each.facts) for each in asked] == [
         ('/disks.wipe disk:"b" (danger: high)', {"danger": "high"})
     ]

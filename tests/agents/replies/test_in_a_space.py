@@ -114,29 +114,26 @@ def test_reply_called_elsewhere_runs_on_the_spaces_loop(space: NativeSpace) -> N
     assert thinker.memory.get_memories()[4]["content"] == "noted"
 
 
-def test_cancelling_a_carried_reply_reaches_the_action(space: NativeSpace) -> None:
-    async def main() -> None:
-        here = asyncio.get_running_loop()
-        started, cleaned = asyncio.Event(), asyncio.Event()
+async def test_cancelling_a_carried_reply_reaches_the_action(space: NativeSpace) -> None:
+    here = asyncio.get_running_loop()
+    started, cleaned = asyncio.Event(), asyncio.Event()
 
-        async def hang() -> None:
-            here.call_soon_threadsafe(started.set)
-            try:
-                await asyncio.Event().wait()
-            finally:
-                here.call_soon_threadsafe(cleaned.set)
+    async def hang() -> None:
+        here.call_soon_threadsafe(started.set)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            here.call_soon_threadsafe(cleaned.set)
 
-        model = Answers(use("hang"), say("ok"))
-        thinker = space.add(ReActAgent("thinker", model, actions=[hang]))
-        task = asyncio.create_task(thinker.reply("go"))
-        await asyncio.wait_for(started.wait(), WAIT)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await asyncio.wait_for(cleaned.wait(), WAIT)
-        assert (await thinker.reply("again")).text == "ok"
-
-    asyncio.run(main())
+    model = Answers(use("hang"), say("ok"))
+    thinker = space.add(ReActAgent("thinker", model, actions=[hang]))
+    task = asyncio.create_task(thinker.reply("go"))
+    await asyncio.wait_for(started.wait(), WAIT)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.wait_for(cleaned.wait(), WAIT)
+    assert (await thinker.reply("again")).text == "ok"
 
 
 # -- discovery -------------------------------------------------------------------------------------
@@ -454,14 +451,10 @@ def test_agent_asked_back_during_its_reply_answers(space: NativeSpace) -> None:
     assert me.ask("A", "say", content="ask B").result(WAIT) == "A B it is five"
 
 
-def test_agent_asked_directly_may_be_asked_back_too(space: NativeSpace) -> None:
+async def test_agent_asked_directly_may_be_asked_back_too(space: NativeSpace) -> None:
     a = space.add(ReActAgent("A", through("B_say", "A"), discover=["B"]))
     space.add(ReActAgent("B", through("A_say", "B"), discover=["A"]))
-
-    async def main() -> str:
-        return (await asyncio.wait_for(a.reply("ask B"), WAIT)).text
-
-    assert asyncio.run(main()) == "A B it is five"
+    assert (await asyncio.wait_for(a.reply("ask B"), WAIT)).text == "A B it is five"
 
 
 def test_agents_that_pass_a_question_on_for_ever_are_stopped(space: NativeSpace) -> None:
@@ -482,7 +475,7 @@ def test_agents_that_pass_a_question_on_for_ever_are_stopped(space: NativeSpace)
     assert me.ask("A", "help").result(WAIT)
 
 
-def test_agents_inside_and_outside_a_space_may_ask_each_other(space: NativeSpace) -> None:
+async def test_agents_inside_and_outside_a_space_may_ask_each_other(space: NativeSpace) -> None:
     async def ask_inside() -> str:
         return (await inside.reply("ask outside")).text
 
@@ -495,11 +488,7 @@ def test_agents_inside_and_outside_a_space_may_ask_each_other(space: NativeSpace
     outside = ReActAgent(
         "out", Answers(use("ask_inside"), say("5"), say("ok")), actions=[ask_inside]
     )
-
-    async def main() -> str:
-        return (await asyncio.wait_for(outside.reply("go"), WAIT)).text
-
-    assert asyncio.run(main()) == "ok"
+    assert (await asyncio.wait_for(outside.reply("go"), WAIT)).text == "ok"
     assert outside.memory.get_memories()[1] == {"role": "user", "content": "what is it?"}
 
 

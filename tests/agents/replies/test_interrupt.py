@@ -50,142 +50,127 @@ def contents(agent: ReActAgent, thread: str | None = None) -> list[str]:
 
 
 @pytest.mark.parametrize("killed", (False, True))
-def test_interrupt_at_the_last_allowed_answer_gets_an_answer(tmp_path: Path, killed: bool) -> None:
+async def test_interrupt_at_the_last_allowed_answer_gets_an_answer(
+    tmp_path: Path, killed: bool
+) -> None:
     """With one answer allowed, too: who says something more gets an answer; also after a resume."""
-
-    async def main() -> None:
-        gate, late = Gate(), Gate()
-        model = ScriptedModel([lambda *_: gate.wait(), lambda *_: late.wait(), "In French then."])
-        with Journal(tmp_path / "runs.db") as journal:
-            agent = ReActAgent("thinker", model, max_iterations=1, journal=journal)
-            task = asyncio.create_task(agent.reply("Tell me a story.", run_id="r"))
-            await gate.begun.wait()
-            assert await agent.interrupt("In French, please.") is True
-            await asyncio.wait_for(late.begun.wait(), WAIT)
-            if killed:
-                task.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await task
-                model = ScriptedModel(["The one that was cut off.", "In French then."])
-                agent = ReActAgent("thinker", model, max_iterations=1, journal=journal)
-                reply = await agent.reply("Tell me a story.", run_id="r")
-            else:
-                late.open.set()
-                reply = await task
-        assert (reply.stop_reason, reply.text) == (
-            "done",
-            "In French then." if killed else "opened",
-        )
-
-    asyncio.run(main())
-
-
-def test_interrupt_cancels_the_models_answer_and_is_heard() -> None:
-    async def main() -> None:
-        gate = Gate()
-        model = ScriptedModel([lambda *_: gate.wait(), "In French then."])
-        agent = ReActAgent("thinker", model)
-        task = asyncio.create_task(agent.reply("Tell me a story."))
+    gate, late = Gate(), Gate()
+    model = ScriptedModel([lambda *_: gate.wait(), lambda *_: late.wait(), "In French then."])
+    with Journal(tmp_path / "runs.db") as journal:
+        agent = ReActAgent("thinker", model, max_iterations=1, journal=journal)
+        task = asyncio.create_task(agent.reply("Tell me a story.", run_id="r"))
         await gate.begun.wait()
-        interruption = agent.interrupt("In French, please.")
-        assert interruption
-        assert await interruption is True
-        reply = await task
-        assert (reply.text, reply.stop_reason) == ("In French then.", "done")
-        assert gate.cancelled == 1
-        assert contents(agent) == [
-            "user: Tell me a story.",
-            "user: In French, please.",
-            "assistant: In French then.",
-        ]
-        assert not task.cancelling()
+        assert await agent.interrupt("In French, please.") is True
+        await asyncio.wait_for(late.begun.wait(), WAIT)
+        if killed:
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            model = ScriptedModel(["The one that was cut off.", "In French then."])
+            agent = ReActAgent("thinker", model, max_iterations=1, journal=journal)
+            reply = await agent.reply("Tell me a story.", run_id="r")
+        else:
+            late.open.set()
+            reply = await task
+    assert (reply.stop_reason, reply.text) == (
+        "done",
+        "In French then." if killed else "opened",
+    )
 
-    asyncio.run(main())
+
+async def test_interrupt_cancels_the_models_answer_and_is_heard() -> None:
+    gate = Gate()
+    model = ScriptedModel([lambda *_: gate.wait(), "In French then."])
+    agent = ReActAgent("thinker", model)
+    task = asyncio.create_task(agent.reply("Tell me a story."))
+    await gate.begun.wait()
+    interruption = agent.interrupt("In French, please.")
+    assert interruption
+    assert await interruption is True
+    reply = await task
+    assert (reply.text, reply.stop_reason) == ("In French then.", "done")
+    assert gate.cancelled == 1
+    assert contents(agent) == [
+        "user: Tell me a story.",
+        "user: In French, please.",
+        "assistant: In French then.",
+    ]
+    assert not task.cancelling()
 
 
 @pytest.mark.parametrize("hanging", (1, 2))
-def test_actions_are_cancelled_and_what_ended_before_is_kept(hanging: int) -> None:
-    async def main() -> None:
-        gate = Gate()
+async def test_actions_are_cancelled_and_what_ended_before_is_kept(hanging: int) -> None:
+    gate = Gate()
 
-        async def quick() -> str:
-            return "was quick"
+    async def quick() -> str:
+        return "was quick"
 
-        calls = [{"name": "quick"}, *[{"name": "wait"}] * hanging]
-        model = ScriptedModel([calls, "Stopped."])
-        agent = ReActAgent("thinker", model, actions=[quick, gate.wait])
-        task = asyncio.create_task(agent.reply("go"))
-        await gate.begun.wait()
-        agent.interrupt("Stop that.")
-        reply = await task
-        assert reply.text == "Stopped."
-        assert gate.cancelled == hanging
-        quick_step, *others = reply.steps
-        assert quick_step.result["result"] == "was quick"
-        for step in others:
-            assert "whether it had an effect is not known" in (step.error or "")
-        seen = model.received[1]
-        assert [m["role"] for m in seen] == ["user", "assistant", *["tool"] * len(calls), "user"]
-        assert seen[-1]["content"] == "Stop that."
-
-    asyncio.run(main())
+    calls = [{"name": "quick"}, *[{"name": "wait"}] * hanging]
+    model = ScriptedModel([calls, "Stopped."])
+    agent = ReActAgent("thinker", model, actions=[quick, gate.wait])
+    task = asyncio.create_task(agent.reply("go"))
+    await gate.begun.wait()
+    agent.interrupt("Stop that.")
+    reply = await task
+    assert reply.text == "Stopped."
+    assert gate.cancelled == hanging
+    quick_step, *others = reply.steps
+    assert quick_step.result["result"] == "was quick"
+    for step in others:
+        assert "whether it had an effect is not known" in (step.error or "")
+    seen = model.received[1]
+    assert [m["role"] for m in seen] == ["user", "assistant", *["tool"] * len(calls), "user"]
+    assert seen[-1]["content"] == "Stop that."
 
 
 @pytest.mark.parametrize("recorded", (False, True))
-def test_interrupt_during_an_approval_tells_that_the_call_had_no_effect(
+async def test_interrupt_during_an_approval_tells_that_the_call_had_no_effect(
     tmp_path: Path, recorded: bool
 ) -> None:
-    async def main() -> None:
-        gate = Gate()
+    gate = Gate()
 
-        @action(access_policy=ACCESS_REQUESTED)
-        def pay() -> str:
-            raise AssertionError("not permitted")
+    @action(access_policy=ACCESS_REQUESTED)
+    def pay() -> str:
+        raise AssertionError("not permitted")
 
-        agent = ReActAgent(
-            "payer",
-            ScriptedModel([{"name": "pay"}, "I will not."]),
-            actions=[pay],
-            approver=CallbackApprover(lambda _: gate.wait()),
-            journal=tmp_path / "j.db" if recorded else None,
-        )
-        task = asyncio.create_task(agent.reply("Pay."))
-        await gate.begun.wait()
-        agent.interrupt("Do not.")
-        (step,) = (await task).steps
-        assert step.error == "not executed: cancelled before it was permitted"
-        assert not step.executed
-
-    asyncio.run(main())
+    agent = ReActAgent(
+        "payer",
+        ScriptedModel([{"name": "pay"}, "I will not."]),
+        actions=[pay],
+        approver=CallbackApprover(lambda _: gate.wait()),
+        journal=tmp_path / "j.db" if recorded else None,
+    )
+    task = asyncio.create_task(agent.reply("Pay."))
+    await gate.begun.wait()
+    agent.interrupt("Do not.")
+    (step,) = (await task).steps
+    assert step.error == "not executed: cancelled before it was permitted"
+    assert not step.executed
 
 
 @pytest.mark.parametrize("recorded", (False, True))
-def test_interrupt_during_a_hook_tells_that_the_call_had_no_effect(
+async def test_interrupt_during_a_hook_tells_that_the_call_had_no_effect(
     tmp_path: Path, recorded: bool
 ) -> None:
     """It has not begun, as where a person has paused the run before it."""
+    gate = Gate()
 
-    async def main() -> None:
-        gate = Gate()
+    def pay() -> str:
+        raise AssertionError("it is held")
 
-        def pay() -> str:
-            raise AssertionError("it is held")
+    async def held(agent: Any, about: dict[str, Any]) -> None:
+        await gate.wait()
 
-        async def held(agent: Any, about: dict[str, Any]) -> None:
-            await gate.wait()
-
-        model = ScriptedModel([{"name": "pay"}, "I will not."])
-        journal = tmp_path / "j.db" if recorded else None
-        agent = ReActAgent("payer", model, actions=[pay], journal=journal)
-        agent.register_hook("pre_acting", "held", held)
-        task = asyncio.create_task(agent.reply("Pay."))
-        await gate.begun.wait()
-        agent.interrupt("Do not.")
-        (step,) = (await task).steps
-        assert step.error == "not executed: cancelled before it began"
-        assert not step.executed
-
-    asyncio.run(main())
+    model = ScriptedModel([{"name": "pay"}, "I will not."])
+    journal = tmp_path / "j.db" if recorded else None
+    agent = ReActAgent("payer", model, actions=[pay], journal=journal)
+    agent.register_hook("pre_acting", "held", held)
+    task = asyncio.create_task(agent.reply("Pay."))
+    await gate.begun.wait()
+    agent.interrupt("Do not.")
+    (step,) = (await task).steps
+    assert step.error == "not executed: cancelled before it began"
+    assert not step.executed
 
 
 def test_interrupt_without_a_reply_under_way_is_heard_first_by_the_next() -> None:
@@ -204,89 +189,77 @@ def test_interrupt_without_a_reply_under_way_is_heard_first_by_the_next() -> Non
     assert [m["content"] for m in model.received[1]] == [*said, "ok", "And now?"]
 
 
-def test_interrupts_at_once_are_all_heard_in_order() -> None:
-    async def main() -> None:
-        gate = Gate()
-        agent = ReActAgent("thinker", ScriptedModel([lambda *_: gate.wait(), "ok"]))
-        task = asyncio.create_task(agent.reply("go"))
-        await gate.begun.wait()
-        for text in ("one", "two", "three"):
-            assert agent.interrupt(text)
-        assert (await task).text == "ok"
-        assert contents(agent)[1:4] == ["user: one", "user: two", "user: three"]
-
-    asyncio.run(main())
+async def test_interrupts_at_once_are_all_heard_in_order() -> None:
+    gate = Gate()
+    agent = ReActAgent("thinker", ScriptedModel([lambda *_: gate.wait(), "ok"]))
+    task = asyncio.create_task(agent.reply("go"))
+    await gate.begun.wait()
+    for text in ("one", "two", "three"):
+        assert agent.interrupt(text)
+    assert (await task).text == "ok"
+    assert contents(agent)[1:4] == ["user: one", "user: two", "user: three"]
 
 
-def test_interrupt_of_a_model_that_will_not_be_cancelled_hears_it_out() -> None:
-    async def main() -> None:
-        gate = Gate()
+async def test_interrupt_of_a_model_that_will_not_be_cancelled_hears_it_out() -> None:
+    gate = Gate()
 
-        async def stubborn(*_: Any) -> str:
-            try:
-                await gate.wait()
-            except asyncio.CancelledError:
-                return "I finish my sentence."
-            return ""
+    async def stubborn(*_: Any) -> str:
+        try:
+            await gate.wait()
+        except asyncio.CancelledError:
+            return "I finish my sentence."
+        return ""
 
-        agent = ReActAgent("thinker", ScriptedModel([stubborn, "Now I listen."]))
-        task = asyncio.create_task(agent.reply("go"))
-        await gate.begun.wait()
-        agent.interrupt("Listen!")
-        reply = await task
-        assert reply.text == "Now I listen."
-        assert contents(agent) == [
-            "user: go",
-            "assistant: I finish my sentence.",
-            "user: Listen!",
-            "assistant: Now I listen.",
-        ]
-        assert not task.cancelling()
-
-    asyncio.run(main())
+    agent = ReActAgent("thinker", ScriptedModel([stubborn, "Now I listen."]))
+    task = asyncio.create_task(agent.reply("go"))
+    await gate.begun.wait()
+    agent.interrupt("Listen!")
+    reply = await task
+    assert reply.text == "Now I listen."
+    assert contents(agent) == [
+        "user: go",
+        "assistant: I finish my sentence.",
+        "user: Listen!",
+        "assistant: Now I listen.",
+    ]
+    assert not task.cancelling()
 
 
 @pytest.mark.parametrize("first", ("interrupt", "cancel"))
-def test_cancelling_from_outside_wins(first: str) -> None:
-    async def main() -> None:
-        gate = Gate()
-        agent = ReActAgent("thinker", ScriptedModel([lambda *_: gate.wait(), "never said", "ok"]))
-        task = asyncio.create_task(agent.reply("go"))
-        await gate.begun.wait()
-        for what in (first, "cancel" if first == "interrupt" else "interrupt"):
-            if what == "interrupt":
-                agent.interrupt("Listen!")
-            else:
-                task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert contents(agent) == ["user: go", "user: Listen!"]
-        assert not agent.interrupt("nobody")
-
-    asyncio.run(main())
-
-
-def test_interrupt_leaves_a_time_limit_around_the_reply_in_force() -> None:
-    async def main() -> None:
-        first, second = Gate(), Gate()
-        model = ScriptedModel([lambda *_: first.wait(), lambda *_: second.wait(), "ok"])
-        agent = ReActAgent("thinker", model)
-
-        async def steer() -> None:
-            await first.begun.wait()
+async def test_cancelling_from_outside_wins(first: str) -> None:
+    gate = Gate()
+    agent = ReActAgent("thinker", ScriptedModel([lambda *_: gate.wait(), "never said", "ok"]))
+    task = asyncio.create_task(agent.reply("go"))
+    await gate.begun.wait()
+    for what in (first, "cancel" if first == "interrupt" else "interrupt"):
+        if what == "interrupt":
             agent.interrupt("Listen!")
-            await second.begun.wait()
-            limit.reschedule(asyncio.get_running_loop().time())
+        else:
+            task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert contents(agent) == ["user: go", "user: Listen!"]
+    assert not agent.interrupt("nobody")
 
-        steering = asyncio.create_task(steer())
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(WAIT) as limit:
-                await agent.reply("go")
-        await steering
-        assert (first.cancelled, second.cancelled) == (1, 1)
-        assert (await agent.reply("again")).text == "ok"
 
-    asyncio.run(main())
+async def test_interrupt_leaves_a_time_limit_around_the_reply_in_force() -> None:
+    first, second = Gate(), Gate()
+    model = ScriptedModel([lambda *_: first.wait(), lambda *_: second.wait(), "ok"])
+    agent = ReActAgent("thinker", model)
+
+    async def steer() -> None:
+        await first.begun.wait()
+        agent.interrupt("Listen!")
+        await second.begun.wait()
+        limit.reschedule(asyncio.get_running_loop().time())
+
+    steering = asyncio.create_task(steer())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(WAIT) as limit:
+            await agent.reply("go")
+    await steering
+    assert (first.cancelled, second.cancelled) == (1, 1)
+    assert (await agent.reply("again")).text == "ok"
 
 
 def test_interrupt_works_from_another_thread_in_a_space() -> None:
@@ -334,45 +307,42 @@ def test_interrupt_between_replies_is_kept_up_to_a_hundred_times() -> None:
     agent.interrupt("and now")
 
 
-def test_interrupt_of_a_storm_loses_none() -> None:
-    async def main() -> None:
-        begun = asyncio.Event()
-        answers = 0
+async def test_interrupt_of_a_storm_loses_none() -> None:
+    begun = asyncio.Event()
+    answers = 0
 
-        class Model:
-            name = "model"
-            context_tokens = None
+    class Model:
+        name = "model"
+        context_tokens = None
 
-            async def complete(self, messages: Any, actions: Any = None) -> ModelReply:
-                nonlocal answers
-                begun.set()
-                if messages[-1]["content"] != "that is all":
-                    await asyncio.Event().wait()
-                answers += 1
-                return ModelReply("ok")
+        async def complete(self, messages: Any, actions: Any = None) -> ModelReply:
+            nonlocal answers
+            begun.set()
+            if messages[-1]["content"] != "that is all":
+                await asyncio.Event().wait()
+            answers += 1
+            return ModelReply("ok")
 
-        agent = ReActAgent(
-            "thinker", Model(), max_iterations=10_000, memory=TokenBoundedMemory(1_000_000)
-        )
-        task = asyncio.create_task(agent.reply("go"))
-        await begun.wait()
-        threads = [
-            threading.Thread(target=lambda n=n: [agent.interrupt(f"{n}.{i}") for i in range(200)])
-            for n in range(4)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            await asyncio.to_thread(thread.join)
-        assert await agent.interrupt("that is all")
-        async with asyncio.timeout(WAIT):
-            assert (await task).text == "ok"
-        heard = [m["content"] for m in agent.memory.get_memories() if m["role"] == "user"]
-        for n in range(4):
-            assert [t for t in heard if t.startswith(f"{n}.")] == [f"{n}.{i}" for i in range(200)]
-        assert answers == 1
-
-    asyncio.run(main())
+    agent = ReActAgent(
+        "thinker", Model(), max_iterations=10_000, memory=TokenBoundedMemory(1_000_000)
+    )
+    task = asyncio.create_task(agent.reply("go"))
+    await begun.wait()
+    threads = [
+        threading.Thread(target=lambda n=n: [agent.interrupt(f"{n}.{i}") for i in range(200)])
+        for n in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        await asyncio.to_thread(thread.join)
+    assert await agent.interrupt("that is all")
+    async with asyncio.timeout(WAIT):
+        assert (await task).text == "ok"
+    heard = [m["content"] for m in agent.memory.get_memories() if m["role"] == "user"]
+    for n in range(4):
+        assert [t for t in heard if t.startswith(f"{n}.")] == [f"{n}.{i}" for i in range(200)]
+    assert answers == 1
 
 
 def test_interrupt_that_is_no_text_is_refused() -> None:
@@ -380,23 +350,20 @@ def test_interrupt_that_is_no_text_is_refused() -> None:
         ReActAgent("thinker", ScriptedModel([])).interrupt(7)  # type: ignore[arg-type]
 
 
-def test_cancellation_from_before_the_reply_began_is_one() -> None:
-    async def main() -> None:
-        async def never() -> None:
-            await asyncio.Event().wait()
+async def test_cancellation_from_before_the_reply_began_is_one() -> None:
+    async def never() -> None:
+        await asyncio.Event().wait()
 
-        agent = ReActAgent("thinker", ScriptedModel([{"name": "never"}, "ok"]), actions=[never])
+    agent = ReActAgent("thinker", ScriptedModel([{"name": "never"}, "ok"]), actions=[never])
 
-        async def late() -> None:
-            task = asyncio.current_task()
-            assert task is not None
-            task.cancel()
-            await agent.reply("go")
+    async def late() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await agent.reply("go")
 
-        with pytest.raises(asyncio.CancelledError):
-            await asyncio.create_task(late())
-
-    asyncio.run(main())
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(late())
 
 
 def test_interrupt_after_the_last_turn_is_kept_for_the_next_reply() -> None:

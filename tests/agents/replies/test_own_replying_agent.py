@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -24,13 +23,10 @@ class Parrot(ConversationalAgent):
         self.observed.append(message["content"])
 
 
-def test_conversational_agent_replies_by_respond_and_observes_by_remember() -> None:
-    async def main() -> str:
-        parrot = Parrot("Polly")
-        await parrot.observe("first")
-        return (await parrot.reply("second")).text
-
-    assert asyncio.run(main()) == "first second"
+async def test_conversational_agent_replies_by_respond_and_observes_by_remember() -> None:
+    parrot = Parrot("Polly")
+    await parrot.observe("first")
+    assert (await parrot.reply("second")).text == "first second"
 
 
 @pytest.mark.parametrize("name", ("respond", "remember", "reply", "describe_program"))

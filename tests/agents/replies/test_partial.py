@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import pytest
 
-from journal.crash import on_a_loop
 from moothall import AskAgain, ReActAgent, ScriptedModel, TextPiece
 
 
@@ -59,7 +58,6 @@ def steps(found: list[Any]) -> list[Any]:
     return [each for number, each in enumerate(found) if not number or found[number - 1] != each]
 
 
-@on_a_loop
 async def test_texts_grow_and_all_else_is_shown_whole() -> None:
     found = steps(await partials([TEXT], Order))
     assert found[:3] == [{}, {"to": ""}, {"to": "A"}]
@@ -83,7 +81,6 @@ async def test_texts_grow_and_all_else_is_shown_whole() -> None:
     assert found[-1]["items"] == [{"name": "pear", "amount": 34}]
 
 
-@on_a_loop
 async def test_partial_value_of_a_refused_answer_begins_anew() -> None:
     def check(order: dict[str, Any]) -> None:
         if order["to"] == "Eve":
@@ -137,21 +134,18 @@ async def test_partial_value_of_a_refused_answer_begins_anew() -> None:
         ),
     ),
 )
-@on_a_loop
 async def test_partial_value_follows_each_kind_of_schema(
     schema: Any, text: str, wanted: list[Any]
 ) -> None:
     assert steps(await partials([text], schema)) == wanted
 
 
-@on_a_loop
 async def test_partial_value_is_none_without_a_schema_or_json() -> None:
     assert {*await partials(["Hello there."], None)} == {None}
     found = await partials(["I think 12 is it.", '{"a": NaN}', "{}"], dict[str, float], tries=2)
     assert [each for each in found if each] == []
 
 
-@on_a_loop
 async def test_partial_value_of_a_long_answer_is_read_only_when_it_is_looked_at() -> None:
     text = '{"to": "' + "x" * 200_000 + '"}'
     model = ScriptedModel([lambda _, __: pieces(text, 20)])

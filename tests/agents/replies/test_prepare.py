@@ -93,7 +93,7 @@ def test_prepare_lets_the_first_reply_import_nothing(tmp_path: Path, kind: str) 
     assert server.requests or kind == "Researcher"
 
 
-def test_prepare_sends_and_remembers_nothing(tmp_path: Path) -> None:
+async def test_prepare_sends_and_remembers_nothing(tmp_path: Path) -> None:
     model = ScriptedModel(["Hello."])
     made: list[str | None] = []
 
@@ -101,14 +101,11 @@ def test_prepare_sends_and_remembers_nothing(tmp_path: Path) -> None:
         made.append(thread)
         return SQLiteMemory(tmp_path / f"{thread}.db")
 
-    async def use() -> None:
-        agent = ReActAgent("a", model, memory=memory)
-        for _ in range(2):
-            await agent.prepare()
-        assert (made, len(model.received)) == ([], 0)
-        assert (await agent.reply("Hi", thread="t")).text == "Hello."
-
-    asyncio.run(use())
+    agent = ReActAgent("a", model, memory=memory)
+    for _ in range(2):
+        await agent.prepare()
+    assert (made, len(model.received)) == ([], 0)
+    assert (await agent.reply("Hi", thread="t")).text == "Hello."
 
 
 def test_prepare_loads_a_local_model_of_members_too(shallow: Path) -> None:

@@ -84,7 +84,7 @@ def test_progress_is_printed() -> None:
     assert shown.getvalue().splitlines()[1:4] == ["· dig: 1 m", "· dig: 2 m", "← dig: deep"]
 
 
-def test_progress_after_the_end_of_a_call_is_dropped() -> None:
+async def test_progress_after_the_end_of_a_call_is_dropped() -> None:
     ended, told = threading.Event(), threading.Event()
 
     @action(timeout=0.05)
@@ -97,16 +97,12 @@ def test_progress_after_the_end_of_a_call_is_dropped() -> None:
 
     agent = ReActAgent("a", ScriptedModel([{"name": "slow"}, "Done."]), actions=[slow])
     kinds: list[str] = []
-
-    async def main() -> None:
-        async with agent.stream("Go.") as events:
-            async for event in events:
-                kinds.append(event.kind)
-                if event.kind == "call_ended":
-                    ended.set()
-                    await asyncio.to_thread(told.wait, WAIT)
-
-    asyncio.run(main())
+    async with agent.stream("Go.") as events:
+        async for event in events:
+            kinds.append(event.kind)
+            if event.kind == "call_ended":
+                ended.set()
+                await asyncio.to_thread(told.wait, WAIT)
     assert "call_ended" in kinds
     assert "call_progress" not in kinds
 

@@ -716,67 +716,63 @@ def tool_pairs_are_whole(items: list[dict[str, Any]]) -> bool:
     return wanted == [item["tool_call_id"] for item in items if item["role"] == "tool"]
 
 
-def test_cancelling_reaches_the_model() -> None:
-    async def main() -> None:
-        asked, cleaned = asyncio.Event(), []
+async def test_cancelling_reaches_the_model() -> None:
+    asked, cleaned = asyncio.Event(), []
 
-        async def hang(_: Any) -> Any:
-            asked.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                cleaned.append(True)
+    async def hang(_: Any) -> Any:
+        asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaned.append(True)
 
-        thinker, model = agent(lambda prompt: hang(prompt))
-        task = asyncio.create_task(thinker.reply("go"))
-        await asked.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert cleaned == [True]
-        model.answers = [say("ok")]
-        assert (await thinker.reply("again")).text == "ok"
-
-    asyncio.run(main())
+    thinker, model = agent(lambda prompt: hang(prompt))
+    task = asyncio.create_task(thinker.reply("go"))
+    await asked.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert cleaned == [True]
+    model.answers = [say("ok")]
+    assert (await thinker.reply("again")).text == "ok"
 
 
 @pytest.mark.parametrize("others", (0, 2))
-def test_cancelling_reaches_every_action_and_leaves_no_call_without_result(others: int) -> None:
-    async def main() -> None:
-        started, cleaned = asyncio.Event(), []
+async def test_cancelling_reaches_every_action_and_leaves_no_call_without_result(
+    others: int,
+) -> None:
+    started, cleaned = asyncio.Event(), []
 
-        async def hang(n: int) -> None:
-            if n == others:
-                started.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                await asyncio.sleep(0)
-                cleaned.append(n)
+    async def hang(n: int) -> None:
+        if n == others:
+            started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            cleaned.append(n)
 
-        async def quick() -> str:
-            return "done before"
+    async def quick() -> str:
+        return "done before"
 
-        calls: list[tuple[str, Any]] = [("hang", {"n": n}) for n in range(others + 1)]
-        if others:
-            calls.insert(0, ("quick", None))
-        thinker, model = agent(both(*calls), actions=[hang, quick])
-        task = asyncio.create_task(thinker.reply("go"))
-        await started.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert sorted(cleaned) == list(range(others + 1))
-        kept = thinker.memory.get_memories()
-        assert tool_pairs_are_whole(kept)
-        results = [item["content"] for item in kept if item["role"] == "tool"]
-        assert "cancelled before it ended" in results[-1]
-        if others:
-            assert results[0] == "done before"
-        model.answers = [say("ok")]
-        assert (await thinker.reply("again")).text == "ok"
-
-    asyncio.run(main())
+    calls: list[tuple[str, Any]] = [("hang", {"n": n}) for n in range(others + 1)]
+    if others:
+        calls.insert(0, ("quick", None))
+    thinker, model = agent(both(*calls), actions=[hang, quick])
+    task = asyncio.create_task(thinker.reply("go"))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert sorted(cleaned) == list(range(others + 1))
+    kept = thinker.memory.get_memories()
+    assert tool_pairs_are_whole(kept)
+    results = [item["content"] for item in kept if item["role"] == "tool"]
+    assert "cancelled before it ended" in results[-1]
+    if others:
+        assert results[0] == "done before"
+    model.answers = [say("ok")]
+    assert (await thinker.reply("again")).text == "ok"
 
 
 def test_model_that_is_cancelled_by_others_ends_in_a_reply() -> None:
@@ -789,54 +785,48 @@ def test_model_that_is_cancelled_by_others_ends_in_a_reply() -> None:
 # -- one reply at a time ---------------------------------------------------------------------------
 
 
-def test_replies_of_one_agent_wait_for_each_other() -> None:
-    async def main() -> None:
-        asked, gate = asyncio.Event(), asyncio.Event()
+async def test_replies_of_one_agent_wait_for_each_other() -> None:
+    asked, gate = asyncio.Event(), asyncio.Event()
 
-        async def first(_: Any) -> Any:
-            asked.set()
-            await gate.wait()
-            return say("one")
+    async def first(_: Any) -> Any:
+        asked.set()
+        await gate.wait()
+        return say("one")
 
-        thinker, model = agent(lambda prompt: first(prompt), say("two"), say("three"))
-        tasks = [asyncio.create_task(thinker.reply(text)) for text in ("1", "2", "3")]
-        await asked.wait()
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert len(model.prompts) == 1
-        tasks[1].cancel()
-        gate.set()
-        assert [(await task).text for task in (tasks[0], tasks[2])] == ["one", "two"]
-        assert tasks[1].cancelled()
-        assert [m["content"] for m in model.prompts[1]] == ["1", "one", "3"]
-
-    asyncio.run(main())
+    thinker, model = agent(lambda prompt: first(prompt), say("two"), say("three"))
+    tasks = [asyncio.create_task(thinker.reply(text)) for text in ("1", "2", "3")]
+    await asked.wait()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert len(model.prompts) == 1
+    tasks[1].cancel()
+    gate.set()
+    assert [(await task).text for task in (tasks[0], tasks[2])] == ["one", "two"]
+    assert tasks[1].cancelled()
+    assert [m["content"] for m in model.prompts[1]] == ["1", "one", "3"]
 
 
-def test_turn_of_a_reply_that_leaves_goes_to_the_next() -> None:
-    async def main() -> None:
-        asked, gate = asyncio.Event(), asyncio.Event()
-        leaving: list[asyncio.Task[Reply]] = []
+async def test_turn_of_a_reply_that_leaves_goes_to_the_next() -> None:
+    asked, gate = asyncio.Event(), asyncio.Event()
+    leaving: list[asyncio.Task[Reply]] = []
 
-        async def first(_: Any) -> Any:
-            asked.set()
-            await gate.wait()
-            # The turn is given to the second, which is cancelled before it goes on.
-            loop = asyncio.get_running_loop()
-            loop.call_soon(lambda: loop.call_soon(leaving[0].cancel))
-            return say("one")
+    async def first(_: Any) -> Any:
+        asked.set()
+        await gate.wait()
+        # The turn is given to the second, which is cancelled before it goes on.
+        loop = asyncio.get_running_loop()
+        loop.call_soon(lambda: loop.call_soon(leaving[0].cancel))
+        return say("one")
 
-        thinker, _ = agent(lambda prompt: first(prompt), say("next"))
-        tasks = [asyncio.create_task(thinker.reply(text)) for text in ("1", "2", "3")]
-        leaving.append(tasks[1])
-        await asked.wait()
-        gate.set()
-        done, _ = await asyncio.wait(tasks, timeout=WAIT)
-        assert len(done) == 3
-        assert tasks[0].result().text == "one"
-        assert tasks[2].result().text == "next"
-
-    asyncio.run(main())
+    thinker, _ = agent(lambda prompt: first(prompt), say("next"))
+    tasks = [asyncio.create_task(thinker.reply(text)) for text in ("1", "2", "3")]
+    leaving.append(tasks[1])
+    await asked.wait()
+    gate.set()
+    done, _ = await asyncio.wait(tasks, timeout=WAIT)
+    assert len(done) == 3
+    assert tasks[0].result().text == "one"
+    assert tasks[2].result().text == "next"
 
 
 def test_threads_with_loops_of_their_own_wait_for_each_other() -> None:
@@ -876,17 +866,13 @@ def test_react_replies_on_one_loop_after_another() -> None:
         assert asyncio.run(two()) == ["ok", "ok"]
 
 
-def test_action_may_ask_its_own_agent() -> None:
+async def test_action_may_ask_its_own_agent() -> None:
     async def think(about: str) -> str:
         return (await thinker.reply(about)).text
 
     thinker, _ = agent(use("think", {"about": "it"}), say("thought"), say("so be it"))
     thinker.actions.register(think)
-
-    async def main() -> Reply:
-        return await asyncio.wait_for(thinker.reply("go"), WAIT)
-
-    reply = asyncio.run(main())
+    reply = await asyncio.wait_for(thinker.reply("go"), WAIT)
     assert reply.text == "so be it"
     assert contents(reply, "tool") == ["thought"]
     assert tool_pairs_are_whole(thinker.memory.get_memories())

@@ -180,14 +180,12 @@ def test_event_kinds_are_one_table() -> None:
     assert {kind: table.get(kind) for kind in kinds} == kinds
 
 
-def test_event_says_itself_to_who_watches_and_to_a_caller_who_gets_no_results() -> None:
+async def test_event_says_itself_to_who_watches_and_to_a_caller_who_gets_no_results() -> None:
     call = {"name": "add", "args": {"a": 1, "b": 2}}
-
-    async def said() -> list[tuple[str, str]]:
-        events = agent("a", call, "It is 3.", actions=[add]).stream("1 + 2?")
-        return [(each.line, each.progress) async for each in events if each.line or each.progress]
-
-    assert asyncio.run(said()) == [
+    events = agent("a", call, "It is 3.", actions=[add]).stream("1 + 2?")
+    assert (
+        [(each.line, each.progress) async for each in events if each.line or each.progress]
+    ) == [
         ('→ add {"a": 1, "b": 2}', 'a: add {"a": 1, "b": 2}'),
         ("← add: 3", "a: add has ended"),
     ]

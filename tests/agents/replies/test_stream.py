@@ -160,72 +160,62 @@ def test_stream_and_reply_give_the_same_reply() -> None:
 
 
 @pytest.mark.parametrize("how", ("closed", "left", "dropped", "cancelled"))
-def test_stream_that_is_not_read_to_its_end_cancels_the_reply(how: str) -> None:
-    async def main() -> None:
-        never = asyncio.Event()
-        model = Speaker(["One, ", never], ["ok"])
-        agent = ReActAgent("thinker", model)
-        if how == "left":
-            async with agent.stream("count") as events:
-                async for event in events:
-                    if event.kind == "text":
-                        break
-        else:
-            stream = agent.stream("count")
-            while (await anext(stream)).kind != "text":
-                pass
-            if how == "closed":
-                await stream.aclose()
-                await stream.aclose()
-                with pytest.raises(StopAsyncIteration):
-                    await anext(stream)
-            elif how == "dropped":
-                del stream
-                gc.collect()
-            else:
-                reading = asyncio.ensure_future(anext(stream))
-                await asyncio.sleep(0)
-                reading.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await reading
-                assert [event async for event in stream] == []
-        # The next reply waits until that one is over, so its end is the other's.
-        async with asyncio.timeout(WAIT):
-            assert (await agent.reply("again")).text == "ok"
-        assert model.closed == 2
-
-    asyncio.run(main())
-
-
-def test_closing_waits_until_what_was_under_way_has_ended() -> None:
-    async def main() -> None:
-        ended: list[str] = []
-
-        async def slow() -> None:
-            try:
-                await asyncio.Event().wait()
-            finally:
-                await asyncio.sleep(0)
-                ended.append("cleaned up")
-
-        agent = ReActAgent("thinker", ScriptedModel([{"name": "slow"}]), actions=[slow])
-        async with agent.stream("go") as events:
+async def test_stream_that_is_not_read_to_its_end_cancels_the_reply(how: str) -> None:
+    never = asyncio.Event()
+    model = Speaker(["One, ", never], ["ok"])
+    agent = ReActAgent("thinker", model)
+    if how == "left":
+        async with agent.stream("count") as events:
             async for event in events:
-                if isinstance(event, CallStarted):
+                if event.kind == "text":
                     break
-        assert ended == ["cleaned up"]
+    else:
+        stream = agent.stream("count")
+        while (await anext(stream)).kind != "text":
+            pass
+        if how == "closed":
+            await stream.aclose()
+            await stream.aclose()
+            with pytest.raises(StopAsyncIteration):
+                await anext(stream)
+        elif how == "dropped":
+            del stream
+            gc.collect()
+        else:
+            reading = asyncio.ensure_future(anext(stream))
+            await asyncio.sleep(0)
+            reading.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await reading
+            assert [event async for event in stream] == []
+    # The next reply waits until that one is over, so its end is the other's.
+    async with asyncio.timeout(WAIT):
+        assert (await agent.reply("again")).text == "ok"
+    assert model.closed == 2
 
-    asyncio.run(main())
+
+async def test_closing_waits_until_what_was_under_way_has_ended() -> None:
+    ended: list[str] = []
+
+    async def slow() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.append("cleaned up")
+
+    agent = ReActAgent("thinker", ScriptedModel([{"name": "slow"}]), actions=[slow])
+    async with agent.stream("go") as events:
+        async for event in events:
+            if isinstance(event, CallStarted):
+                break
+    assert ended == ["cleaned up"]
 
 
-def test_stream_that_breaks_off_ends_the_reply_and_is_not_remembered() -> None:
+async def test_stream_that_breaks_off_ends_the_reply_and_is_not_remembered() -> None:
     model = Speaker(["Half an ans", ModelError("the connection broke")])
     agent = ReActAgent("thinker", model)
-
-    async def main() -> list[Any]:
-        return [event async for event in agent.stream("go")]
-
-    events = asyncio.run(main())
+    events = [event async for event in agent.stream("go")]
     assert kinds(events) == ["message", "text", "done"]
     reply = events[-1].reply
     assert (reply.stop_reason, reply.text) == ("error", "")
@@ -233,22 +223,18 @@ def test_stream_that_breaks_off_ends_the_reply_and_is_not_remembered() -> None:
     assert [item["role"] for item in agent.memory.get_memories()] == ["user"]
 
 
-def test_wrong_arguments_are_named_at_once_and_errors_of_a_reply_by_the_stream() -> None:
+async def test_wrong_arguments_are_named_at_once_and_errors_of_a_reply_by_the_stream() -> None:
     agent = ReActAgent("thinker", ScriptedModel(["ok"]))
     with pytest.raises(TypeError, match="a text or a list of blocks"):
         agent.stream(7)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="schema="):
         agent.stream("go", schema=object())
-
-    async def main() -> None:
-        agent.budget = Budget(model_calls=5)
-        stream = agent.stream("go", budget=Budget(model_calls=1))
-        with pytest.raises(ConfigError, match="budget"):
-            await anext(stream)
-        with pytest.raises(StopAsyncIteration):
-            await anext(stream)
-
-    asyncio.run(main())
+    agent.budget = Budget(model_calls=5)
+    stream = agent.stream("go", budget=Budget(model_calls=1))
+    with pytest.raises(ConfigError, match="budget"):
+        await anext(stream)
+    with pytest.raises(StopAsyncIteration):
+        await anext(stream)
 
 
 def test_stream_that_is_never_read_does_nothing() -> None:
@@ -285,36 +271,28 @@ def test_stream_of_an_agent_in_a_space_is_read_on_another_loop() -> None:
     assert "".join(e.text for e in events if isinstance(e, TextPiece)) == "It is 3."
 
 
-def test_stream_with_a_slow_reader_misses_nothing() -> None:
+async def test_stream_with_a_slow_reader_misses_nothing() -> None:
     pieces = [f"{n} " for n in range(5000)]
     model = Speaker([*pieces])
     agent = ReActAgent("thinker", model)
     with NativeSpace() as space:
         space.add(agent)
-
-        async def main() -> str:
-            read = ""
-            async for event in agent.stream("count"):
-                if isinstance(event, TextPiece):
-                    read += event.text
-                    await asyncio.sleep(0)
-            return read
-
-        assert asyncio.run(main()) == "".join(pieces)
+        read = ""
+        async for event in agent.stream("count"):
+            if isinstance(event, TextPiece):
+                read += event.text
+                await asyncio.sleep(0)
+        assert read == "".join(pieces)
 
 
-def test_parallel_calls_start_together_and_each_ends_once() -> None:
+async def test_parallel_calls_start_together_and_each_ends_once() -> None:
     async def one(n: int) -> int:
         await asyncio.sleep(0)
         return n
 
     calls = [{"name": "one", "args": {"n": n}} for n in range(5)]
     agent = ReActAgent("thinker", ScriptedModel([calls, "ok"]), actions=[one])
-
-    async def main() -> list[Any]:
-        return [event async for event in agent.stream("go")]
-
-    events = asyncio.run(main())
+    events = [event async for event in agent.stream("go")]
     started = [e.call_id for e in events if isinstance(e, CallStarted)]
     ended = {e.call_id: e.result["result"] for e in events if isinstance(e, CallEnded)}
     assert len(set(started)) == 5
@@ -395,7 +373,7 @@ def test_stream_shows_a_call_before_its_question_is_asked(of: str, form: str) ->
     assert order == ["call_started", "asked", "call_ended"]
 
 
-def test_leaving_a_stream_before_the_question_asks_nobody() -> None:
+async def test_leaving_a_stream_before_the_question_asks_nobody() -> None:
     @action(access_policy=ACCESS_REQUESTED)
     def refund() -> str:
         raise AssertionError
@@ -409,18 +387,14 @@ def test_leaving_a_stream_before_the_question_asks_nobody() -> None:
         actions=[refund],
         approver=CallbackApprover(permit),
     )
-
-    async def main() -> None:
-        async with agent.stream("x") as events:
-            async for event in events:
-                if event.kind == "call_started":
-                    break
-        assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-
-    asyncio.run(main())
+    async with agent.stream("x") as events:
+        async for event in events:
+            if event.kind == "call_started":
+                break
+    assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
 
 
-def test_stream_left_by_its_reader_asks_for_no_approval() -> None:
+async def test_stream_left_by_its_reader_asks_for_no_approval() -> None:
     @action(access_policy=ACCESS_REQUESTED)
     def refund() -> str:
         raise AssertionError
@@ -428,41 +402,35 @@ def test_stream_left_by_its_reader_asks_for_no_approval() -> None:
     def permit(_: Any) -> bool:
         raise AssertionError
 
-    async def main() -> None:
-        begun = asyncio.Event()
+    begun = asyncio.Event()
 
-        async def stubborn(_: Any, __: Any) -> Any:
-            begun.set()
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.Event().wait()
-            return {"name": "refund"}
+    async def stubborn(_: Any, __: Any) -> Any:
+        begun.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return {"name": "refund"}
 
-        agent = ReActAgent(
-            "a",
-            ScriptedModel([stubborn]),
-            actions=[refund],
-            approver=CallbackApprover(permit),
-        )
-        async with asyncio.timeout(WAIT):
-            async with agent.stream("x") as events:
-                reading = asyncio.ensure_future(anext(events))
-                await begun.wait()
-            with contextlib.suppress(asyncio.CancelledError, StopAsyncIteration):
-                await reading
-
-    asyncio.run(main())
+    agent = ReActAgent(
+        "a",
+        ScriptedModel([stubborn]),
+        actions=[refund],
+        approver=CallbackApprover(permit),
+    )
+    async with asyncio.timeout(WAIT):
+        async with agent.stream("x") as events:
+            reading = asyncio.ensure_future(anext(events))
+            await begun.wait()
+        with contextlib.suppress(asyncio.CancelledError, StopAsyncIteration):
+            await reading
 
 
-def test_stream_of_a_conversation_is_as_the_others() -> None:
-    async def main() -> None:
-        talk = Conversation([ReActAgent("a", ScriptedModel(["x", "y"]))], until=MaxTurns(2))
-        async with talk.stream("go", thread="t", run_id="r") as events:
-            seen = [(event.kind, event.run_id, event.thread) async for event in events]
-        assert [kind for kind, _, _ in seen if kind.startswith("turn")] == [
-            *["turn_started", "turn_ended"] * 2
-        ]
-        assert {each[2] for each in seen} == {"t"}
-        assert events.reply is not None
-        assert (events.reply.text, seen[-1]) == ("y", ("done", "r", "t"))
-
-    asyncio.run(main())
+async def test_stream_of_a_conversation_is_as_the_others() -> None:
+    talk = Conversation([ReActAgent("a", ScriptedModel(["x", "y"]))], until=MaxTurns(2))
+    async with talk.stream("go", thread="t", run_id="r") as events:
+        seen = [(event.kind, event.run_id, event.thread) async for event in events]
+    assert [kind for kind, _, _ in seen if kind.startswith("turn")] == [
+        *["turn_started", "turn_ended"] * 2
+    ]
+    assert {each[2] for each in seen} == {"t"}
+    assert events.reply is not None
+    assert (events.reply.text, seen[-1]) == ("y", ("done", "r", "t"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from journal.crash import Crashing, crash, on_a_loop, settled
+from journal.crash import Crashing, crash, settled
 from moothall import (
     Action,
     Agent,
@@ -55,7 +55,6 @@ class Echo:
 # -- a thread for each call ------------------------------------------------------------------------
 
 
-@on_a_loop
 async def test_eight_fresh_calls_of_one_answer_run_at_once_and_hear_only_their_own() -> None:
     echo = Echo(8)
     helper = ReActAgent("helper", echo)
@@ -67,7 +66,6 @@ async def test_eight_fresh_calls_of_one_answer_run_at_once_and_hear_only_their_o
     assert list(helper.all_threads) == []
 
 
-@on_a_loop
 async def test_fresh_calls_of_several_turns_are_apart_below_the_callers_thread() -> None:
     seen: list[Any] = []
 
@@ -87,7 +85,6 @@ async def test_fresh_calls_of_several_turns_are_apart_below_the_callers_thread()
     assert [each.partition("/")[0] for each in (one, two)] == ["ada", "ada"]
 
 
-@on_a_loop
 async def test_fresh_calls_leave_nothing_in_a_memory_that_is_a_file(tmp_path: Path) -> None:
     with SQLiteMemory(tmp_path / "m.db") as memory:
         helper = ReActAgent("helper", ScriptedModel(["One.", "Two."]), memory=memory)
@@ -103,7 +100,6 @@ def review() -> DualActAgent:
     return DualActAgent(human=human, reactive=ReActAgent("R", ScriptedModel([])), id="helper")
 
 
-@on_a_loop
 async def test_fresh_works_for_a_group() -> None:
     agent = review()
     model = ScriptedModel([tasks("A", "B"), "Done."])
@@ -114,7 +110,6 @@ async def test_fresh_works_for_a_group() -> None:
 
 
 @pytest.mark.parametrize("recorded", (True, False))
-@on_a_loop
 async def test_members_of_a_group_that_ask_one_agent_at_once_share_nothing(
     tmp_path: Path, recorded: bool
 ) -> None:
@@ -140,7 +135,6 @@ async def test_members_of_a_group_that_ask_one_agent_at_once_share_nothing(
 # -- fork ------------------------------------------------------------------------------------------
 
 
-@on_a_loop
 async def test_fork_begins_with_the_callers_messages_before_the_answer_that_calls_it() -> None:
     inner = ScriptedModel(["One.", "Two."])
     helper = ReActAgent("helper", inner)
@@ -154,7 +148,6 @@ async def test_fork_begins_with_the_callers_messages_before_the_answer_that_call
     assert theirs == ["I am Ada.", "Go."]
 
 
-@on_a_loop
 async def test_fork_reads_the_long_results_of_its_caller() -> None:
     def look() -> str:
         return "\n".join(f"line {n}" for n in range(1, 9001))
@@ -177,7 +170,6 @@ def test_fork_is_refused_where_no_conversation_can_begin_with_messages() -> None
 # -- what it may spend -----------------------------------------------------------------------------
 
 
-@on_a_loop
 async def test_limit_of_nine_model_calls_makes_nine() -> None:
     echo = Echo()
     helper = ReActAgent("helper", echo)
@@ -206,7 +198,6 @@ class Calls:
 
 
 @pytest.mark.parametrize("fresh", (True, False))
-@on_a_loop
 async def test_agent_that_is_its_own_tool_stops_and_says_who_called_whom(fresh: bool) -> None:
     model = Calls("self")
     agent = ReActAgent("self", model)
@@ -232,7 +223,6 @@ def test_agents_of_a_space_that_ask_each_other_stop_likewise() -> None:
     assert models["a"].count + models["b"].count <= 70
 
 
-@on_a_loop
 async def test_chain_of_agents_is_eight_deep_at_most_and_the_error_names_it() -> None:
     def chain(**options: Any) -> tuple[ReActAgent, list[ScriptedModel]]:
         models = [ScriptedModel(["End."])]
@@ -258,7 +248,6 @@ async def test_chain_of_agents_is_eight_deep_at_most_and_the_error_names_it() ->
     assert [len(each.received) for each in models] == [2] * 8 + [1]
 
 
-@on_a_loop
 async def test_nested_model_calls_are_limited_by_a_setting_or_else_by_a_budget() -> None:
     def agents(**options: Any) -> tuple[ReActAgent, Echo]:
         echo = Echo()
@@ -299,7 +288,6 @@ def _resumable(
     return ReActAgent("boss", model, actions=tools, journal=journal), model, asked
 
 
-@on_a_loop
 async def test_crash_between_two_sub_agents_repeats_neither(tmp_path: Path) -> None:
     budget = Budget(model_calls=100)
     with Journal(tmp_path / "runs.db") as journal:
@@ -330,7 +318,6 @@ async def test_crash_between_two_sub_agents_repeats_neither(tmp_path: Path) -> N
         assert journal.runs() == []
 
 
-@on_a_loop
 async def test_crash_within_a_sub_agent_continues_there(tmp_path: Path) -> None:
     with Journal(tmp_path / "runs.db") as journal:
         look = Crashing(journal, tmp_path / "copy.db")
@@ -349,7 +336,6 @@ async def test_crash_within_a_sub_agent_continues_there(tmp_path: Path) -> None:
         assert list(helper.all_threads) == []
 
 
-@on_a_loop
 async def test_crash_within_a_sub_agent_of_a_sub_agent_goes_on_there(tmp_path: Path) -> None:
     def agents(journal: Journal, look: Any) -> tuple[ReActAgent, list[ScriptedModel]]:
         models = [
@@ -373,7 +359,6 @@ async def test_crash_within_a_sub_agent_of_a_sub_agent_goes_on_there(tmp_path: P
         assert [len(each.received) for each in models] == [1, 1, 1]
 
 
-@on_a_loop
 async def test_conversation_that_was_cut_off_within_a_call_has_heard_all(tmp_path: Path) -> None:
     def agents(journal: Journal, look: Any) -> tuple[ReActAgent, list[ScriptedModel]]:
         models = [
@@ -398,7 +383,6 @@ async def test_conversation_that_was_cut_off_within_a_call_has_heard_all(tmp_pat
         assert [each.received for each in models] == [each.received[1:] for each in whole]
 
 
-@on_a_loop
 async def test_recorded_sub_agent_replies_in_the_run_of_its_caller(tmp_path: Path) -> None:
     def where(context: Context) -> str:
         return context.run_id
@@ -413,7 +397,6 @@ async def test_recorded_sub_agent_replies_in_the_run_of_its_caller(tmp_path: Pat
     assert events[-1].reply.steps[0].result["result"] == "r"
 
 
-@on_a_loop
 async def test_limit_of_model_calls_holds_for_sub_agents_that_were_cut_off(tmp_path: Path) -> None:
     def agents(journal: Journal, answer: Any) -> tuple[ReActAgent, Budget]:
         helper = ReActAgent("helper", ScriptedModel(answer))
@@ -447,7 +430,6 @@ async def test_limit_of_model_calls_holds_for_sub_agents_that_were_cut_off(tmp_p
         assert (again, reply.stop_reason, budget.spent.model_calls) == ([], "budget", 9)
 
 
-@on_a_loop
 async def test_sub_agent_call_in_doubt_stops_the_callers_run_until_it_is_decided(
     tmp_path: Path,
 ) -> None:
@@ -467,7 +449,6 @@ async def test_sub_agent_call_in_doubt_stops_the_callers_run_until_it_is_decided
         assert (reply.text, pay.called) == ("Done.", ["B", "B"])
 
 
-@on_a_loop
 async def test_fork_that_was_cut_off_continues_with_the_messages_that_it_had(
     tmp_path: Path,
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from journal.crash import Crashing, on_a_loop
+from journal.crash import Crashing
 from moothall import (
     Agent,
     Budget,
@@ -44,7 +44,6 @@ class Service:
 
 
 @pytest.mark.parametrize("prompt", (who, slow, Service().prompt))
-@on_a_loop
 async def test_system_prompt_function_is_called_for_each_reply(prompt: Any) -> None:
     model = ScriptedModel(["Hello."] * 3)
     agent = ReActAgent("a", model, system_prompt=prompt, deps="all")
@@ -58,7 +57,6 @@ async def test_system_prompt_function_is_called_for_each_reply(prompt: Any) -> N
     ]
 
 
-@on_a_loop
 async def test_system_prompt_function_is_called_once_with_run_and_budget() -> None:
     made: list[Context[None]] = []
 
@@ -84,14 +82,12 @@ async def test_system_prompt_function_is_called_once_with_run_and_budget() -> No
 
 
 @pytest.mark.parametrize("prompt", (lambda context: None, lambda context: ""))
-@on_a_loop
 async def test_system_prompt_none_adds_no_message(prompt: Any) -> None:
     model = ScriptedModel(["Hello."])
     await ReActAgent("a", model, system_prompt=prompt).reply("Hi")
     assert [each["role"] for each in model.received[0]] == ["user"]
 
 
-@on_a_loop
 async def test_system_prompt_function_of_a_resumed_run_is_not_called_again(tmp_path: Path) -> None:
     times = iter(("in the morning", "in the evening"))
 
@@ -122,7 +118,6 @@ async def test_system_prompt_function_of_a_resumed_run_is_not_called_again(tmp_p
         assert shown(model)[-1] == "It is in the evening."
 
 
-@on_a_loop
 async def test_system_prompt_function_of_a_member_has_the_deps_of_the_group() -> None:
     model = ScriptedModel(["Good."])
     decides = [
@@ -146,7 +141,6 @@ def number(context: Context[None]) -> Any:
 @pytest.mark.parametrize(
     ("prompt", "said"), ((fails, "LookupError: no such customer"), (number, "must return a text"))
 )
-@on_a_loop
 async def test_system_prompt_function_that_fails_ends_the_reply(prompt: Any, said: str) -> None:
     model = ScriptedModel(["Hello."])
     reply = await ReActAgent("a", model, system_prompt=prompt).reply("Hi")

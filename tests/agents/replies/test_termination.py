@@ -88,6 +88,13 @@ def test_termination_ends_after_the_turn_that_meets_it(until: Any, text: str, de
     assert (reply.text, reply.stop_reason, reply.detail) == (text, "done", detail)
 
 
+def test_termination_says_after_how_many_turns_it_is_met_at_the_latest() -> None:
+    short, long, said = MaxTurns(3), MaxTurns(9), Said("a")
+    assert (short | long | said).most_turns == 3
+    assert (short & long).most_turns == 9
+    assert (short & said).most_turns is (said | said).most_turns is None
+
+
 def test_termination_that_is_not_met_leaves_it_to_max_turns() -> None:
     reply = ended(Said("z") | (Said("a") & Said("z")), *"abcd")
     assert (reply.text, reply.stop_reason) == ("d", "max_iterations")
@@ -140,14 +147,11 @@ def test_termination_starts_anew_with_each_reply() -> None:
     assert (talk.reply_sync("two").detail, talk.state.turns) == ("Elapsed(10)", 10)
 
 
-def test_termination_condition_may_serve_two_conversations() -> None:
-    async def main() -> None:
-        until = Said("Ann 2") & Said("Bob 1")
-        talks = [Conversation([Talker("Ann"), Talker("Bob")], until=until) for _ in range(2)]
-        replies = await asyncio.gather(*(talk.reply("go") for talk in talks))
-        assert [reply.text for reply in replies] == ["Ann 2", "Ann 2"]
-
-    asyncio.run(main())
+async def test_termination_condition_may_serve_two_conversations() -> None:
+    until = Said("Ann 2") & Said("Bob 1")
+    talks = [Conversation([Talker("Ann"), Talker("Bob")], until=until) for _ in range(2)]
+    replies = await asyncio.gather(*(talk.reply("go") for talk in talks))
+    assert [reply.text for reply in replies] == ["Ann 2", "Ann 2"]
 
 
 def test_termination_condition_of_ones_own_has_one_method() -> None:
@@ -184,24 +188,20 @@ def test_termination_conditions_are_part_of_the_state() -> None:
     )
 
 
-def test_time_between_saving_and_going_on_does_not_count() -> None:
+async def test_time_between_saving_and_going_on_does_not_count() -> None:
     clock = Clock(1)
     until = Elapsed(3, clock)
-
-    async def main() -> None:
-        talk = Conversation([Talker("Ann")], until=until)
-        events = talk.stream("go")
-        async for event in events:
-            if event.kind == "turn_ended":
-                break
-        state = talk.state_dict()
-        await events.aclose()
-        clock.now += 1000
-        other = Conversation([Talker("Ann")], until=until)
-        other.load_state_dict(state)
-        assert (await other.resume()).text == "Ann 3"
-
-    asyncio.run(main())
+    talk = Conversation([Talker("Ann")], until=until)
+    events = talk.stream("go")
+    async for event in events:
+        if event.kind == "turn_ended":
+            break
+    state = talk.state_dict()
+    await events.aclose()
+    clock.now += 1000
+    other = Conversation([Talker("Ann")], until=until)
+    other.load_state_dict(state)
+    assert (await other.resume()).text == "Ann 3"
 
 
 @pytest.mark.parametrize(

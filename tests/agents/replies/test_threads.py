@@ -55,33 +55,30 @@ def test_thread_memory_can_be_read_from_the_agent(memory: Memory | None) -> None
         assert [each["content"] for each in read.get_memories()] == [said, f"1: {said}"]
 
 
-def test_reply_cancelled_as_its_turn_comes_holds_up_no_other() -> None:
-    async def main() -> None:
-        begun, goes_on = asyncio.Event(), asyncio.Event()
+async def test_reply_cancelled_as_its_turn_comes_holds_up_no_other() -> None:
+    begun, goes_on = asyncio.Event(), asyncio.Event()
 
-        async def held(_: Any, __: Any) -> str:
-            begun.set()
-            await goes_on.wait()
-            return "one"
+    async def held(_: Any, __: Any) -> str:
+        begun.set()
+        await goes_on.wait()
+        return "one"
 
-        thinker = ReActAgent("thinker", ScriptedModel([held, "three"]))
+    thinker = ReActAgent("thinker", ScriptedModel([held, "three"]))
 
-        async def first() -> None:
-            await thinker.reply("first")
-            second.cancel()  # it has its turn, and has not gone on yet
+    async def first() -> None:
+        await thinker.reply("first")
+        second.cancel()  # it has its turn, and has not gone on yet
 
-        one = asyncio.create_task(first())
-        await begun.wait()
-        second = asyncio.create_task(thinker.reply("second"))
-        await asyncio.sleep(0)
-        goes_on.set()
-        await one
-        with pytest.raises(asyncio.CancelledError):
-            await second
-        async with asyncio.timeout(10):
-            assert (await thinker.reply("third")).text == "three"
-
-    asyncio.run(main())
+    one = asyncio.create_task(first())
+    await begun.wait()
+    second = asyncio.create_task(thinker.reply("second"))
+    await asyncio.sleep(0)
+    goes_on.set()
+    await one
+    with pytest.raises(asyncio.CancelledError):
+        await second
+    async with asyncio.timeout(10):
+        assert (await thinker.reply("third")).text == "three"
 
 
 def test_observed_message_of_a_space_is_remembered_with_its_sender() -> None:
@@ -128,24 +125,21 @@ def test_threads_in_very_great_number_lose_the_one_used_longest_ago() -> None:
     assert thinker.reply_sync("c", thread=1).text == "1: c"
 
 
-def test_thread_under_way_is_not_lost_among_very_many_others() -> None:
-    async def main() -> None:
-        begun, goes_on = asyncio.Event(), asyncio.Event()
+async def test_thread_under_way_is_not_lost_among_very_many_others() -> None:
+    begun, goes_on = asyncio.Event(), asyncio.Event()
 
-        async def held(*_: Any) -> str:
-            begun.set()
-            await goes_on.wait()
-            return "never said"
+    async def held(*_: Any) -> str:
+        begun.set()
+        await goes_on.wait()
+        return "never said"
 
-        thinker = ReActAgent("thinker", ScriptedModel([held, *[echo] * (MAX_THREADS + 10)]))
-        under_way = asyncio.create_task(thinker.reply("a", thread="busy"))
-        await begun.wait()
-        for number in range(MAX_THREADS + 1):
-            await thinker.reply("b", thread=str(number))
-        assert thinker.interrupt("Listen!", thread="busy")
-        assert (await under_way).text == "2: Listen!"
-
-    asyncio.run(main())
+    thinker = ReActAgent("thinker", ScriptedModel([held, *[echo] * (MAX_THREADS + 10)]))
+    under_way = asyncio.create_task(thinker.reply("a", thread="busy"))
+    await begun.wait()
+    for number in range(MAX_THREADS + 1):
+        await thinker.reply("b", thread=str(number))
+    assert thinker.interrupt("Listen!", thread="busy")
+    assert (await under_way).text == "2: Listen!"
 
 
 # -- blocks ----------------------------------------------------------------------------------------

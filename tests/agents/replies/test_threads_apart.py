@@ -498,35 +498,26 @@ class Meeting:
         return ModelReply("ok")
 
 
-def test_replies_of_a_hundred_threads_run_side_by_side() -> None:
-    async def main() -> None:
-        meeting = Meeting(100)
-        it = ReActAgent("it", meeting)
-        replies = await asyncio.gather(*(it.reply("go", thread=n) for n in range(100)))
-        assert {reply.text for reply in replies} == {"ok"}
-        assert meeting.most == 100
-
-    asyncio.run(main())
+async def test_replies_of_a_hundred_threads_run_side_by_side() -> None:
+    meeting = Meeting(100)
+    it = ReActAgent("it", meeting)
+    replies = await asyncio.gather(*(it.reply("go", thread=n) for n in range(100)))
+    assert {reply.text for reply in replies} == {"ok"}
+    assert meeting.most == 100
 
 
-def test_replies_of_one_thread_wait_for_each_other() -> None:
-    async def main() -> None:
-        meeting = Meeting(1)
-        it = ReActAgent("it", meeting)
-        await asyncio.gather(*(it.reply(f"{n}", thread="one") for n in range(5)))
-        assert meeting.most == 1
-        items = it.state_dict()["threads"]["one"]["items"]
-        assert [item["content"] for item in items[::2]] == ["0", "1", "2", "3", "4"]
-
-    asyncio.run(main())
+async def test_replies_of_one_thread_wait_for_each_other() -> None:
+    meeting = Meeting(1)
+    it = ReActAgent("it", meeting)
+    await asyncio.gather(*(it.reply(f"{n}", thread="one") for n in range(5)))
+    assert meeting.most == 1
+    items = it.state_dict()["threads"]["one"]["items"]
+    assert [item["content"] for item in items[::2]] == ["0", "1", "2", "3", "4"]
 
 
-def test_conversation_replies_to_the_threads_side_by_side() -> None:
-    async def main() -> None:
-        talk = Conversation([ReActAgent("Ann", Meeting(20))], until=MaxTurns(1))
-        await asyncio.gather(*(talk.reply("go", thread=n) for n in range(20)))
-
-    asyncio.run(main())
+async def test_conversation_replies_to_the_threads_side_by_side() -> None:
+    talk = Conversation([ReActAgent("Ann", Meeting(20))], until=MaxTurns(1))
+    await asyncio.gather(*(talk.reply("go", thread=n) for n in range(20)))
 
 
 class Gate:
@@ -549,36 +540,30 @@ class Gate:
         return ModelReply("ok")
 
 
-def test_interruption_is_of_one_thread() -> None:
-    async def main() -> None:
-        gate = Gate(2)
-        it = ReActAgent("it", gate)
-        work = [asyncio.create_task(it.reply("go", thread=id)) for id in ("Ann", "Bo")]
-        await gate.begun.wait()
-        with pytest.raises(ConfigError, match=r"in the threads 'Ann', 'Bo': say which"):
-            it.interrupt("Stop!")
-        assert await it.interrupt("Faster!", thread="Ann")
-        gate.open.set()
-        await asyncio.gather(*work)
-        threads = it.state_dict()["threads"]
-        assert [m["content"] for m in threads["Ann"]["items"]] == ["go", "Faster!", "ok"]
-        assert [m["content"] for m in threads["Bo"]["items"]] == ["go", "ok"]
-
-    asyncio.run(main())
+async def test_interruption_is_of_one_thread() -> None:
+    gate = Gate(2)
+    it = ReActAgent("it", gate)
+    work = [asyncio.create_task(it.reply("go", thread=id)) for id in ("Ann", "Bo")]
+    await gate.begun.wait()
+    with pytest.raises(ConfigError, match=r"in the threads 'Ann', 'Bo': say which"):
+        it.interrupt("Stop!")
+    assert await it.interrupt("Faster!", thread="Ann")
+    gate.open.set()
+    await asyncio.gather(*work)
+    threads = it.state_dict()["threads"]
+    assert [m["content"] for m in threads["Ann"]["items"]] == ["go", "Faster!", "ok"]
+    assert [m["content"] for m in threads["Bo"]["items"]] == ["go", "ok"]
 
 
-def test_interruption_without_a_thread_reaches_the_only_reply_under_way() -> None:
-    async def main() -> None:
-        gate = Gate(1)
-        it = ReActAgent("it", gate)
-        work = asyncio.create_task(it.reply("go", thread="Ann"))
-        await gate.begun.wait()
-        assert await it.interrupt("Faster!")
-        gate.open.set()
-        await work
-        assert gate.prompts[-1] == ["go", "Faster!"]
-
-    asyncio.run(main())
+async def test_interruption_without_a_thread_reaches_the_only_reply_under_way() -> None:
+    gate = Gate(1)
+    it = ReActAgent("it", gate)
+    work = asyncio.create_task(it.reply("go", thread="Ann"))
+    await gate.begun.wait()
+    assert await it.interrupt("Faster!")
+    gate.open.set()
+    await work
+    assert gate.prompts[-1] == ["go", "Faster!"]
 
 
 @pytest.mark.parametrize("kind", ("loop", "dual act", "conversation"))
@@ -640,31 +625,28 @@ def test_agents_with_one_memory_have_one_in_each_thread() -> None:
         assert json.dumps(prompts[1]).count("work") > json.dumps(prompts[0]).count("work")
 
 
-def test_dual_act_resumes_in_the_thread_that_was_stopped() -> None:
-    async def main() -> None:
-        started = asyncio.Event()
+async def test_dual_act_resumes_in_the_thread_that_was_stopped() -> None:
+    started = asyncio.Event()
 
-        async def hang(*_: Any) -> str:
-            started.set()
-            await asyncio.Event().wait()
-            return ""
+    async def hang(*_: Any) -> str:
+        started.set()
+        await asyncio.Event().wait()
+        return ""
 
-        dual = DualActAgent(
-            DualActConfig(ReActAgent("H", model()), ReActAgent("R", model(hang, "for Bo", "done")))
-        )
-        dual.set_decision_func(decide)
-        task = asyncio.create_task(dual.reply("Ann's task", thread="Ann"))
-        await started.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert (await dual.reply("Bo's task", thread="Bo")).text == "for Bo"
-        for thread in (None, "Cy"):
-            with pytest.raises(StateError, match="has nothing to resume"):
-                await dual.resume(thread=thread)
-        assert (await dual.resume(thread="Ann")).text == "done"
-
-    asyncio.run(main())
+    dual = DualActAgent(
+        DualActConfig(ReActAgent("H", model()), ReActAgent("R", model(hang, "for Bo", "done")))
+    )
+    dual.set_decision_func(decide)
+    task = asyncio.create_task(dual.reply("Ann's task", thread="Ann"))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await dual.reply("Bo's task", thread="Bo")).text == "for Bo"
+    for thread in (None, "Cy"):
+        with pytest.raises(StateError, match="has nothing to resume"):
+            await dual.resume(thread=thread)
+    assert (await dual.resume(thread="Ann")).text == "done"
 
 
 # -- what each reply has of its own ----------------------------------------------------------------
@@ -760,7 +742,7 @@ def test_deps_are_of_one_reply(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ("loop", "dual act", "conversation"))
-def test_budget_of_one_reply_is_spent_while_the_others_continue(kind: str) -> None:
+async def test_budget_of_one_reply_is_spent_while_the_others_continue(kind: str) -> None:
     calls = 0
 
     def again() -> int:
@@ -784,18 +766,14 @@ def test_budget_of_one_reply_is_spent_while_the_others_continue(kind: str) -> No
         it = Conversation([worker], until=MaxTurns(1), budget=whole)
     else:
         worker.budget = whole
-
-    async def main() -> None:
-        small = whole.child(model_calls=2)
-        one, other = await asyncio.gather(
-            it.reply("go", thread="one", budget=small), it.reply("go", thread="other")
-        )
-        assert one.stop_reason == "budget"
-        assert other.stop_reason in ("done", "terminated")
-        assert small.spent.model_calls == 2
-        assert whole.spent.model_calls == 2 + 4
-
-    asyncio.run(main())
+    small = whole.child(model_calls=2)
+    one, other = await asyncio.gather(
+        it.reply("go", thread="one", budget=small), it.reply("go", thread="other")
+    )
+    assert one.stop_reason == "budget"
+    assert other.stop_reason in ("done", "terminated")
+    assert small.spent.model_calls == 2
+    assert whole.spent.model_calls == 2 + 4
 
 
 def test_budget_of_a_reply_is_part_of_the_agents() -> None:

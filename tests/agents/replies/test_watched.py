@@ -104,7 +104,7 @@ def a_researcher(model: Any) -> Any:
 @pytest.mark.parametrize(
     "kind", (a_loop, a_dual_act, a_conversation, a_function_agent, a_researcher)
 )
-def test_watcher_sees_the_end_of_a_cancelled_reply(kind: Any) -> None:
+async def test_watcher_sees_the_end_of_a_cancelled_reply(kind: Any) -> None:
     started = asyncio.Event()
 
     async def never(messages: Any, actions: Any) -> str:
@@ -115,15 +115,11 @@ def test_watcher_sees_the_end_of_a_cancelled_reply(kind: Any) -> None:
     agent = kind(ScriptedModel([never]))
     seen: list[Any] = []
     agent.watch(seen.append)
-
-    async def leaves() -> None:
-        reply = asyncio.create_task(agent.reply("Go", thread="t", run_id="r"))
-        await started.wait()
-        reply.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await reply
-
-    asyncio.run(leaves())
+    reply = asyncio.create_task(agent.reply("Go", thread="t", run_id="r"))
+    await started.wait()
+    reply.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reply
     last = seen[-1]
     assert (last.kind, last.agent, last.run_id, last.thread) == ("done", "it", "r", "t")
     assert (last.reply.stop_reason, last.reply.run_id) == ("cancelled", "r")
