@@ -42,7 +42,7 @@ CORE = [
         *("foundation", "journal", "memory", "models", "spaces"),
     )
 ]
-"""The tests that run where no other is named: the folders of `make test-core`."""
+"""The tests of the core: the folders of `make test-core`."""
 
 Codes = dict[str, types.CodeType]
 """Code by the qualified name of its function, or of the function around it."""
@@ -324,11 +324,19 @@ def run_test(item: pytest.Item, following: pytest.Item | None) -> None:
     item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
 
 
+def tests_of(files: Iterable[Path]) -> list[str]:
+    """Return the tests of the houses that these files are named after: the core is one."""
+    tests: set[str] = set()
+    for house in (f"tests/{each.stem}" for each in files):
+        tests.update([house] if house not in CORE and (ROOT / house).is_dir() else CORE)
+    return sorted(tests)
+
+
 def main() -> int:
     """Run the breaks of the files that are named."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("files", nargs="*", type=Path, help="else those of tests/breaks/")
-    parser.add_argument("--tests", nargs="*", default=CORE, help="else those of the core")
+    parser.add_argument("--tests", nargs="*", help="else those of the houses that the files name")
     parser.add_argument("--only", default="", help="the breaks whose file or text has this text")
     parser.add_argument("--all", action="store_true", help="run all their tests")
     parser.add_argument("--check", action="store_true", help="only see that each fits its file")
@@ -338,7 +346,8 @@ def main() -> int:
     parser.add_argument("--log", default=os.devnull, help="a file for what the tests print")
     parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count() or 2)
     options = parser.parse_args()
-    breaks = breaks_of(options.files or sorted((ROOT / "tests" / "breaks").glob("*.toml")))
+    files = options.files or sorted((ROOT / "tests" / "breaks").glob("*.toml"))
+    breaks = breaks_of(files)
     breaks = [each for each in breaks if options.only in each.name]
     if options.check:
         print(f"{len(breaks)} breaks fit their files")
@@ -347,7 +356,7 @@ def main() -> int:
     plugin = Breaks(breaks, options.jobs, options.all, options.log)
     arguments = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist"]
     marks = "not long" if options.services else "not long and not services"
-    arguments += ["-m", marks, *options.tests]
+    arguments += ["-m", marks, *(options.tests or tests_of(files))]
     pytest.main(arguments, plugins=[plugin])
     missed = [name for name, failed in plugin.results.items() if not failed]
     print(f"{len(plugin.results) - len(missed)} of {len(breaks)} breaks are found")

@@ -73,6 +73,10 @@ def test_table_says_the_column_with_each_value() -> None:
     assert document.text.endswith('name: Quoted "x" here; people: 5; note: a;b\n\n')
     assert read("a.tsv", "a\tb\n1, 2\t3\n").text == "a: 1, 2; b: 3\n\n"
     assert read("b.csv", "a;b\n1,5;3\n").text == "a: 1,5; b: 3\n\n"
+    grouped = read("d.csv", "Spring,,Autumn,\nsown,kept,taken,lost\n1,2,3,4\n")  # in two rows
+    assert parts(grouped) == [
+        ("row-1", "Spring  Autumn – row 1", "sown: 1; kept: 2; taken: 3; lost: 4")
+    ]
     opened = 'size,note\n1,"5 inches\n' + "2,small\n" * 20_000  # a quote that is never closed
     assert (read("c.csv", opened).text, parts(read("c.csv", opened))[1][0]) == (opened, "L41")
 

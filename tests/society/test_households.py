@@ -109,6 +109,7 @@ FAMILIES: dict[int, list[tuple[int, str]]] = {
     5: [(72, "female"), (44, "female"), (45, "male"), (9, "female")],
     6: [(21, "male"), (22, "male")],
     7: [(19, "female"), *[(20 + each, "male") for each in range(9)]],
+    8: [(25, "female"), (17, "male")],
 }
 KINDS = {
     1: "alone",
@@ -118,6 +119,7 @@ KINDS = {
     5: "three generations",
     6: "other",
     7: "other",
+    8: "other",
 }
 
 

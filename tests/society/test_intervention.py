@@ -68,6 +68,13 @@ async def test_facts_add_up_and_what_stays_open_keeps_its_own_hours() -> None:
     assert seen[-1][0] == {"tax": 2, "rain": True}
 
 
+async def test_intervention_closes_places_before_it_opens_some_of_them() -> None:
+    async with Society([told(home="shop-1", money=0)[0]], shops()) as society:
+        society.intervene(Intervention(0, close=["shop"], open=["shop-1"]))
+        await society.step()
+        assert society.state_dict()["changed"]["closed"] == ["shop-2"]
+
+
 async def test_intervention_that_closes_a_firms_place_leaves_it_no_work() -> None:
     said: list[str] = []
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.society.population.lives import promoted
+from tests.society.test_economy import books
 
 from moothall.foundation.errors import ConfigError
 from moothall.society import (
@@ -14,7 +15,9 @@ from moothall.society import (
     City,
     Experiment,
     Firm,
+    Government,
     LabourMarket,
+    Place,
     Population,
     Question,
     Society,
@@ -51,6 +54,25 @@ async def test_labour_jobless_without_benefits_find_work_sooner() -> None:
     twice, _ = await days(2, **usual, benefit=800)
     assert unpaid.counts["hired"] > paid.counts["hired"] > twice.counts["hired"] > 0
     assert unpaid.counts["paid"] == 0 < paid.counts["paid"] < twice.counts["paid"]
+
+
+def test_labour_benefits_leave_the_government_a_day_of_public_wages() -> None:
+    city = City([Place("office", "work", 0, 0, capacity=9)])
+    wages, kept = 8 * 2500, 700
+    made = books(
+        LabourMarket(leaves=0, moves=0, finds=0, fires=0),
+        Firm("firm", "office", public=True),
+        Government(money=2 * wages + kept),
+        city=city,
+        hour=23,
+        **{f"c{n}": {"work": "office", "profile": {"age": 30, "skill": 1000}} for n in (1, 2)},
+        c3={"jobless": 0, "profile": {"age": 30, "skill": 1000}},
+    )
+    made.seconds = 3600
+    market = made.services["labour"]
+    market.after_step(made)
+    assert 2 * wages <= made.balances["government"] <= 2 * wages + 1  # each benefit is rounded down
+    assert market.counts["unpaid"] > market.counts["paid"] == made.balances["c3"] > 0
 
 
 @pytest.mark.parametrize(

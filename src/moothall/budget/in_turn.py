@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from moothall.budget.account import Accounts
 from moothall.budget.amounts import Amounts
-from moothall.budget.reservation import Hold, Ledger, Reservation, callers_holds
+from moothall.budget.reservation import Ledger, Reservation, callers_holds
 from moothall.foundation.errors import BudgetExceeded
 
 
@@ -22,7 +22,7 @@ async def reserve_in_turn(
         try:
             return reserve(), None
         except BudgetExceeded as error:
-            if error.needs is None or not _may_fit(ledger, own_holds, *error.needs):
+            if error.needs is None or not _may_fit(ledger, *error.needs):
                 raise
             timeouts = (remaining_seconds(), ledger.recheck_s if is_first_in_line else None)
             return None, min((each for each in timeouts if each is not None), default=None)
@@ -41,13 +41,11 @@ async def reserve_in_turn(
         ledger.waiting_line.wake_first()
 
 
-def _may_fit(ledger: Ledger, own_holds: list[Hold], accounts: Accounts, amounts: Amounts) -> bool:
+def _may_fit(ledger: Ledger, accounts: Accounts, amounts: Amounts) -> bool:
     """Return whether it fits if all others, except waiting ones, spend nothing."""
     # A copy: reservations of other threads begin and end meanwhile.
     holds = [ref() for ref in tuple(ledger.holds.values())]
-    competing_holds = [
-        each for each in holds if each and not each.waiting_count and each not in own_holds
-    ]
+    competing_holds = [each for each in holds if each and not each.waiting_count]
     for account in accounts:
         competing_amounts = [
             each.amounts

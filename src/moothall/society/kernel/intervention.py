@@ -154,8 +154,8 @@ class Intervention:
         changed: LastingChanges = society.changed
         changed.facts.update(copy_json(self.facts))
         if self.close or self.open:
-            changed.closed.difference_update(changed.place_ids(self.open))
             changed.closed.update(changed.place_ids(self.close))
+            changed.closed.difference_update(changed.place_ids(self.open))
             society.city = society.books.city = changed.city()
         failed: list[str] = []
         if self.status:
