@@ -20,7 +20,7 @@ def test_complete_many_asks_so_many_at_once() -> None:
         under_way -= 1
         return str(messages[0]["content"]).upper()
 
-    answers = asyncio.run(complete_many(ScriptedModel(answer), "a b c d e".split(), at_once=2))
+    answers = asyncio.run(complete_many(ScriptedModel(answer), [*"abcde"], at_once=2))
     assert [each.text for each in answers if not isinstance(each, ModelError)] == [*"ABCDE"]
     assert most == 2
 
