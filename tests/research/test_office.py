@@ -165,8 +165,20 @@ def test_spreadsheet_says_the_column_with_each_value_but_nothing_hidden() -> Non
             "CHF 2023",
             "Tea; Paid: 5; Net: 2; Tax: 1; Due: 0",
         ),
+        (
+            [("land", "2023", "", "2024", ""), ("", "Q1", "Q2", "Q1", "Q2"), ("Alba", 1, 2, 3, 4)],
+            "",
+            "land: Alba; 2023 Q1: 1; 2023 Q2: 2; 2024 Q1: 3; 2024 Q2: 4",
+        ),
+        (
+            [("Visits",), ("hall", "adults", ""), ("hall", "paid", "free"), ("Red", 5, 7)],
+            "Visits",
+            "hall: Red; adults paid: 5; adults free: 7",
+        ),
+        ([("name", "", "town"), ("Ann", "Dr", "Ulm")], "", "name: Ann; Dr; town: Ulm"),
         ([("name", ""), ("Ann", 3), ("Bo", 4)], "", "name: Ann; 3"),
         ([("name",), ("Ann",), ("Bo",)], "", "name: Ann"),
+        ([("How to use it",), ("Fill in each row. " * 6,)], "How to use it", "Fill in each row."),
     ),
 )
 def test_table_title_above_the_names_of_the_columns_names_no_column(
@@ -181,9 +193,24 @@ def test_table_title_above_the_names_of_the_columns_names_no_column(
         assert document.sections[0].title.removesuffix("row 1").removesuffix(" – ") == title
 
 
+def test_slide_has_its_title_first_and_marks_before_the_paragraphs_of_its_body() -> None:
+    said = "<a:p>{}<a:r><a:t>{}</a:t></a:r></a:p>"
+    body = said.format("", "Scan the code") + said.format("<a:pPr><a:buNone/></a:pPr>", "For all")
+    box = said.format("<a:pPr><a:buChar char='x'/></a:pPr>", "Ask the firm")
+    place = "<p:nvSpPr><p:nvPr><p:ph {}='{}'/></p:nvPr></p:nvSpPr>"
+    shapes = f"<p:sp>{place.format('idx', 1)}{body}</p:sp><p:sp>{box}</p:sp>"
+    title = f"<p:sp>{place.format('type', 'title')}{said.format('', 'Tools')}</p:sp>"
+    with zipfile.ZipFile(io.BytesIO(pptx(("x", "x", "Say why.")))) as file:
+        files = {name: file.read(name).decode() for name in file.namelist()}
+    spaces = f'xmlns:a="{A}" xmlns:p="{P}"'
+    files["ppt/slides/slide1.xml"] = f"<p:sld {spaces}>{shapes}{title}</p:sld>"
+    document = read("a.pptx", packed(files))
+    assert document.text == ("Tools\n\n- Scan the code\n\nFor all\n\n- Ask the firm\n\nSay why.")
+
+
 def test_presentation_is_read_by_its_slides_with_their_notes() -> None:
     document = read("a.pptx", pptx(("Plan", "We move in May.", "Say why."), ("", "Zebra", "no")))
-    assert document.text == "Plan\nWe move in May.\nTeam | 29 euros\n\nSay why."
+    assert document.text == "Plan\n\nWe move in May.\n\nTeam | 29 euros\n\nSay why."
     assert [(each.anchor, each.title) for each in document.sections] == [("slide=1", "Plan")]
 
 

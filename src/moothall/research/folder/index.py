@@ -92,7 +92,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         # Written out after 16 MB, not 1: a third faster to fill.
         "INSERT INTO words (words, rank) VALUES ('hashsize', 16777216)",
     ),
-    *25 * (_EMPTIED,),  # what is read of a file, or where it is cut, has changed
+    *26 * (_EMPTIED,),  # what is read of a file, or where it is cut, has changed
 )
 _SELECT_PASSAGE: Final = (
     "SELECT files.path, files.title, read_ns, anchor, passages.title, text "

@@ -13,6 +13,7 @@ from datetime import timedelta
 from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import default
+from itertools import groupby
 from typing import Any, Final
 
 from moothall import MissingExtra, UnreadableDocument
@@ -27,6 +28,7 @@ from moothall.research.reading.sheet_formats import (
     sheet_looks,
     shown_number,
     without_stale_values,
+    write_as_shown,
 )
 from moothall.research.reading.tables import table_document
 
@@ -77,9 +79,7 @@ def read_spreadsheet(data: bytes) -> Document:
                     f"it has more than {_MAX_ROWS:,} rows, in sheet {name[:80]!r}"
                 )
             look = looks_by_sheet.get(name) or SheetLook({}, set(), set())
-            _write_formats(rows, sheet, look)
-            _write_merged_cells(rows, sheet)
-            _drop_hidden(rows, sheet, look, hidden)
+            hidden += write_as_shown(rows, sheet, look)
             rows_as_csv = io.StringIO(newline="")
             csv.writer(rows_as_csv).writerows([*map(_cell_text, row)] for row in rows)
             document = table_document(rows_as_csv.getvalue(), ",")
@@ -96,34 +96,6 @@ def read_spreadsheet(data: bytes) -> Document:
         raise UnreadableDocument(f"the spreadsheet {reason}") from error
     faults = [missing, *(counted(count, kind) for kind, count in hidden.items() if count)]
     return writer.document("spreadsheet", missing="; ".join(filter(None, faults)))
-
-
-def _write_formats(rows: list[list[Any]], sheet: Any, look: SheetLook) -> None:
-    """Write what cells show: 19% for 0.19, 5 € for 5, the error of one without a value."""
-    row, column = sheet.start or (0, 0)
-    for (top, first), cell_format in look.formats.items():
-        row_index, column_index = top - row, first - column
-        if 0 <= row_index < len(rows) and 0 <= column_index < len(rows[row_index]):
-            rows[row_index][column_index] = cell_format(rows[row_index][column_index])
-
-
-def _write_merged_cells(rows: list[list[Any]], sheet: Any) -> None:
-    """Write what a cell over several rows says into each of them."""
-    row, column = sheet.start or (0, 0)
-    for (top, first), (bottom, _) in sheet.merged_cell_ranges or ():
-        row_index, column_index = top - row, first - column
-        if 0 <= row_index < len(rows) and 0 <= column_index < len(rows[row_index]):
-            for row_below in rows[row_index + 1 : bottom - row + 1]:
-                row_below[column_index] = rows[row_index][column_index]
-
-
-def _drop_hidden(rows: list[list[Any]], sheet: Any, look: SheetLook, hidden: Counter[str]) -> None:
-    """Remove the rows and columns that a sheet hides, and count them."""
-    row, column = sheet.start or (0, 0)
-    columns = look.columns.intersection(range(column, column + max(map(len, rows), default=0)))
-    seen_rows = [each for at, each in enumerate(rows, row) if at not in look.rows]
-    hidden.update({"hidden row": len(rows) - len(seen_rows), "hidden column": len(columns)})
-    rows[:] = [[e for at, e in enumerate(row, column) if at not in columns] for row in seen_rows]
 
 
 def _cell_text(value: Any) -> str:
@@ -160,40 +132,55 @@ def read_presentation(data: bytes) -> Document:
         for each in [e for e in slide.iter(f"{_P}cNvPr") if e.get("hidden") in ("1", "true")]:
             shape = each.getparent().getparent()
             shape.getparent().remove(shape)
-        title = " ".join(_title_of(slide).split())[:200]
+        title = " ".join(_first_title(slide).split())[:200]
         writer.begin_section(f"slide={number}", title or f"slide {number}")
-        writer.write("\n".join(filter(None, _shape_texts(slide))))
+        writer.write("\n\n".join(_shape_texts(slide)))
         for each in drawing_texts(packed, name):
             writer.write(each)
         for part in packed.related_parts(name):
             if part.kind == "notesSlide":
-                writer.write("\n".join(_shape_texts(packed.parse_xml(part.name))))
+                writer.write("\n\n".join(_shape_texts(packed.parse_xml(part.name))))
     return writer.document("presentation")
 
 
-def _title_of(slide: Any) -> str:
+def _first_title(slide: Any) -> str:
+    """Return a slide's title, which comes first now, wherever the file has it."""
     for shape in slide.iter(f"{_P}sp"):
         kind = shape.find(f".//{_P}ph")
         if kind is not None and kind.get("type") in ("title", "ctrTitle"):
+            shape.getparent().insert(0, shape)
             return " ".join(_shape_texts(shape))
     return ""
 
 
 def _shape_texts(part: Any) -> Iterator[str]:
-    """Yield the paragraphs of a slide, and the rows of its tables."""
+    """Yield the paragraphs of a slide, those of its body as items, and its tables."""
+    for each in outermost(part, f"{_A}tbl", f"{_A}p"):
+        if each.tag == f"{_A}tbl":
+            yield "\n".join(_table_rows(each))
+        elif text := _paragraph_text(each).strip():
+            yield f"- {text}" if _is_item(each) else text
+
+
+def _is_item(paragraph: Any) -> bool:
+    """Return whether a mark stands before a paragraph, as before those of a slide's body."""
+    for mark in paragraph.iterfind(f"{_A}pPr/*"):
+        if mark.tag in (f"{_A}buNone", f"{_A}buChar", f"{_A}buAutoNum"):
+            return not mark.tag.endswith("buNone")
+    shape = next(paragraph.iterancestors(f"{_P}sp"), None)
+    kind = None if shape is None else shape.find(f"{_P}nvSpPr/{_P}nvPr/{_P}ph")
+    return kind is not None and kind.get("type") in (None, "obj", "body")
+
+
+def _table_rows(table: Any) -> Iterator[str]:
     texts_above: list[str] = []
-    for each in outermost(part, f"{_A}tr", f"{_A}p"):
-        if each.tag == f"{_A}tr":
-            cells = [*each.iter(f"{_A}tc")]
-            texts = [" ".join(map(_paragraph_text, cell.iter(f"{_A}p"))) for cell in cells]
-            for at, cell in enumerate(
-                cells[: len(texts_above)]
-            ):  # over several rows, it is in each
-                texts[at] = texts_above[at] if cell.get("vMerge") in ("1", "true") else texts[at]
-            texts_above = texts
-            yield " | ".join(texts)
-        else:
-            yield _paragraph_text(each).strip()
+    for row in table.iter(f"{_A}tr"):
+        cells = [*row.iter(f"{_A}tc")]
+        texts = [" ".join(map(_paragraph_text, cell.iter(f"{_A}p"))) for cell in cells]
+        for at, cell in enumerate(cells[: len(texts_above)]):  # over several rows, it is in each
+            texts[at] = texts_above[at] if cell.get("vMerge") in ("1", "true") else texts[at]
+        texts_above = texts
+        yield " | ".join(texts)
 
 
 def _paragraph_text(paragraph: Any) -> str:
@@ -215,7 +202,8 @@ def _open_presentation(packed: PackedFile) -> Document:
     for number, page in enumerate(_marked_content(packed).iter(f"{_DRAW}page"), 1):
         if page.get(_HIDDEN_MARK) is None:
             writer.begin_section(f"slide={number}", f"slide {number}")
-            writer.write("\n".join(filter(None, map(_block_text, _blocks(page)))))
+            for is_row, group in groupby(_blocks(page), key=lambda block: isinstance(block, list)):
+                writer.write(("\n" if is_row else "\n\n").join(map(_block_text, group)))
     return writer.document("presentation")
 
 

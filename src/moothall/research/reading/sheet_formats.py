@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
@@ -63,6 +64,28 @@ class SheetLook(NamedTuple):
     formats: dict[tuple[int, int], CellFormat]
     rows: set[int]
     columns: set[int]
+
+
+def write_as_shown(rows: list[list[Any]], sheet: Any, look: SheetLook) -> Counter[str]:
+    """Change rows into what people see of them; return how many rows and columns are hidden.
+
+    19% for 0.19, 5 € for 5, the error of a cell without a value; what a cell over several rows says
+    is in each of them.
+    """
+    row, column = sheet.start or (0, 0)
+    height, width = len(rows), max(map(len, rows), default=0)
+    for (top, first), cell_format in look.formats.items():
+        if row <= top < row + height and column <= first < column + width:
+            cells = rows[top - row]
+            cells[first - column] = cell_format(cells[first - column])
+    for (top, first), (bottom, _) in sheet.merged_cell_ranges or ():
+        if row <= top < row + height and column <= first < column + width:
+            for row_below in rows[top - row + 1 : bottom - row + 1]:
+                row_below[first - column] = rows[top - row][first - column]
+    columns = look.columns.intersection(range(column, column + width))
+    seen_rows = [each for at, each in enumerate(rows, row) if at not in look.rows]
+    rows[:] = [[e for at, e in enumerate(row, column) if at not in columns] for row in seen_rows]
+    return Counter({"hidden row": height - len(seen_rows), "hidden column": len(columns)})
 
 
 def sheet_looks(data: bytes) -> dict[str, SheetLook]:

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from contextlib import suppress
 from itertools import chain, islice, zip_longest
-from typing import Final
+from typing import Final, TypeAlias
 
 from moothall.build import stated_delimiter
 from moothall.research.findings import Section
@@ -22,6 +22,7 @@ _SAMPLE_ROWS: Final = 20  # rows that show what divides them
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _NUMBER = re.compile(r"[-+]?[\d.,]+ ?[%€$£]?")
 _NAME_CHARS: Final = 80  # characters of a column's name, which each row repeats
+_Rows: TypeAlias = list[list[str]]
 _VALUE = re.compile(rf"{_NUMBER.pattern}|\d{{4}}-\d\d-\d\d.*|\d{{1,2}}[./]\d{{1,2}}[./]\d{{2,4}}.*")
 
 
@@ -32,19 +33,45 @@ def sections_by_lines(text: str) -> list[Section]:
     return [Section(start, f"L{line}", f"line {line}") for line, start in numbered]
 
 
-def _row_of_names(rows: list[list[str]]) -> int:
-    """Return which row names the columns, below titles alone in their rows; -1 if none does."""
+def _parts(rows: _Rows) -> tuple[_Rows, list[str], _Rows]:
+    """Return the titles, alone in their rows, the names of the columns below, and the values."""
+    names_row = 0
     for at, row in enumerate(rows):
         if any(row[1:]):
             are_names = _are_names(row)
             if at == 0 and not are_names and _VALUE.fullmatch(row[0]):
-                return -1
-            below = rows[at + 1] if at + 1 < len(rows) else []
-            is_above_several = sum(map(bool, below)) >= 2 * sum(map(bool, row))
-            if are_names and is_above_several and _are_names(below):
-                continue
-            return at if are_names else 0
-    return 0
+                return [], [], rows
+            below, values = [*rows[at + 1 :], [], []][:2]
+            if are_names and _are_names(below):
+                if _are_heads(row, below, values):
+                    return rows[:at], _names_below_heads(row, below), rows[at + 2 :]
+                if sum(map(bool, below)) >= 2 * sum(map(bool, row)):
+                    continue
+            names_row = at if are_names else 0
+            break
+    else:  # one column: a text of paragraphs, or short values
+        if any(len("".join(row)) > _NAME_CHARS for row in rows):
+            return rows[:1], [], rows[1:]
+    return rows[:names_row], [*chain(*rows[names_row:][:1])], rows[names_row + 1 :]
+
+
+def _are_heads(row: list[str], below: list[str], values: list[str]) -> bool:
+    """Return whether a row has heads over several columns each, whose names are below it."""
+    names = [*filter(None, below)]
+    is_over_all = len(names) >= 2 * sum(map(bool, row)) and len({*names}) == len(names)
+    return not is_over_all and any(
+        name and not head and _VALUE.fullmatch(value)
+        for head, name, value in zip(row, below, values, strict=False)
+    )
+
+
+def _names_below_heads(row: list[str], below: list[str]) -> list[str]:
+    """Return the names of columns, each with the head over it."""
+    names, head = list[str](), ""
+    for own_head, name in zip_longest(row, below, fillvalue=""):
+        head = own_head or (head if name else "")
+        names.append(" ".join(dict.fromkeys(filter(None, (head, name)))))
+    return names
 
 
 def _are_names(row: list[str]) -> bool:
@@ -73,19 +100,14 @@ def table_document(text: str, delimiter: str | None) -> Document:
         text, delimiter = rest, declared
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter or _delimiter(text))
     first_rows = list(islice(rows, _TITLE_ROWS))
-    names_row = _row_of_names(first_rows)
-    titles = [" ".join(row).strip() for row in first_rows[: max(names_row, 0)]]
-    heading = " – ".join(filter(None, titles))[:_TITLE_CHARS]
-    names = (
-        [name.strip()[:_NAME_CHARS] for name in first_rows[names_row]]
-        if first_rows and names_row >= 0
-        else []
-    )
+    titles, names, first_values = _parts(first_rows)
+    heading = " – ".join(filter(None, (" ".join(row).strip() for row in titles)))[:_TITLE_CHARS]
+    names = [name.strip()[:_NAME_CHARS] for name in names]
     pieces: list[str] = []
     sections: list[Section] = []
     length, max_length = 0, 20 * len(text) + 10_000
     used_columns: set[int] = set()
-    for number, row in enumerate(chain(first_rows[names_row + 1 :], rows)):
+    for number, row in enumerate(chain(first_values, rows)):
         if number % _SECTION_ROWS == 0:
             title = f"{heading} – row {number + 1}" if heading else f"row {number + 1}"
             sections.append(Section(length, f"row-{number + 1}", title))
