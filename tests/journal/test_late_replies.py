@@ -95,3 +95,43 @@ def test_late_reply_of_a_run_that_was_killed_as_it_went_on_is_sent_after_the_res
         (resumed,) = asyncio.run(agent.resume_runs())
         assert resumed.run.state == "stopped"
         assert contents(customer) == ["Paid."]
+
+
+def go_on(journal: Journal, agent: ReActAgent) -> str:
+    """Have what waits permitted and its run end, without anybody who could be told; its id."""
+    permit(journal)
+    (resumed,) = asyncio.run(agent.resume_decided())
+    assert resumed.reply is not None
+    assert resumed.reply.text == "Paid."
+    return resumed.run.id
+
+
+@pytest.mark.parametrize("when", ["while it waits", "after its end", "as a copy"])
+def test_late_reply_that_nobody_has_goes_with_its_run_to_another_journal(
+    place: Place, tmp_path: Path, when: str
+) -> None:
+    file = tmp_path / "run.jsonl"
+    with Journal(place("runs.db")) as journal, NativeSpace() as space:
+        agent = clerk(journal)
+        ask(space, agent)
+        space.remove(agent)
+        (wait,) = journal.waiting()
+        if when == "after its end":
+            go_on(journal, agent)
+            journal.export(wait.run, tmp_path / "copy.jsonl")
+        journal.export(wait.run, file, move=when != "as a copy")
+    with Journal(place("other.db")) as other, NativeSpace() as space:
+        run_id = other.import_run(file)
+        agent, customer = clerk(other), space.add(Recorder("customer"))
+        if when == "after its end":
+            other.import_run(tmp_path / "copy.jsonl", "copy")  # its original tells the sender
+        else:
+            other.adopt(run_id)  # nothing to a moved one
+            go_on(other, agent)
+        space.add(agent)
+        asyncio.run(agent.resume_decided())
+        assert contents(customer) == ["Paid."]
+        assert customer.messages[0]["id"] == run_id
+        until(lambda: not other.waits.late_replies("clerk"))
+        agent.ask("customer", "say", content="Bye.").result(timeout=WAIT_S)
+        assert contents(customer) == ["Paid.", "Bye."]

@@ -32,7 +32,14 @@ from moothall.journal.store.backup import value_hashes
 from moothall.journal.store.entry_values import hash_of, stored_json
 from moothall.journal.store.shapes import fault_of
 from moothall.journal.store.store import Store
-from moothall.journal.store.wait_rows import end_rows, keep_answers, reopen_rows, untaken_answers
+from moothall.journal.store.wait_rows import (
+    end_rows,
+    has_late_reply,
+    keep_answers,
+    keep_late_reply,
+    reopen_rows,
+    untaken_answers,
+)
 from moothall.journal.tally import Tally, search_text
 
 Answers: TypeAlias = list[dict[str, Any]]
@@ -79,6 +86,7 @@ _HEAD_SHAPE: Final = {
     "values": int,
     "moved?": bool,
     "answers?": [_ANSWER_SHAPE],
+    "late?": bool,
 }
 _VALUE_SHAPE: Final = {"value": str, "text?": str, "base64?": str}
 _ENTRY_SHAPE: Final = {
@@ -129,10 +137,8 @@ def move_run(store: Store, runs: RunOpener, run_id: str, path: Path) -> None:
         # First of all: a process that dies in between leaves no run that goes on twice.
         with store.writing() as db:
             answers = untaken_answers(db, number)
-            db.execute(
-                "UPDATE runs SET state = ?, open = FALSE WHERE number = ?",
-                (ELSEWHERE_STATE, number),
-            )
+            query = "UPDATE runs SET state = ?, open = FALSE WHERE number = ?"
+            db.execute(query, (ELSEWHERE_STATE, number))
             end_rows(db, number)
         try:
             export_run(store, run_id, path, answers)
@@ -197,6 +203,8 @@ def _export_lines(
         entries = [entry for entry, _ in store.read_entries(db, number, columns["id"])]
         head |= {"state": state_of(entries), "moved": True}
         head |= {"answers": answers} if answers else {}
+    if has_late_reply(db, number) and (answers is not None or head["state"] not in FINAL_REASONS):
+        head["late"] = True  # of a copy that is over, its original tells the sender
     yield stored_json({**head, "values": len(hashes)})
     for hash in hashes:
         data = store.read_value(hash, db)
@@ -263,8 +271,8 @@ class _Import:
                 raise FileError(
                     f"{self._name!r} is not a run as moothall records it: {error}"
                 ) from error
-            begin_data = begin_data_of(entries) or {}
             try:
+                begin_data = begin_data_of(entries) or {}
                 attributes = checked_attributes(begin_data.get("attributes") or {})
             except (ConfigError, AttributeError) as error:
                 raise self._error(f"the run's attributes are damaged: {error}") from error
@@ -276,6 +284,8 @@ class _Import:
             keep_answers(db, number, head.get("answers", ()))
             if head.get("moved") and head["state"] == "waiting":
                 _set_state(db, number, id, entries)
+            if head.get("late"):
+                keep_late_reply(db, id)
             text = search_text(head["task"], tally.reply or "")
             self._store.index_text(db, number, text)
         return id

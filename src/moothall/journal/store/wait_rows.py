@@ -192,7 +192,7 @@ def reopen_rows(db: Database, run: int, id: str, entries: Iterable[Entry]) -> bo
         if each.kind == ANSWER_ENTRY or (each.kind == WAIT_ENTRY and is_wait_of(id, each.data))
     ]
     write_rows(db, run, 0, wait_entries, is_over=False)
-    query = "SELECT 1 FROM waits WHERE run = ? AND NOT taken"
+    query = f"SELECT 1 FROM waits WHERE run = ? AND NOT taken AND kind <> '{_LATE}'"
     return db.execute(query, (run,)).fetchone() is not None
 
 
@@ -255,6 +255,12 @@ def may_fork(db: Database, run_id: str) -> bool:
 def keep_late_reply(db: Database, run_id: str) -> None:
     """Keep that whoever sent the message of a run is still to get its reply."""
     db.execute(_INSERT_LATE, (time.time(), run_id))
+
+
+def has_late_reply(db: Database, run: int) -> bool:
+    """Return whether the sender of a run's message is still to get its reply."""
+    query = f"SELECT 1 FROM waits WHERE run = ? AND kind = '{_LATE}'"
+    return db.execute(query, (run,)).fetchone() is not None
 
 
 def drop_late_reply(db: Database, run_id: str) -> None:
