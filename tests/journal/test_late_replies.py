@@ -106,7 +106,7 @@ def go_on(journal: Journal, agent: ReActAgent) -> str:
     return resumed.run.id
 
 
-@pytest.mark.parametrize("when", ["while it waits", "after its end", "as a copy"])
+@pytest.mark.parametrize("when", ("while it waits", "after its end", "as a copy"))
 def test_late_reply_that_nobody_has_goes_with_its_run_to_another_journal(
     place: Place, tmp_path: Path, when: str
 ) -> None:
