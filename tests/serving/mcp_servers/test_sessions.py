@@ -278,6 +278,40 @@ def test_mcp_tool_that_is_gone_when_its_server_starts_anew_is_named_with_the_ser
         assert server.ran == ["new"]
 
 
+def outcome(result: dict[str, Any]) -> str:
+    return json.dumps({"jsonrpc": "2.0", "id": "ITS", **result})
+
+
+UNKNOWN = {
+    "as a result": {
+        "result": {"isError": True, "content": [{"type": "text", "text": "Unknown tool: t"}]}
+    },
+    "as a fault": {"error": {"code": -32602, "message": "Unknown tool: t"}},
+}
+
+
+@pytest.mark.parametrize("answer", UNKNOWN.values(), ids=UNKNOWN)
+def test_mcp_server_without_sessions_that_refuses_a_call_has_its_list_read_again(
+    answer: dict[str, Any],
+) -> None:
+    server = Server()
+    server.stateless = True
+    server.answers["old"] = (200, JSON, outcome(answer))
+    with served(server) as url, NativeSpace() as space:
+        kit = space.add(MCPAgent("kit", url, access=ACCESS_PERMITTED))
+        me = space.add(Agent("me"))
+        with pytest.raises(ActionError, match="Unknown tool: t") as refused:
+            me.ask("kit", "t", say="old").result(20)
+        assert refused.value.type != "ToolGone"  # it is listed, whatever the server says
+        server.tool = {**server.tool, "name": "u"}  # it started anew, and nobody heard of it
+        with pytest.raises(ActionError, match="MCP server 'kit' has no tool \"t\" any more: Unk"):
+            me.ask("kit", "t", say="old").result(20)
+        assert "u" in kit.offers
+        assert "t" not in kit.offers
+        assert me.ask("kit", "u", say="new").result(20) == "did new"
+        assert (server.begun, server.ran) == (1, ["new"])
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     (

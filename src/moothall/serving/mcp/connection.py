@@ -228,7 +228,11 @@ class ServerConnection:
                 ):
                     question_count += 1
                 else:
+                    await self._look_at_list(request, connection)
                     raise await self._error_for_caller(request, connection, error) from None
+            except ActionError:  # of the tool, or of a server that has no such tool
+                await self._look_at_list(request, connection)
+                raise
             else:
                 self._failures = 0
                 await self._wait_for_list(request)
@@ -343,7 +347,9 @@ class ServerConnection:
         """Return what carries the messages of a connection."""
         if isinstance(self.target, str):
             connection.address = shown_address(self.target)
-            return over_http(self.target, self.headers, self.name, self.auth)
+            return over_http(
+                self.target, self.headers, self.name, self.auth, connection.note_session
+            )
         connection.process = ServerProcess(self.target, self.env)
         connection.end_event = connection.process.end_event
         return over_process(connection.process)
@@ -416,6 +422,16 @@ class ServerConnection:
             with suppress(TimeoutError):
                 async with asyncio.timeout(2 * _RELIST_S):
                     await self._list_is_current.wait()
+
+    async def _look_at_list(self, request: ServerRequest, connection: LiveConnection) -> None:
+        """Read the list again where nobody hears that a server has started anew."""
+        if connection.process is not None or connection.has_session:
+            return
+        assert request.timer is not None
+        request.timer.cancel()  # there is an answer
+        with suppress(Exception):  # the answer is all that the caller waits for
+            async with asyncio.timeout(2 * _RELIST_S):
+                self.on_offer(await read_offer(connection.client, self.name))
 
     # -- questions of the server to a person -------------------------------------------------------
 

@@ -32,6 +32,7 @@ class LiveConnection:
         self.client: Any = None
         self.process: ServerProcess | None = None  # None for a server at an address
         self.address: str = ""  # its address, without what may be secret
+        self.has_session = False  # which a server at an address refuses once it started anew
         self.end_event: asyncio.Event = asyncio.Event()  # nothing comes any more
         self.is_closed: bool = False  # nothing is read any more
         self.fault: str = ""  # why nothing more is read of it
@@ -44,6 +45,10 @@ class LiveConnection:
     def output_hint(self) -> str:
         """Return what its process wrote that was no message, as the end of an error's text."""
         return "" if self.process is None else self.process.output_hint()
+
+    def note_session(self) -> None:
+        """Note that the server keeps a session for this connection."""
+        self.has_session = True
 
     def end_when_idle(self) -> None:
         """Have this connection end with the last of its requests, or soon."""

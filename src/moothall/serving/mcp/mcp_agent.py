@@ -430,4 +430,8 @@ class MCPAgent(Agent):
             with self._state_lock:
                 self._call_counts[1] += 1
                 self._last_fault = time.time(), shorten(str(error), _FAULT_CHARS)
-            raise
+            is_listed = definition is None or not self.offer or definition.name in self.offer.tools
+            if is_listed or not isinstance(error, ActionError) or error.type == "ToolGone":
+                raise
+            reason = f"{self._name} has no tool {label} any more: {error.text}"
+            raise ActionError("ToolGone", reason) from None

@@ -40,7 +40,11 @@ def shown_address(url: str) -> str:
 
 @asynccontextmanager
 async def over_http(
-    url: str, headers: Mapping[str, str] | Headers, name: str, auth: Any = None
+    url: str,
+    headers: Mapping[str, str] | Headers,
+    name: str,
+    auth: Any = None,
+    on_session: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[Any]:
     """Yield the streams of a session with a server at an address. A transport of the SDK."""
     ServerURL(url).check_allowed(name)
@@ -49,6 +53,8 @@ async def over_http(
 
     async def bound_answer(response: httpx2.Response) -> None:
         """Bound an answer that is no stream of events; the SDK bounds each event of one."""
+        if "mcp-session-id" in response.headers:
+            on_session()
         if response.headers.get("content-encoding", "identity") != "identity":
             raise MCPServerError("it compressed its answer, which nobody asked for")
         if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
