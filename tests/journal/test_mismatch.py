@@ -514,6 +514,42 @@ def test_permitted_run_of_a_changed_program_waits_for_a_person_until_that_is_res
         assert paid == [1, 1]
 
 
+def test_run_of_a_changed_program_goes_on_in_a_copy_as_soon_as_a_person_says_so(
+    place: Place,
+) -> None:
+    """A server looks every second, and tries what failed again after a minute alone."""
+
+    def clerk(prompt: str) -> ReActAgent:
+        asked = Action("pay", lambda: "paid", "Pay.", access_policy=ACCESS_REQUESTED)
+        model = ScriptedModel([Call("c", "pay", {}), "Paid."])
+        parts: dict[str, Any] = {"actions": [asked], "approver": Waiting(), "journal": journal}
+        return ReActAgent("clerk", model, system_prompt=prompt, **parts)
+
+    def states() -> dict[str, str]:
+        return {each.id: each.state for each in journal.runs()}
+
+    with Journal(place("runs.db")) as journal:
+        assert clerk("Be brief.").reply_sync("Pay.", run_id="r").stop_reason == "waiting"
+        journal.answer("r", journal.waiting("r")[0].key, True)
+        changed = clerk("Be polite.")
+        (first,) = asyncio.run(changed.resume_decided())
+        assert (first.outcome, states()) == ("mismatch", {"r": "waiting"})
+        assert asyncio.run(changed.resume_decided()) == []  # nothing has changed
+        journal.answer("r", "program:changed", "fork", by="eva")
+        (again,) = asyncio.run(changed.resume_decided())
+        assert again.reply is not None
+        assert again.reply.run_id == "r.changed"
+        assert states() == {"r": "forked", "r.changed": "waiting"}
+        assert [each.id for each in journal.runs(state="waiting")] == ["r.changed"]
+        assert journal.run("r").state == "forked"
+        assert asyncio.run(changed.resume_decided()) == []
+        journal.answer("r.changed", journal.waiting()[0].key, True)
+        asyncio.run(changed.resume_decided())
+        assert states() == {"r": "forked", "r.changed": "done"}
+        journal.delete("r.changed")
+        assert states() == {"r": "waiting"}
+
+
 def test_fork_of_a_program_that_lacks_the_permitted_action_asks_its_model_again(
     tmp_path: Path,
 ) -> None:

@@ -219,7 +219,8 @@ class Outline(RecordedAttributes):
         state: `running` while a process works on it; `waiting` while that waits for a person, or
             while the run waits in the journal for an answer, a result or a moment; `in_doubt` if it
             was cut off during an action, so that a person has to decide; `stopped` if its process
-            ended otherwise and recorded no end; else the reason for which the run ended, such as
+            ended otherwise and recorded no end; `forked` if a changed program goes on with it in a
+            copy; else the reason for which the run ended, such as
             `done`
         detail: why, if it ended by an error: the beginning of what `Reply.detail` says; else empty
         forked_from: the id of the run that it was forked from, or None

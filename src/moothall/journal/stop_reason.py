@@ -74,6 +74,7 @@ class StopReasons(dict[StopReason, ReasonMeaning]):
             "running": "running",
             "stopped": "stopped: its process ended",
             ELSEWHERE_STATE: "it may go on where it was copied from or moved to",
+            FORKED_STATE: "it goes on in a copy, since its program has changed",
         }.get(state) or self.in_words(state, detail)
 
 
@@ -130,7 +131,12 @@ OPEN_STATES: Final = (None, "in_doubt")
 ELSEWHERE_STATE: Final = "elsewhere"
 """The state of a run that may go on in the journal that it was copied from, or moved to."""
 
-STATES: Final = (*dict.fromkeys(("running", "waiting", "stopped", *REASONS, ELSEWHERE_STATE)),)
+FORKED_STATE: Final = "forked"
+"""The state of a run that waited, and with which a changed program goes on in a copy."""
+
+STATES: Final = (
+    *dict.fromkeys(("running", "waiting", "stopped", *REASONS, ELSEWHERE_STATE, FORKED_STATE)),
+)
 """The states of a run. An orchestrator of a user's own may record others as its end."""
 
 _DETAILED_REASONS: Final = ("waiting", "cancelled", "error")

@@ -198,3 +198,21 @@ def test_a2a_task_of_a_program_that_has_changed_waits_until_that_is_restored(
             asyncio.run(until(lambda: journal.run(task["id"]).state == "done"))
             now = rpc(url, "GetTask", {"id": task["id"]})["result"]
             assert (state(now), BOUGHT) == ("TASK_STATE_COMPLETED", ["tea"])
+
+
+def test_a2a_task_of_a_program_that_has_changed_goes_on_as_soon_as_a_person_says_so(
+    tmp_path: Path,
+) -> None:
+    with Journal(tmp_path / "runs.db") as journal:
+        with serving(asgi(shop(PAY, journal=journal))) as url:
+            task = started(url, "Buy.")
+        (wait,) = journal.waiting()
+        journal.answer(wait.run, wait.key, True, by="eva")
+        with serving(asgi(shop(PAY, journal=journal, system_prompt="Be brief."))) as url:
+            asyncio.run(until(journal.waiting))
+            (wait,) = journal.waiting()
+            assert (wait.run, wait.kind) == (task["id"], "program")
+            journal.answer(wait.run, wait.key, "fork", by="eva")
+            asyncio.run(until(journal.waiting))
+            (wait,) = journal.waiting()  # its copy asks for itself
+            assert (wait.run, wait.kind) == (f"{task['id']}.changed", "approval")

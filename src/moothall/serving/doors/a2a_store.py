@@ -176,7 +176,9 @@ class TaskStore:
         """Go on with a task of the journal; return False if it must be tried again."""
         task_args = None
         task_id = Waits.began_as(run_id)
-        is_due = self._retry_times.get(task_id, 0.0) <= time.monotonic()
+        is_due = self._retry_times.get(task_id, 0.0) <= time.monotonic() or await in_thread(
+            journal.waits.may_fork, run_id
+        )
         if task_id not in self._tasks and is_due:
             with journal.file.skipping_damaged(run_id):
                 task_args = await in_thread(resumable_task, agent, journal, run_id)

@@ -224,6 +224,7 @@ class ResumingRuns:
         self._last_tasks: dict[str | None, asyncio.Task[Any]] = {}  # by thread
         self.tasks: dict[str, asyncio.Task[ResumedRun | None]] = {}
         self.retry_times: dict[str, float] = {}  # when runs may be tried again
+        self._mismatched = set[str]()  # those of them whose program has changed
         self.late_replies: LateReplies = LateReplies(agent)
 
     def agents(self) -> list[Any]:
@@ -251,8 +252,7 @@ class ResumingRuns:
         resumable = await asyncio.to_thread(runs_that_go_on, self._agent, cut_off=False)
         for agent, runs in resumable:
             retry_times = agent.resuming.retry_times
-            for run_id in [id for id, at in retry_times.items() if at <= now]:
-                del retry_times[run_id]
+            await asyncio.to_thread(agent.resuming.release, now)
             runs[:] = [
                 run
                 for run in runs
@@ -329,9 +329,20 @@ class ResumingRuns:
                     await at_end(result)
             return result
 
+    def release(self, now: float) -> None:
+        """Let runs be tried again: those whose time has come, or that may go on in a copy since."""
+        may_fork = self._agent.journal.waits.may_fork
+        for run_id, retry_time in [*self.retry_times.items()]:
+            if retry_time <= now or (run_id in self._mismatched and may_fork(run_id)):
+                self.retry_times.pop(run_id, None)
+
     def _note_result(self, result: ResumedRun) -> None:
         """Send the late reply of a run that has waited, or note when it is tried again."""
         run, reply = result.run, result.reply
+        if result.outcome == "mismatch":
+            self._mismatched.add(run.id)
+        else:
+            self._mismatched.discard(run.id)
         if result.outcome != "resumed":
             damaged = isinstance(result.error, RunDamaged)
             self.retry_times[run.id] = math.inf if damaged else time.monotonic() + _RETRY_S
