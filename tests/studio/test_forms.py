@@ -194,6 +194,19 @@ def test_step_shows_what_it_spent(
     assert (totals["model_calls"], totals["usd"]) == (calls, usd or "0")
 
 
+def test_run_has_as_many_errors_in_its_row_as_in_its_head(tmp_path: Path) -> None:
+    """An answer that could not be used is one, also in a copy from elsewhere."""
+    script = [Call("1", "nothing", {}), Call("2", "look", {"path": "a"}), "There is none."]
+    with Journal(tmp_path / "runs.db") as journal, Journal(tmp_path / "other.db") as other:
+        agent = ReActAgent("a", ScriptedModel(script), actions=[look], journal=journal)
+        aside(agent.reply("Do it.", run_id="R"))
+        journal.export("R", tmp_path / "R.jsonl")
+        other.import_run(tmp_path / "R.jsonl")
+        assert Totals(journal.entries("R")).to_json()["errors"] == 2
+        assert (journal.run("R").errors, other.run("R").errors) == (2, 2)
+        assert journal.sums().errors == 2
+
+
 @pytest.mark.parametrize(
     ("kind", "data", "fault"),
     (

@@ -229,7 +229,8 @@ class Outline(RecordedAttributes):
         usd: what they cost in US dollars, as far as their prices are known
         model_calls: how often a model was asked
         actions: how many calls of actions have started
-        errors: how many of its steps have failed, since journals count them
+        errors: how many of its steps have failed, or answers could not be used, since journals
+            count them
         seconds: for how long processes worked on it
         held: whether a process works on it, even if that waits for a person
         sorts: by what `Journal.runs` sorts
@@ -311,7 +312,7 @@ class Sums:
         usd: what they cost in US dollars, as far as their prices are known
         model_calls: how often models were asked
         actions: how many calls of actions have started
-        errors: how many steps have failed
+        errors: how many steps have failed, or answers could not be used
         seconds: for how long processes worked on them
     """
 

@@ -67,6 +67,8 @@ class Tally:
                 error = None
             if error is not None or kind == "failed":
                 self.errors += bool(fault_in(kind, data))
+        elif kind == "state":
+            self.errors += bool(fault_in(kind, data))
         elif kind == "over" and not path:
             text = data.get("text")
             self.reply = text if isinstance(text, str) else ""
