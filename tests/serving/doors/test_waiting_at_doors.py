@@ -153,6 +153,17 @@ def test_a2a_subscriber_of_a_task_that_waits_joins_it_again(serve: Serve, tmp_pa
         assert state(last) == "TASK_STATE_COMPLETED"
 
 
+def test_a2a_task_that_goes_on_works_at_once(serve: Serve, tmp_path: Path) -> None:
+    """It was submitted before: an answer does not begin it anew."""
+    with Journal(tmp_path / "runs.db") as journal:
+        url = serve(asgi(shop(call("ask"), "Red it is.", journal=journal)))
+        task = started(url, "Which?")
+        assert state(task) == "TASK_STATE_INPUT_REQUIRED"
+        told = rpc(url, "SendStreamingMessage", plain("red", taskId=task["id"]))
+        assert state(told[0]["task"]) == "TASK_STATE_WORKING"
+        assert state(told[-1]["statusUpdate"]) == "TASK_STATE_COMPLETED"
+
+
 def test_a2a_subscriber_hears_the_end_of_a_task_whose_run_ended_first(
     serve: Serve, tmp_path: Path
 ) -> None:
@@ -175,7 +186,7 @@ def test_a2a_subscriber_hears_the_end_of_a_task_whose_run_ended_first(
             assert state(next(told)["task"]) == "TASK_STATE_INPUT_REQUIRED"
             (wait,) = journal.waiting()
             journal.answer(wait.run, wait.key, "red", by="eva")  # another process
-            assert state(next(told)["task"]) in ("TASK_STATE_SUBMITTED", "TASK_STATE_WORKING")
+            assert state(next(told)["task"]) == "TASK_STATE_WORKING"
             let_go.set()
             last = [*told][-1:]
             assert [state(each["statusUpdate"]) for each in last] == ["TASK_STATE_COMPLETED"]

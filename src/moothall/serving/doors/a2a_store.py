@@ -18,6 +18,8 @@ from moothall.serving.a2a.wire import (
     ANY_STATE,
     CANCELED,
     ENDED_STATES,
+    SUBMITTED,
+    WORKING,
     A2AFault,
     content_of,
     seconds_of,
@@ -117,7 +119,9 @@ class TaskStore:
         say = self._served.agents[agent].offers["say"]
         has_threads = context != SHARED_CONTEXT and "thread" in say.parameters.get("properties", {})
         caller = self._caller_of(sender)
-        task = self._tasks[id] = Task(id, agent, sender, context, content, has_threads, caller)
+        state = SUBMITTED if is_new else WORKING
+        task_args = (id, agent, sender, context, content, has_threads, caller, state)
+        task = self._tasks[id] = Task(*task_args)
         task.work = asyncio.create_task(task.run(self._served))
         task.work.add_done_callback(lambda work: self._on_work_end(task))
         task.work.add_done_callback(on_end)
