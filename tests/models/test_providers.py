@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -133,6 +135,33 @@ def test_functions_give_the_key_and_headers_of_each_request(form: str, waits: bo
     assert server.requests[0].headers["x-trace"] == "t"
 
 
+@pytest.mark.parametrize("form", ("chat", "messages"))
+def test_function_of_the_key_gives_it_to_the_request_that_asked(form: str) -> None:
+    """Such as the token of whoever is served now, while another one's request waits."""
+    caller, both = ContextVar("caller", default=""), asyncio.Barrier(2)
+
+    async def headers() -> dict[str, str]:
+        await both.wait()
+        return {"X-Caller": caller.get()}
+
+    async def ask(name: str) -> None:
+        caller.set(name)
+        await made.complete(user("Hi"))
+
+    async def main() -> None:
+        await asyncio.gather(*map(ask, ("ada", "bob")))
+
+    said = text("Hi") if form == "chat" else messages_format.text("Hi")
+    with OpenAIServer(said) as server:
+        made = made_of(form, server, api_key=caller.get, headers=headers)
+        run(main())
+    field = "authorization" if form == "chat" else "x-api-key"
+    sent = [
+        (e.headers["x-caller"], e.headers[field].removeprefix("Bearer ")) for e in server.requests
+    ]
+    assert sorted(sent) == [("ada", "ada"), ("bob", "bob")]
+
+
 def test_errors_show_neither_a_functions_key_nor_headers() -> None:
     from models.openai_server import status
 
@@ -144,6 +173,29 @@ def test_errors_show_neither_a_functions_key_nor_headers() -> None:
         with pytest.raises(ModelError) as caught:
             run(made.complete(user("Hi")))
     assert "of-mine" not in str(caught.value)
+
+
+def test_errors_show_no_key_of_another_request_that_is_under_way() -> None:
+    from models.openai_server import status
+
+    keys, both = ["token-of-ada", "token-of-bob"], asyncio.Barrier(2)
+
+    async def headers() -> dict[str, str]:
+        await both.wait()
+        return {}
+
+    async def main() -> list[Any]:
+        asked = [made.complete(user("Hi")) for _ in keys]
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    said = status(403, f"wrong: {' and '.join(keys)}")
+    left = iter(keys)
+    with OpenAIServer(said) as server:
+        made = OpenAIModel("m", server.url, lambda: next(left), headers=headers)
+        errors = run(main())
+    assert all(isinstance(each, ModelError) for each in errors)
+    assert "of-ada" not in str(errors)
+    assert "of-bob" not in str(errors)
 
 
 @pytest.mark.parametrize("headers", ("X: y", {"X": 1}, {"X": "a\nb"}, {"Ä": "b"}))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from moothall.foundation.errors import ContextOverflow, ModelError
 from moothall.foundation.http import HTTPResponse, retry_after_s, tries_note
@@ -19,6 +20,9 @@ from moothall.models.chat_answer import (
     request_error_of,
     server_text,
 )
+
+_MAX_SECRETS: Final = 200
+"""So many keys and headers of the last requests stand in no error."""
 
 # What a refusal is of, whatever its status, and what to do about it.
 _ACTIONS_FAULT = re.compile(
@@ -50,13 +54,17 @@ class ErrorMaker:
     """Turns what went wrong with a model's requests into errors.
 
     Attributes:
-        secrets: the texts beside the key that no error shows
+        key: the key, if it is always the same
     """
 
     def __init__(self, name: str, base_url: str | None, key_source: str) -> None:
         self._name, self._base_url, self._key_source = name, base_url, key_source
         self.key: str | None = None
-        self.secrets: list[str] = []
+        self._secrets: deque[str] = deque(maxlen=_MAX_SECRETS)
+
+    def hide(self, *secrets: str) -> None:
+        """Show these texts of a request in no error; other requests may be under way."""
+        self._secrets.extend(each for each in secrets if each not in self._secrets)
 
     def refusal_error(
         self, status: int, text: str, headers: Mapping[str, str], tries: int, may_call: bool
@@ -110,7 +118,7 @@ class ErrorMaker:
     def redact(self, text: str) -> str:
         """Return a text without the key and the keys of the environment."""
         keys = [value for name, value in os.environ.items() if name.endswith("_API_KEY")]
-        for key in (self.key, *keys, *self.secrets):
+        for key in (self.key, *keys, *self._secrets):
             if key and len(key) > 4:
                 text = text.replace(key, "…")
         return text

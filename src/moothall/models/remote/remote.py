@@ -262,15 +262,16 @@ class RemoteModel(AnsweringModel):
 
     async def _headers(self) -> dict[str, str]:
         """Return the headers of a request; functions for the key and others are called now."""
-        if callable(self._given_key):
-            key = await awaited(self._given_key())
+        key = self._given_key
+        if callable(key):  # another request may have another key meanwhile
+            key = await awaited(key())
             check_key(key, self.name)
-            self.failures.key = key
+            self.failures.hide(key)
         if given_headers := await headers_now(self._given_headers, self.name):
-            self.failures.secrets = [*map(str, given_headers.values())]
+            self.failures.hide(*map(str, given_headers.values()))
         lower = {each.lower() for each in given_headers}
         own_headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        own_headers |= self._own_headers(self.failures.key or "none")
+        own_headers |= self._own_headers(key or "none")
         ours = {each: value for each, value in own_headers.items() if each.lower() not in lower}
         return {**ours, **given_headers}
 
