@@ -509,6 +509,43 @@ schedules:
     live(company, work)
 
 
+def test_firing_ends_with_the_copy_in_which_a_changed_program_goes_on_with_its_reply(
+    folder: Path, make_company: MakeCompany
+) -> None:
+    schedule = "{every: 1d, missed: skip, to: Clerk, args: {content: Pay.}}"
+    text = f"{COMPANY}\nschedules: {{wages: {schedule}}}\n"
+    (folder / "program.py").write_text(AGENTS)
+    first = make_company(text)
+
+    async def fire(me: Agent) -> None:
+        scheduler = first._scheduler
+        assert scheduler is not None
+        call = first._scheduled_calls["wages"]
+        await scheduler.fire(call, next(call.schedule.after(scheduler.now())))
+
+    live(first, fire)
+    changed = AGENTS.replace("actions=[asked])", "actions=[asked], system_prompt='Be polite.')")
+    (folder / "changed.py").write_text(changed)  # another module: one is imported once
+    second = make_company(text.replace("program.py:clerk'", "changed.py:clerk', on_mismatch: fork"))
+
+    async def permit(me: Agent) -> None:
+        with Journal(folder / "runs.db") as office:
+            (wait,) = office.waiting()
+            firing = wait.run.removesuffix("/reply")
+            office.answer(wait.run, wait.key, True)
+            await until(lambda: [each.run for each in office.waiting()] == [f"{wait.run}.changed"])
+            (again,) = office.waiting()
+            assert (office.run(firing).state, office.run(wait.run).state) == ("waiting", "forked")
+            office.answer(again.run, again.key, True)
+            await until(lambda: office.run(firing).state == "done")
+            assert office.run(again.run).state == "done"
+            entries = office.entries(again.run)
+            begun = [each for each in entries if each.kind == "started" and "args" in each.data]
+            assert [each.data["args"] for each in begun] == [{"coins": 3}]
+
+    live(second, permit)
+
+
 @pytest.mark.parametrize(
     ("more", "why"),
     (
