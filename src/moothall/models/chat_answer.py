@@ -159,7 +159,7 @@ _ERROR_FIELDS = ("error", "message", "detail", "errors")
 
 def failure_in(body: Mapping[str, Any]) -> Any:
     """Return the failure that stands in the place of an answer, or None."""
-    base_resp: Any = body["base_resp"] if "base_resp" in body else None  # MiniMax's
+    base_resp = body.get("base_resp")  # MiniMax's
     if isinstance(base_resp, dict) and base_resp.get("status_code"):
         return {"error": {"code": base_resp["status_code"], "message": base_resp.get("status_msg")}}
     if body.get("error") or "error" in (body.get("type"), body.get("object")):
@@ -321,7 +321,7 @@ def server_text(body: Any) -> str:
     return one_line(text + raw, 300) or "no reason"
 
 
-_META_FIELDS = ("id", "model", "provider", "citations", "system_fingerprint")
+_META_FIELDS = frozenset(("id", "model", "provider", "citations", "system_fingerprint"))
 _MESSAGE_META_FIELDS = {"annotations": "citations", "executed_tools": "executed_tools"}
 
 
@@ -348,7 +348,7 @@ def add_meta(meta: dict[str, Any], answer: Any) -> None:
 
 def add_answer_fields(meta: dict[str, Any], answer: dict[str, Any]) -> None:
     """Add what stands beside the choices of an answer, or of a piece of one."""
-    meta |= {name: answer[name] for name in _META_FIELDS if name in answer and answer[name]}
+    meta |= {name: each for name, each in answer.items() if each and name in _META_FIELDS}
 
 
 def wrong_field(label: str, field: str, value: Any, expected: str) -> ModelError:
