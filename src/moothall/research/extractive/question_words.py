@@ -76,6 +76,10 @@ class QuestionWords:
             )
             for term, word in self.words_by_term.items()
         }
+        most = max(self.weights.values(), default=0.0)
+        self.rarest_terms: frozenset[str] = frozenset(
+            term for term, weight in self.weights.items() if weight == most
+        )
         self.is_unspaced: bool = sum(map(Words.is_unspaced, self.words_by_term)) > len(
             question_words
         )

@@ -104,7 +104,9 @@ def _markdown_of(question: QuestionWords, candidate: Candidate, start: int, end:
         lead = _quote_line(passage.text[slice(*lead_span)], passage.url)
         fits = len(lead) + len(before) + len(sentence) + len(after) <= MAX_QUOTE_CHARS
         is_asked = lead in passage.title and question.has_all_words_of(lead)
-        is_title = not unit.lead and lead_span == units[0][:2] and lead not in passage.title
+        is_title = not unit.lead and (
+            lead == passage.page or (lead_span == units[0][:2] and lead not in passage.title)
+        )
         if fits and not (
             is_asked or is_title or "**" in lead or _is_marked(lead)
         ):  # no `char **argv`

@@ -33,7 +33,8 @@ _CHARS_BEFORE, _CHARS_AFTER = 250, 350  # characters beside a sentence that a qu
 _IN_SENTENCE, _IN_LEAD, _NEARBY, _IN_HEADING, _IN_TITLE, _IN_PASSAGE = 1.0, 0.9, 0.7, 0.6, 0.4, 0.25
 FOUND_SHARE: Final = 0.61  # the share of the question's words from which on it counts as answered
 SURE_SHARE: Final = 0.75  # the same, from which on no “may” is said
-_UNSURE_SHARE: Final = 0.74  # the highest share of what does not say how deep a lake is
+_SAID_SHARE: Final = 0.7  # the same of one sentence of the first quote, with what stands above it
+_UNSURE_SHARE: Final = 0.74  # the highest share of what does not say that, or how deep a lake is
 # What says so much of a question is worth showing, whatever else that has.
 _MIN_EVIDENCE: Final = 5.3
 _RAREST_SHARE: Final = 0.05  # what the rarest word, by its share of the question, takes from it
@@ -145,11 +146,14 @@ def answer(passages: tuple[Passage, ...], question: str) -> ExtractiveAnswer:
         each.terms | question_words.terms_in(quote.passage.text[slice(*quote.span)])
         for each, quote in pairs
     ]
-    share = _mean_of_best(map(question_words.adjusted_share, term_sets))
-    share *= _PAIR_FACTOR if question_words.is_unspaced else 1.0
+    factor = _PAIR_FACTOR if question_words.is_unspaced else 1.0
+    share = factor * _mean_of_best(map(question_words.adjusted_share, term_sets))
     highest_weight = max(question_words.weights.values(), default=0)
     share -= _RAREST_SHARE * highest_weight / question_words.total_weight
-    if quotes and not question_words.is_answered_by(_sentence_of(pairs[0][0]), quotes[0].markdown):
+    if quotes and not (
+        factor * _best_sentence_share(question_words, pairs[0][0], quotes[0].span) >= _SAID_SHARE
+        and question_words.is_answered_by(_sentence_of(pairs[0][0]), quotes[0].markdown)
+    ):
         share = min(share, _UNSURE_SHARE)
     evidence = (
         0.0
@@ -158,6 +162,28 @@ def answer(passages: tuple[Passage, ...], question: str) -> ExtractiveAnswer:
     )
     missing = question_words.missing_words(each.passage for each in quotes)
     return ExtractiveAnswer(quotes, share, evidence, missing)
+
+
+def _best_sentence_share(
+    question: QuestionWords, candidate: Candidate, span: tuple[int, int]
+) -> float:
+    """Return how much of a question one sentence of a quote says, with what stands above it.
+
+    Words of several sentences may be there by chance; but “it” may stand for the rarest of them in
+    the sentence before.
+    """
+    text, best_share = candidate.passage.text, 0.0
+    above_terms, terms_before = question.terms_in(full_title(candidate.passage)), _NO_TERMS
+    for unit in candidate.units:
+        terms = question.terms_in(text[unit.start : unit.end])
+        if unit.kind == "head":
+            above_terms |= terms
+        elif span[0] <= unit.start and unit.end <= span[1]:
+            lead_terms = question.terms_in(text[slice(*unit.lead)]) if unit.lead else _NO_TERMS
+            said_terms = terms | lead_terms | above_terms | (terms_before & question.rarest_terms)
+            best_share = max(best_share, question.adjusted_share(said_terms))
+        terms_before = terms
+    return best_share
 
 
 def _mean_of_best(values: Iterable[float]) -> float:
