@@ -79,7 +79,6 @@ def test_edit_by_any_tool_is_a_difference(
     with ThreadPoolExecutor(1) as pool:  # this thread has Playwright's loop
         pool.submit(agent.reply_sync, "Shorten it").result()
     page = open_page()
-    page.get_by_role("button", name="Inbox: 1 wait for you").click()
     card = page.get_by_role("article", name="approval")
     expect(card.locator("del")).to_have_text(["−     sum = 0", "−     return sum"])
     expect(card.locator("ins")).to_have_text(["+     return 0"])

@@ -72,7 +72,6 @@ def test_cards_that_want_the_same_name_their_tasks(
         question = Question("one", "Which colour?")
         said = pool.submit(asyncio.run, studio.cards.answer(question))
         try:
-            page.locator(".s-inbox").click()
             card = page.get_by_role("article", name="approval")
             expect(card.filter(has_text="for Keep the letters.")).to_have_count(1)
             bills = card.filter(has_text="for Keep the bills.")
@@ -232,7 +231,6 @@ def test_call_in_doubt_of_a_killed_program_is_decided_in_the_inbox(
     with Processes("studio.killed") as processes:
         assert processes.run(tmp_path, journal=str(studio.journal.path)) == -9
     page = open_page("Space")
-    page.locator(".s-inbox").click()
     card = page.get_by_role("article", name="doubt")
     expect(card).to_contain_text("teller is in doubt")
     card.get_by_role("button", name="Done with this result").click()

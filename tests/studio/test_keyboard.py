@@ -156,6 +156,7 @@ def test_town_is_set_up_asked_changed_and_branched_by_keyboard(page: Page, keys:
     keys.press("Society", role="tab")
     keys.write("Citizens", "20")
     keys.write("Days", "30")
+    keys.press("Play it at once", "Space", "checkbox")
     keys.press("Set up")
     state = page.locator(".s-control").get_by_role("status")
     expect(state).to_contain_text("step 1 of")

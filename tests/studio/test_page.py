@@ -134,6 +134,8 @@ def test_forms_are_filled_by_the_keyboard_alone(
     for _ in range(2):  # of 15min, 30min, 1h
         keys.press("ArrowDown")
     expect(field).to_have_value("1h")
+    to("Play it at once")
+    keys.press("Space")
     for seed in ("-1", "7"):
         to("Seed")
         keys.press("Control+A")

@@ -139,7 +139,6 @@ def test_plan_is_changed_before_research_begins_and_the_report_is_asked(
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     order = ResearchOrder(["Which port does alpha use?"], str(folder), review_plan=True)
     first = studio.jobs.start(order)
-    page.locator(".s-inbox").click()
     card = page.get_by_role("article", name="plan")
     expect(card).to_contain_text("Which port does alpha use?")
     page.get_by_role("tab", name="Research", exact=True).click()

@@ -72,6 +72,7 @@ def set_up(page: Page, citizens: int, days: int = 30) -> None:
     """Fill in the form as a person does."""
     page.get_by_label("Days", exact=True).fill(str(days))
     page.get_by_label("Citizens", exact=True).fill(str(citizens))
+    page.get_by_label("Play it at once").uncheck()
     page.get_by_role("button", name="Set up", exact=True).click()
 
 

@@ -86,10 +86,17 @@ function makeForm(tab, told, reload) {
     h("div", { class: "s-grid" }, first.map((each) => each.root)), under, h("div", { class: "s-row s-form-end" }, start, about), fault);
   body.addEventListener("input", () => wrong("")); // of the try before
   body.addEventListener("keydown", (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) body.requestSubmit(); });
-  const title = h("button", { type: "button", class: "s-form-title", "aria-expanded": "false", "aria-controls": id, onclick: () => { open(body.hidden); if (!body.hidden) reload().catch(() => {}); } }, told.title);
+  const title = h("button", { type: "button", class: "s-form-title", "aria-expanded": "false", "aria-controls": id, onclick: () => { open(body.hidden); if (!body.hidden) { begins(); reload().then(() => document.activeElement === document.body && begins()).catch(() => {}); } } }, told.title);
   const root = h("section", { class: "s-form", id: `${tab}-${told.name}` }, title, body);
 
   let was = told.open;
+
+  // Who opens a form writes; on a phone that would bring the keyboard over it.
+  function begins() {
+    if (matchMedia("(pointer: coarse)").matches) return;
+    first[0].input.focus();
+    first[0].input.select?.();
+  }
 
   function open(is) {
     body.hidden = !is;
@@ -115,9 +122,10 @@ function makeForm(tab, told, reload) {
     wrong("");
     start.disabled = true;
     try {
-      const { run } = await call(`${tab}/forms/${told.name}`, Object.fromEntries(fields.map((each) => [each.told.name, each.read()])));
+      const values = Object.fromEntries(fields.map((each) => [each.told.name, each.read()]));
+      const { run } = await call(`${tab}/forms/${told.name}`, values);
       forget(kept);
-      document.dispatchEvent(new CustomEvent("form-begun", { detail: { tab, name: told.name, run } }));
+      document.dispatchEvent(new CustomEvent("form-begun", { detail: { tab, name: told.name, run, values } }));
       const isHere = document.activeElement === document.body || root.contains(document.activeElement);
       open(false);
       if (isHere) title.focus(); // else a person has gone on, such as to the first card

@@ -3,10 +3,11 @@
 
 import { attempt, button, call, clock, empty, h, parsed, plain, replace, toast } from "./dom.js";
 import { DOUBT, choices, decidedHere } from "./doubts.js";
+import { makeDecided } from "./decided.js";
 import { drafted, forget } from "./drafts.js";
 import { on, onReset } from "./feed.js";
 import { runs } from "./journal.js";
-import { go, onPlace } from "./place.js";
+import { go, onPlace, place as shownPlace } from "./place.js";
 import { argsOf } from "./values.js";
 
 const KINDS = new Map();
@@ -19,7 +20,12 @@ const unfolded = new Map(JSON.parse(sessionStorage.getItem(KEPT) || "[]"));
 const KEYS = { a: { does: "click", words: "permit or accept" }, r: { does: "focus", words: "refuse or answer" } }; // of what has it as `data-key`
 const LINE = 45; // characters in a line of a field
 const LINGERS = 1500; // milliseconds for which the drawer stays open when its last card has gone
+const READ = 1000; // milliseconds for which a card has been in sight before a button for several counts it
+const WIDE = matchMedia("(min-width: 1100px)"); // there the inbox stands beside the tab Space, and covers nothing
+const isHome = () => shownPlace()[0] === "space";
 const drawer = h("div", { class: "s-drawer-list" });
+const decided = makeDecided((card) => inShort(card));
+const answers = new Map(); // by number what was answered here
 
 export const openCards = () => [...cards.values()];
 
@@ -100,32 +106,60 @@ export function mountInbox() {
   const nothing = empty("Nothing waits for you. Approvals, questions and decisions of agents come here.");
   const others = h("ul", { class: "s-list s-elsewhere" }); // those that stand elsewhere on the page
   const keysOf = h("p", { class: "s-soft s-keys" }, ["j, k: next, previous", ...Object.entries(KEYS).map(([key, { words }]) => `${key}: ${words}`)].join("; "));
+  const several = button("", () => Promise.all(together().map(({ number, fingerprint }) => answer(number, { permit: true, fingerprint }))), "quiet s-several");
   const panel = h("aside", { class: "s-drawer", id: "studio-inbox", "aria-label": "Inbox", hidden: true },
-    h("header", { class: "s-row" }, h("h2", {}, "Inbox"), button("Close", () => show(false), "quiet")),
-    keysOf, nothing, drawer, others);
-  const opens = h("button", { type: "button", class: "s-button quiet s-inbox", "aria-expanded": "false", "aria-controls": "studio-inbox", onclick: () => show(panel.hidden) }, "Inbox", badge);
+    h("header", { class: "s-row" }, h("h2", {}, "Inbox"), button("Close", () => chooses(false), "quiet")),
+    keysOf, nothing, several, drawer, others, decided.root);
+  const opens = h("button", { type: "button", class: "s-button quiet s-inbox", "aria-expanded": "false", "aria-controls": "studio-inbox", onclick: () => chooses(panel.hidden) }, "Inbox", badge);
 
-  function show(is) {
+  // Whether a person has opened or closed it; else it is open in the tab Space while something waits or was decided there,
+  // in a narrow window only for what waits when the page is opened: a card that comes later would lie over the work.
+  let chosen = sessionStorage.getItem("moothall-inbox") || "";
+  let [loaded, greets] = [false, false];
+  const opensItself = () => isHome() && (WIDE.matches || greets) && (drawer.childElementCount || !decided.root.hidden);
+  const together = () => [...drawer.children].map((each) => cards.get(+each.dataset.card)).filter((card) => card?.kind === "approval" && !isDangerous(card) && Date.now() - drawn.get(card.number).since > READ && !drawn.get(card.number).dataset.answered);
+
+  function chooses(is) {
+    choose(is ? "open" : "closed");
+    greets &&= is;
+    show(is, true);
+  }
+
+  function choose(what) {
+    chosen = what;
+    sessionStorage.setItem("moothall-inbox", what);
+  }
+
+  function settle() {
+    if (!chosen && panel.hidden === Boolean(opensItself())) show(panel.hidden);
+    const many = together().length;
+    several.hidden = many < 2;
+    several.textContent = `Permit these ${many} without a warning`;
+  }
+
+  function show(is, isChosen = false) {
     const within = panel.contains(document.activeElement) || document.activeElement === document.body;
     panel.hidden = !is;
     opens.setAttribute("aria-expanded", String(is));
-    sessionStorage.setItem("moothall-inbox", is ? "open" : "");
-    if (is) panel.querySelector("summary, button")?.focus();
-    else if (within) opens.focus();
+    if (!is) decided.clear();
+    if (is && isChosen) panel.querySelector("summary, button")?.focus();
+    else if (within && isChosen) opens.focus();
   }
 
   told = () => {
     const had = !nothing.hidden ? 0 : 1; // once its last card is answered, or shown with its run, it closes
     const away = [...drawn.values()].filter((each) => each.parentElement !== drawer);
-    replace(others, away.map((each) => h("li", {}, h("button", { type: "button", class: "s-link", onclick: () => { show(false); lead(each); } }, titleOf(each)))));
+    replace(others, away.map((each) => h("li", {}, h("button", { type: "button", class: "s-link", onclick: () => { chooses(false); lead(each); } }, titleOf(each)))));
     nothing.hidden = drawer.childElementCount > 0;
     keysOf.hidden = !nothing.hidden;
-    if (had && !nothing.hidden) setTimeout(() => { if (!nothing.hidden && !panel.hidden) show(false); }, LINGERS);
+    if (had && !nothing.hidden && !isHome()) setTimeout(() => { if (!nothing.hidden && !panel.hidden && !isHome()) { choose(""); show(false); } }, LINGERS);
     nothing.textContent = cards.size ? "It stands where its run or its space is shown, on this tab:" : "Nothing waits for you. Approvals, questions and decisions of agents come here.";
     badge.textContent = cards.size || "";
     opens.classList.toggle("some", cards.size > 0);
     opens.setAttribute("aria-label", cards.size ? `Inbox: ${cards.size} wait for you` : "Inbox: nothing waits for you");
     document.title = cards.size ? `(${cards.size}) waits for you · moothall studio` : "moothall studio";
+    settle();
+    setTimeout(settle, READ + 50); // those that have come by now were in sight
   };
   on("run", () => {
     for (const [number, shown] of drawn) if (shown.querySelector(".s-of-run") && !shown.querySelector(".s-of-run button") && runs.has(cards.get(number)?.run)) shown.querySelector(".s-of-run").replaceWith(ofRun(cards.get(number)));
@@ -138,19 +172,22 @@ export function mountInbox() {
     for (const { number, said } of batch)
       if (cards.has(number)) tell(cards.get(number), said);
     for (const { number } of batch) cards.delete(number);
+    if (chosen === "closed" && !cards.size) choose(""); // what comes next is in sight again
     arrange();
   });
   onReset(async () => {
     const found = await call("cards");
     cards.clear();
     for (const card of found) cards.set(card.number, card);
+    [loaded, greets] = [true, loaded ? greets : cards.size > 0];
     arrange();
   });
   onPlace(() => setTimeout(arrange)); // once the tab is shown
+  WIDE.addEventListener("change", arrange);
   document.addEventListener("keydown", keys);
-  document.addEventListener("keydown", (event) => event.key === "Escape" && !panel.hidden && show(false));
+  document.addEventListener("keydown", (event) => event.key === "Escape" && !panel.hidden && chooses(false));
   told();
-  if (sessionStorage.getItem("moothall-inbox")) panel.hidden = false;
+  if (chosen === "open") panel.hidden = false;
   opens.setAttribute("aria-expanded", String(!panel.hidden));
   return { opens, panel };
 }
@@ -163,6 +200,7 @@ const titleOf = ({ firstChild: { firstChild: summary } }) => [...summary.childNo
 function tell(card, said) {
   const { kind, number, run } = card, is = inShort(card);
   if (!mine.delete(number) && !(kind === "doubt" && decidedHere.delete(run))) toast(`${is} ${said === "withdrawn" ? "is gone: what asked has ended" : `was ${said} on another page`}.`, false);
+  else if (isHome() && drawn.get(number)?.offsetParent && drawn.get(number).closest(".s-drawer")) decided.add(card, said, answers.get(number));
   else if (drawn.get(number)?.closest(".s-drawer, .s-chat")) toast([`${is} was ${said}. `, runs.has(run) && button("Its run", () => go(["runs", run]), "s-link")], false);
 }
 
@@ -195,16 +233,21 @@ function ofRun({ run, task, folder }) {
 // What is written on a card outlives it: the card of a run that is resumed has another number.
 export const draftOf = (card, part = "") => `card/${JSON.stringify([card.kind, card.run ?? card.asked, card.fingerprint ?? card.round ?? card.tasks ?? card.text])}/${part}`;
 
+// Answer an open card.
+function answer(number, its) {
+  const card = cards.get(number);
+  mine.add(number);
+  answers.set(number, its);
+  drawn.get(number).dataset.answered = "yes";
+  return call(`cards/${number}`, its).then(() => forget(draftOf(card))).catch((error) => {
+    mine.delete(number);
+    delete drawn.get(number)?.dataset.answered;
+    throw error;
+  });
+}
+
 function draw(card) {
-  const decide = (answer) => {
-    mine.add(card.number);
-    drawn.get(card.number).dataset.answered = "yes";
-    return call(`cards/${card.number}`, answer).then(() => forget(draftOf(card))).catch((error) => {
-      mine.delete(card.number);
-      delete drawn.get(card.number)?.dataset.answered;
-      throw error;
-    });
-  };
+  const decide = (its) => answer(card.number, its);
   const details = h("details", { open: true }, KINDS.get(card.kind)(card, decide));
   for (const field of details.querySelectorAll("[data-draft]")) drafted(field, draftOf(card, field.dataset.draft));
   details.firstChild.after(ofRun(card));
@@ -214,6 +257,7 @@ function draw(card) {
     unfolded.set(String(card.asked), !details.open); // it is about to change
     sessionStorage.setItem(KEPT, JSON.stringify([...unfolded].slice(-100)));
   });
+  shown.since = Date.now();
   return shown;
 }
 
@@ -273,8 +317,7 @@ cardKind("approval", (card, decide) => {
     Object.keys(card.facts || {}).length ? h("div", { class: "s-row" }, Object.entries(card.facts).map(([name, fact]) => h("span", { class: `s-badge ${name === "danger" && isDangerous(card) ? "bad" : ""}` }, `${name}: ${fact}`))) : null,
     card.note ? h("p", { class: "s-fault" }, card.note) : null,
     card.outside?.length ? h("div", { class: "s-outside" }, h("span", { class: "s-badge warn" }, "from outside"), h("ul", {}, card.outside.map((each) => h("li", {}, each)))) : null,
-    h("div", { class: "s-answer" }, h("div", { class: "s-row" }, first, edits, more), h("div", { class: "s-row" },
-      why, refuse)),
+    h("div", { class: "s-answer" }, h("div", { class: "s-row s-first" }, first, why, refuse), h("div", { class: "s-row" }, edits, more)),
   ].filter(Boolean);
 });
 

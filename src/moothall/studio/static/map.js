@@ -19,7 +19,7 @@ export const NAMES = { sleep: "asleep", work: "at work or school", food: "eat or
 export const GROUP_OF = { sleep: 0, work: 1, study: 1, eat: 2, shop: 2, social: 3, browse: 3, leisure: 4, travel: 5 };
 export const SHAPES = { home: "□", work: "■", school: "▲", shop: "◆", restaurant: "●", park: "✿", hospital: "✚" };
 
-export function makeMap(onPick, label = "Map of the town") {
+export function makeMap(onPick, label = "Map of the town", onPlace = null) { // a citizen, or a place where none is
   const canvas = h("canvas", { tabindex: 0, role: "application", "aria-label": `${label}. Plus, minus and Ctrl with the wheel zoom, arrows move, 0 shows all, Enter picks the citizen nearest to the middle.` });
   const tip = h("div", { class: "s-tip", hidden: true });
   const tool = (text, label, work) => h("button", { type: "button", class: "s-button", title: label, "aria-label": label, onclick: work }, text);
@@ -306,12 +306,15 @@ export function makeMap(onPick, label = "Map of the town") {
 
   function pickAt(x, y, within) {
     const found = nearest(x, y, within, xs.length, (i) => [xs[i], ys[i]]);
-    if (found >= 0) onPick(found);
+    if (found >= 0) return onPick(found);
+    const place = plan?.places[nearestPlace(x, y)];
+    if (place && onPlace) onPlace(place[0]);
   }
 
+  const nearestPlace = (x, y) => nearest(x, y, 10, plan?.places.length || 0, (i) => [px(plan.places[i][2]), py(plan.places[i][3])]);
+
   function hover(x, y) {
-    const places = plan?.places || [];
-    const found = places[nearest(x, y, 10, places.length, (i) => [px(places[i][2]), py(places[i][3])])];
+    const found = plan?.places[nearestPlace(x, y)];
     over = Boolean(found);
     if (found || spot) tell(found || spot, ...(found ? [x, y] : [px(spot[2]), py(spot[3])]));
     else tip.hidden = true;
@@ -409,7 +412,7 @@ export function makeMap(onPick, label = "Map of the town") {
     // The places whose id, name or kind begins with some words.
     places(words) {
       const is = (text) => text.toLowerCase().startsWith(words.toLowerCase());
-      return (plan?.places || []).filter(([id, kind, , , , name]) => is(id) || is(name) || is(plan.kinds[kind]));
+      return (plan?.places || []).filter(([id, kind, , , , name]) => is(id) || is(name) || is(plan.kinds[kind])).map((each) => [...each.slice(0, 6), plan.kinds[each[1]]]);
     },
     // Show where a place is, by its id.
     spot(id) {

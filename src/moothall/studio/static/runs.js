@@ -49,7 +49,8 @@ export function mount(root) {
   const [back, toTable] = ["quiet s-to-list", "s-link s-to-table"].map((kind) => button("All runs", () => go(["runs"]), kind)); // in a narrow window beside the run
   replace(root, h("aside", { class: "s-side" },
     h("div", { class: "s-tools" }, filter, h("div", { class: "s-row s-filters" }, state, agent, bounds.map((each) => each.input), sort), h("div", { class: "s-row" }, toTable, total, costs)),
-    h("div", { class: "s-columns", "aria-hidden": true }, h("span", {}, "Task"), COLUMNS.map(({ title, figure, sort: by }) => h("span", { class: figure ? "number" : null, title: by && `Order: ${SORTS[by][0]}`, onclick: by && (() => { sort.value = by; again(); }) }, title))), rows), view);
+    // By keys, the list of orders does what a click on a column does.
+    h("div", { class: "s-columns", "aria-hidden": true }, h("span", {}, "Task"), COLUMNS.map(({ title, figure, sort: by }) => (by ? h("button", { type: "button", tabindex: -1, class: figure ? "number" : null, title: `Order: ${SORTS[by][0]}`, onclick: () => { sort.value = by; again(); } }, title) : h("span", { class: figure ? "number" : null }, title)))), rows), view);
   root.style.setProperty("--s-columns", `minmax(0, 1fr) ${COLUMNS.map(({ width }) => width).join(" ")}`);
   fillWindow(root);
 

@@ -11,8 +11,10 @@ import { fold } from "./forms.js";
 import { GROUPS, NAMES, SHAPES, makeMap } from "./map.js";
 import { go } from "./place.js";
 import { townLog } from "./townlog.js";
+import { gate, paces, wantsToPlay, whatIf } from "./whatif.js";
 
 const SCALES = { money: 100, savings: 100, income: 100, needs: 10, opinions: 10 }; // of the layers that are no plain numbers
+const USUAL = "How are you?"; // what one asks first
 const LISTED = 200; // citizens and places of a name, at most
 const KEPT = "moothall-citizen"; // the run and the citizen that is looked at, over a reload
 const money = (cents) => (cents / 100).toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
@@ -73,6 +75,9 @@ export function mount(root) {
   compare.title = "Put a recorded town beside this one";
   const speed = h("select", { class: "s-input", "aria-label": "Speed", onchange: attempt(() => post("control", { speed: Number(speed.value) })) },
     [1, 2, 4, 10].map((each) => h("option", { value: each }, `${each} step${each > 1 ? "s" : ""} a second`)), h("option", { value: 0 }, "as fast as it can"));
+  const [slower, faster] = paces(speed, post);
+  const large = button("Large", () => enlarge(!town.classList.contains("large")), "quiet");
+  large.title = "The map alone, over the whole window; Escape leaves it";
   const time = h("b", { class: "s-time" });
   const bar = h("progress", { "aria-label": "Progress", max: 1 });
   const told = h("span", { class: "s-soft", role: "status" });
@@ -80,7 +85,7 @@ export function mount(root) {
   const idAt = (index) => (head.ids ? head.ids[index] : String(index + 1));
   const indexOf = (id) => (head.ids ? head.ids.indexOf(id) : Number(id) - 1);
   const isCitizen = (id) => (head.ids ? head.ids.includes(id) : /^\d+$/.test(id));
-  const map = makeMap((index) => choose(idAt(index)));
+  const map = makeMap((index) => choose(idAt(index)), undefined, (id) => showPlaces([id]));
   let plays = false; // the town that is being set up is to play at once
   const atOnce = button("Play a town of 300 citizens", async () => {
     plays = true;
@@ -110,17 +115,24 @@ export function mount(root) {
     choose("");
     number.value = sought;
     replace(who, found.length > 0 && [h("p", {}, `${found.length < LISTED ? found.length : `The first ${LISTED}`} whose names begin so:`), h("ul", { class: "s-list" }, found.map(([id, name, home]) => h("li", {}, name, " ", other(id), h("span", { class: "s-soft" }, ` ${home}`))))],
-      places.length > 0 && [h("p", {}, `${count(places.length, "place")}:`), h("ul", { class: "s-list" }, places.map(([id, , , , , name]) => h("li", {}, spotted(id), name === id ? null : ` ${name}`)))]);
+      places.length > 0 && [h("p", {}, `${count(places.length, "place")}:`), listOf(places)]);
     if (places.length && !found.length) map.spot(places[0][0]);
   }) }, number, h("button", { class: "s-button" }, "Show"));
+  const listOf = (places) => h("ul", { class: "s-list" }, places.map(([id, , , , , name, kind]) => h("li", {}, spotted(id), name === id ? null : ` ${name}`, kind === "home" ? null : [" ", gate(id, head.closed?.includes(id), post)])));
+  function showPlaces(ids) { // of a click on the map
+    choose("");
+    replace(who, listOf(map.places("").filter(([id]) => ids.includes(id))));
+    map.spot(ids[0]);
+  }
   const who = h("div", { class: "s-person" });
   const card = h("div", { class: "s-person" });
   const question = h("input", { class: "s-input", maxlength: 2000, placeholder: "Ask it a question", "aria-label": "Question to the citizen" });
   const named = (label) => h("input", { class: "s-input", size: 14, maxlength: 200, placeholder: "the town’s own model", "aria-label": label });
   const [model, modelOfAll] = [named("Model that answers for the citizen"), named("Model that answers for all")];
   const ask = h("form", { class: "s-row", hidden: true, onsubmit: attempt(async () => {
-    if (question.value.trim()) await sent(question, (asked) => post("interview", { citizen, question: asked.trim(), model: model.value }));
-  }) }, question, model, h("button", { class: "s-button" }, "Interview"));
+    if (question.value.trim()) await sent(question, inquire);
+  }) }, question, model, h("button", { class: "s-button" }, "Interview"), button(USUAL, () => inquire(USUAL)));
+  const inquire = (asked) => post("interview", { citizen, question: asked.trim(), model: model.value });
   const answers = h("div", { class: "s-answers" });
   const labelled = (label, input) => h("label", {}, h("span", {}, label), input);
   const field = (attrs = {}) => h("input", { class: "s-input", ...attrs });
@@ -182,9 +194,15 @@ export function mount(root) {
   }
   pane("Citizen");
 
+  const tried = whatIf(() => fork(null, true), post);
+  function enlarge(is) {
+    town.classList.toggle("large", is);
+    large.setAttribute("aria-pressed", String(is));
+  }
+  document.addEventListener("keydown", (event) => event.key === "Escape" && enlarge(false));
   const town = h("div", { class: "s-town" },
-    h("div", { class: "s-row s-control" }, play, step, speed, branch, compare, time, bar, told, cost, sure, beside.bar),
-    h("div", { class: "s-middle" }, maps, legend, curves.root), h("aside", { class: "s-aside" }, tabs, ...Object.values(panes)));
+    h("div", { class: "s-row s-control" }, play, step, h("span", { class: "s-row s-pace" }, slower, speed, faster), branch, compare, large, time, bar, told, cost, sure, beside.bar),
+    h("div", { class: "s-middle" }, maps, legend, curves.root), h("aside", { class: "s-aside" }, tried.root, tabs, ...Object.values(panes)));
   replace(root, experiments(), nothing, town);
   fillWindow(root, 560);
 
@@ -316,8 +334,12 @@ export function mount(root) {
     play.textContent = now.state === "playing" ? "Pause" : "Play";
     branch.disabled = compare.disabled = !lives;
     branch.hidden = compare.hidden = cost.hidden = Boolean(now.is_own); // only its program can make it again
-    play.disabled = step.disabled = speed.disabled = !["playing", "paused"].includes(now.state);
+    play.disabled = step.disabled = speed.disabled = slower.disabled = faster.disabled = !["playing", "paused"].includes(now.state);
     if (document.activeElement !== speed) speed.value = now.speed ?? 4;
+    if (now.state === "none" ? wantsToPlay() && !atOnce.disabled : now.state === "paused" && wantsToPlay()) {
+      if (now.state === "none") return void atOnce.click();
+      plays = true;
+    }
     if (plays && now.state === "paused") {
       plays = false;
       post("control", { do: "play" }).catch((error) => toast(error.message));
@@ -333,6 +355,7 @@ export function mount(root) {
       fields(); // before it waits: what a person writes meanwhile stays
       const plan = await call("society/map");
       map.show(plan);
+      tried.offer(plan, now.is_own);
       for (const [at, kind] of Object.keys(SHAPES).entries()) shapes[at].hidden = !plan.kinds.includes(kind);
       planOf = now.town;
       const [of, id] = (sessionStorage.getItem(KEPT) || "").split(" ");
@@ -369,5 +392,6 @@ export function mount(root) {
 
   on("step", load);
   onReset(load);
+  document.addEventListener("form-begun", ({ detail: { tab, values } }) => { if (tab === "society") plays = values.plays === true; });
   new IntersectionObserver(() => { if (waits || head.state === "none") load(); }).observe(root);
 }

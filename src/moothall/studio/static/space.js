@@ -9,6 +9,7 @@ import { writtenLine } from "./line.js";
 import { TOLD, go } from "./place.js";
 import { closeTalks, isTalking, mountTalks, openTalk } from "./talks.js";
 import { folded, outcome } from "./values.js";
+import { playTown } from "./whatif.js";
 
 const MOST = 2000; // rows in the page while an earlier one is read
 const ANSWERS = { say: "answers", response: "answers", error: "could not do" }; // how an answer says what it answers
@@ -117,7 +118,7 @@ export function mount(root) {
       offers.length > 0 && h("ul", { class: "s-tries" }, offers.map(([id, action]) => h("li", {}, button(`${id}: ${action[0]}`, () => openTalk(id, null, { action })), h("span", { class: "s-soft" }, firstLine(action[1]))))),
       h("p", { class: "s-soft" }, "A line to all agents is said to each; ", h("code", {}, "/*.help"), " asks what they can do.")]
       : [h("h2", {}, "Agents of yours"), h("p", {}, "Add them in a program, and talk to them here:"), h("pre", { class: "s-example" }, EXAMPLE)],
-      h("h2", {}, "Or try"), h("ul", { class: "s-tries" }, tries.map(([tab, title, about]) => h("li", {}, button(title, () => go([tab])), h("span", { class: "s-soft" }, about)))),
+      h("h2", {}, "Or try"), h("ul", { class: "s-tries" }, tries.map(([tab, title, about]) => h("li", {}, button(title, () => (tab === "society" ? playTown() : go([tab]))), h("span", { class: "s-soft" }, about)))),
       TOLD.docs ? h("p", {}, h("a", { href: TOLD.docs, target: "_blank", rel: "noreferrer" }, "Documentation"))
         : h("p", { class: "s-soft" }, "Documentation: ", h("code", {}, "make docs"), " in the folder that moothall was installed from, or docs/index.md there."));
   }

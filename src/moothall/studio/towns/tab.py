@@ -143,6 +143,7 @@ class SocietyTab(Tab):
             Field("days", "Days", "number", value=1),
             Field("step", "Length of a step", "choice", options=steps, value="15min"),
             Field("seed", "Seed", "whole", value=0, about="The same gives the same town."),
+            Field("plays", "Play it at once", "check", value=True),
             Field("model", "Model", hint="none: by rules", more=True),
             Field("max_calls", "Calls of it at most", "whole", value=1000, more=True),
         ]
@@ -164,8 +165,8 @@ class SocietyTab(Tab):
         )
         return [new, *([resume] if recorded else []), self.experiments.form()]
 
-    def _begin(self, **values: Any) -> None:
-        """Set up what the form asks for, by fields of `SimulateOrder`."""
+    def _begin(self, plays: bool = False, **values: Any) -> None:
+        """Set up what the form asks for, by fields of `SimulateOrder`; its page has it play."""
         stripped = {
             n: each.strip() if isinstance(each, str) else each for n, each in values.items()
         }

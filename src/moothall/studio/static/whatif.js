@@ -1,0 +1,59 @@
+// What if: a rule of a town is tried at a click. The town goes on under it, and beside it lives a copy of
+// the town as it would be without it; the charts show both. And the wish to see a town play, from another tab.
+
+import { attempt, button, h, replace, titled, toast } from "./dom.js";
+import { go } from "./place.js";
+
+const PAID = 10000; // cents, to each
+const CLOSED = { school: "Schools close", shop: "Shops close", restaurant: "Restaurants close", park: "Parks close" };
+
+let wanted = false;
+export function playTown() {
+  wanted = true;
+  go(["society"]);
+}
+export function wantsToPlay() {
+  const was = wanted;
+  wanted = false;
+  return was;
+}
+
+// Buttons for what may be tried in the town of a plan; `beside()` puts a copy of the town beside it, `post` changes the town.
+export function whatIf(beside, post) {
+  const root = h("section", { class: "s-whatif", "aria-label": "What if", hidden: true });
+  const trial = (label, change) => button(label, async () => {
+    await beside();
+    await post("intervene", change);
+    await post("control", { do: "play" });
+    toast(`${label}: from the next step on. The second map and the dashed lines are the same town without it.`, false);
+  }, "s-small");
+  return {
+    root,
+    offer(plan, isOwn) {
+      root.hidden = Boolean(isOwn);
+      const of = (kind) => plan.places.filter((each) => plan.kinds[each[1]] === kind).map(([id]) => id);
+      const shut = Object.entries(CLOSED).map(([kind, label]) => [label, of(kind)]).filter(([, places]) => places.length);
+      replace(root, h("h2", {}, "What if …"), h("div", { class: "s-row" }, shut.map(([label, close]) => trial(label, { close, hours: 0 })), trial("Each gets 100", { pay: [["government", "everyone", PAID]] })));
+    },
+  };
+}
+
+// A button that shuts a place, or opens one that is shut; `post` changes the town.
+export function gate(id, isShut, post) {
+  const words = () => (isShut ? "Open it again" : "Close it");
+  const shown = button(words(), async () => {
+    await post("intervene", isShut ? { open: [id] } : { close: [id], hours: 0 });
+    toast(`${id} ${isShut ? "opens" : "closes"} at the next step.`, false);
+    isShut = !isShut;
+    shown.textContent = words();
+  }, "s-small");
+  return shown;
+}
+
+// Buttons for the next slower and the next faster of the paces of a select.
+export const paces = (speed, post) => [[-1, "−", "Slower"], [1, "+", "Faster"]].map(([by, text, label]) => titled(label, h("button", { type: "button", class: "s-button", "aria-label": label, onclick: attempt(() => {
+  const at = speed.selectedIndex + by;
+  if (at < 0 || at >= speed.options.length) return null;
+  speed.selectedIndex = at;
+  return post("control", { speed: Number(speed.value) });
+}) }, text)));

@@ -1,0 +1,75 @@
+"""A teacher's town plays at a click; a rule is tried beside, a place shut, the map shown large."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from playwright.sync_api import Page, expect
+
+from moothall.studio import Studio
+from moothall.studio.orders.simulate import SimulateOrder
+
+
+def press(page: Page, name: str) -> None:
+    page.get_by_role("button", name=name, exact=True).click()
+
+
+def test_town_plays_at_a_click_of_the_first_screen_and_slower_at_another(
+    studio: Studio, open_page: Callable[..., Page]
+) -> None:
+    page = open_page("Space")
+    press(page, "Watch a town live")
+    expect(page.get_by_role("button", name="Pause", exact=True)).to_be_visible()
+    press(page, "Slower")
+    speed = page.get_by_label("Speed")
+    expect(speed).to_have_value("2")
+    press(page, "Faster")
+    expect(speed).to_have_value("4")
+    press(page, "Pause")
+    page.get_by_label("Citizen's number or name").fill("17")
+    press(page, "Show")
+    press(page, "How are you?")
+    expect(page.get_by_text("by rule, before step")).to_be_visible()
+    press(page, "Large")
+    box, window = page.locator(".s-maps").bounding_box(), page.viewport_size
+    assert box is not None
+    assert window is not None
+    assert box["width"] > window["width"] - 60
+    expect(page.get_by_label("Citizen's number or name")).to_be_hidden()
+    page.keyboard.press("Escape")
+    expect(page.get_by_label("Citizen's number or name")).to_be_visible()
+
+
+def test_rule_is_tried_with_the_town_without_it_beside(
+    studio: Studio, open_page: Callable[..., Page]
+) -> None:
+    page = open_page("Society")
+    studio.society.set_up(SimulateOrder(20, days=30.0))
+    press(page, "Schools close")
+    expect(page.get_by_role("group", name="The town beside it")).to_contain_text("step")
+    expect(page.get_by_role("button", name="Pause", exact=True)).to_be_visible()
+    press(page, "Pause")
+    press(page, "Interventions")
+    expect(page.get_by_text("closes school-1")).to_be_visible()
+    assert studio.society.second_town is not None
+    beside = studio.society.second_town.wait_for_society()
+    assert not beside.changed.closed
+
+
+def test_place_that_was_found_is_shut_and_opened_again(
+    studio: Studio, open_page: Callable[..., Page]
+) -> None:
+    page = open_page("Society")
+    studio.society.set_up(SimulateOrder(20, days=30.0))
+    expect(page.locator(".s-map")).to_have_attribute("data-drawn", "dots")
+    page.get_by_label("Citizen's number or name").fill("shop")
+    press(page, "Show")
+    page.get_by_role("button", name="Close it").first.click()
+    press(page, "Step")
+    page.get_by_label("Citizen's number or name").fill("home")
+    press(page, "Show")
+    expect(page.get_by_role("button", name="Close it")).to_have_count(0)
+    page.get_by_label("Citizen's number or name").fill("shop")
+    press(page, "Show")
+    page.get_by_role("button", name="Open it again").first.click()
+    expect(page.get_by_role("button", name="Close it").first).to_be_visible()
