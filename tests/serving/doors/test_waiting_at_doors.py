@@ -519,6 +519,27 @@ def test_ag_ui_client_whose_answer_comes_after_the_operators_gets_the_reply(
         assert BOUGHT == ["tea"]
 
 
+def test_ag_ui_client_of_a_changed_program_is_asked_by_the_copy_that_goes_on(
+    tmp_path: Path,
+) -> None:
+    with Journal(tmp_path / "runs.db") as journal:
+        with serving(asgi(shop(PAY, "Bought.", journal=journal))) as url:
+            (asked,) = run(url, user("Buy."))[-1]["outcome"]["interrupts"]
+        (wait,) = journal.waiting()
+        journal.answer(wait.run, wait.key, True, by="eva")
+        changed = shop(PAY, "Bought.", journal=journal, system_prompt="Be brief.")
+        changed.on_mismatch = "fork"
+        with serving(asgi(changed)) as url:
+            asyncio.run(
+                until(lambda: [e.run for e in journal.waiting()] == [f"{wait.run}.changed"])
+            )
+            entry = {"interruptId": asked["id"], "status": "resolved"}
+            entry["payload"] = {"approved": False}
+            (again,) = run(url, user("Buy."), resume=[entry])[-1]["outcome"]["interrupts"]
+            assert (again["reason"], BOUGHT) == ("approval", [])
+            assert again["id"] != asked["id"]
+
+
 @pytest.mark.parametrize("breaks", (False, True))
 def test_ag_ui_client_that_sends_its_own_answer_again_gets_the_reply(
     serve: Serve, tmp_path: Path, breaks: bool

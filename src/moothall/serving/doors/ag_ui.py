@@ -287,7 +287,7 @@ class AGUIDoor:
             if (run.agent, run.thread) != (id, own_thread):
                 return None
             decided = journal.waits.decided(caller, run_id)  # perhaps sent again
-            goes_on = run.held or run.state in ("waiting", *REASONS.answered)
+            goes_on = run.held or run.state in ("waiting", "forked", *REASONS.answered)
             if not goes_on and not decided:
                 return None
             waits = journal.waiting(run_id)

@@ -366,7 +366,7 @@ class MCPDoor:
         elif (
             any(each.key == key for each in waits)
             or all(each.data.get("wait") != key for each in entries)
-            or not (run.held or run.state in ("waiting", *REASONS.answered))
+            or not (run.held or run.state in ("waiting", "forked", *REASONS.answered))
         ):
             raise no_call_error
         self._start(job)  # also if somebody else has answered: it gives the reply
