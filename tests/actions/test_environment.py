@@ -123,17 +123,14 @@ def test_environment_in_a_script_executes_async_actions_too() -> None:
     assert result["result"] == 3
 
 
-def test_environment_on_a_loops_thread_refuses_an_async_action_rather_than_deadlock() -> None:
-    async def main() -> None:
-        environment = Environment()
-        result = environment.execute_action(Action.of(add_later), {"a": 1, "b": 2})
-        assert result["tool_executed"] is False
-        assert 'the async action "add_later" cannot be executed' in result["error"]
-        assert "await aexecute_action" in result["error"]
-        good = await environment.aexecute_action(Action.of(add_later), {"a": 1, "b": 2})
-        assert good["result"] == 3
-
-    asyncio.run(main())
+async def test_environment_on_a_loops_thread_refuses_an_async_action_rather_than_deadlock() -> None:
+    environment = Environment()
+    result = environment.execute_action(Action.of(add_later), {"a": 1, "b": 2})
+    assert result["tool_executed"] is False
+    assert 'the async action "add_later" cannot be executed' in result["error"]
+    assert "await aexecute_action" in result["error"]
+    good = await environment.aexecute_action(Action.of(add_later), {"a": 1, "b": 2})
+    assert good["result"] == 3
 
 
 def test_environment_in_a_script_keeps_the_time_limit_of_an_async_action() -> None:
@@ -163,17 +160,14 @@ def test_environment_failure_of_plain_and_async_actions_is_a_result(function: An
 
 
 @pytest.mark.parametrize("environment", (Environment(), Noted()))
-def test_environment_awaits_a_coroutine_of_a_plain_function(environment: Environment) -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
+async def test_environment_awaits_a_coroutine_of_a_plain_function(environment: Environment) -> None:
+    loop = asyncio.get_running_loop()
 
-        async def there() -> bool:
-            return asyncio.get_running_loop() is loop
+    async def there() -> bool:
+        return asyncio.get_running_loop() is loop
 
-        result = await environment.aexecute_action(Action.of(lambda: there()), {})
-        assert result["result"] is True
-
-    asyncio.run(main())
+    result = await environment.aexecute_action(Action.of(lambda: there()), {})
+    assert result["result"] is True
 
 
 def test_plain_ones_run_in_threads_and_async_ones_on_the_loop() -> None:
@@ -189,7 +183,7 @@ def test_plain_ones_run_in_threads_and_async_ones_on_the_loop() -> None:
     assert run(Environment(), where_async)["result"] is True
 
 
-def test_environment_actions_see_the_callers_context() -> None:
+async def test_environment_actions_see_the_callers_context() -> None:
     color: contextvars.ContextVar[str] = contextvars.ContextVar("color")
 
     def see() -> str:
@@ -198,30 +192,24 @@ def test_environment_actions_see_the_callers_context() -> None:
     async def see_later() -> str:
         return color.get()
 
-    async def main() -> None:
-        color.set("blue")
-        for environment in (Environment(), Noted()):
-            for function in (see, see_later):
-                result = await environment.aexecute_action(Action.of(function), {})
-                assert result["result"] == "blue"
-
-    asyncio.run(main())
+    color.set("blue")
+    for environment in (Environment(), Noted()):
+        for function in (see, see_later):
+            result = await environment.aexecute_action(Action.of(function), {})
+            assert result["result"] == "blue"
 
 
-def test_plain_actions_do_not_wait_for_one_another() -> None:
+async def test_plain_actions_do_not_wait_for_one_another() -> None:
     both = threading.Barrier(2)
 
     def meet() -> int:
         return both.wait(WAIT)
 
-    async def main() -> None:
-        environment = Environment()
-        results = await asyncio.gather(
-            *(environment.aexecute_action(Action.of(meet), {}) for _ in range(2))
-        )
-        assert sorted(result["result"] for result in results) == [0, 1]
-
-    asyncio.run(main())
+    environment = Environment()
+    results = await asyncio.gather(
+        *(environment.aexecute_action(Action.of(meet), {}) for _ in range(2))
+    )
+    assert sorted(result["result"] for result in results) == [0, 1]
 
 
 @pytest.mark.parametrize("environment", (Environment(), Noted()))
@@ -270,25 +258,22 @@ def test_environment_calls_an_action_in_a_thread_no_more_after_its_time_limit() 
 
 
 @pytest.mark.parametrize("environment", (Environment(), Noted()))
-def test_cancelling_reaches_an_async_action(environment: Environment) -> None:
-    async def main() -> None:
-        started, cleaned = asyncio.Event(), asyncio.Event()
+async def test_cancelling_reaches_an_async_action(environment: Environment) -> None:
+    started, cleaned = asyncio.Event(), asyncio.Event()
 
-        async def hang() -> None:
-            started.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                cleaned.set()
+    async def hang() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaned.set()
 
-        task = asyncio.create_task(environment.aexecute_action(Action.of(hang), {}))
-        await started.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await asyncio.wait_for(cleaned.wait(), WAIT)
-
-    asyncio.run(main())
+    task = asyncio.create_task(environment.aexecute_action(Action.of(hang), {}))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await asyncio.wait_for(cleaned.wait(), WAIT)
 
 
 @pytest.mark.parametrize("environment", (Environment(), Noted()))
@@ -303,25 +288,22 @@ def test_environment_action_that_was_cancelled_by_itself_has_failed(
     assert result["error"]
 
 
-def test_cancelling_drops_what_a_thread_gives() -> None:
+async def test_cancelling_drops_what_a_thread_gives() -> None:
     gate, ended = threading.Event(), threading.Event()
 
     def block() -> None:
         gate.wait(WAIT)
         ended.set()
 
-    async def main() -> None:
-        environment = Environment()
-        task = asyncio.create_task(environment.aexecute_action(Action.of(block), {}))
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        gate.set()
-        assert await asyncio.to_thread(ended.wait, WAIT)
-        assert (await environment.aexecute_action(Action.of(add), {"a": 1, "b": 1}))["result"] == 2
-
-    asyncio.run(main())
+    environment = Environment()
+    task = asyncio.create_task(environment.aexecute_action(Action.of(block), {}))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    gate.set()
+    assert await asyncio.to_thread(ended.wait, WAIT)
+    assert (await environment.aexecute_action(Action.of(add), {"a": 1, "b": 1}))["result"] == 2
 
 
 @pytest.mark.parametrize("environment", (Environment(), Noted()))
@@ -338,20 +320,17 @@ def test_environment_action_cannot_end_the_program(environment: Environment, kin
     assert "enough" in result["error"]
 
 
-def test_environment_callbacks_of_an_action_run_before_its_result() -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        heard: list[int] = []
+async def test_environment_callbacks_of_an_action_run_before_its_result() -> None:
+    loop = asyncio.get_running_loop()
+    heard: list[int] = []
 
-        def say(number: int) -> None:
-            loop.call_soon_threadsafe(heard.append, number)
+    def say(number: int) -> None:
+        loop.call_soon_threadsafe(heard.append, number)
 
-        act = Action.of(say)
-        for number in range(100):
-            assert (await Environment().aexecute_action(act, {"number": number}))["tool_executed"]
-            assert heard[-1] == number
-
-    asyncio.run(main())
+    act = Action.of(say)
+    for number in range(100):
+        assert (await Environment().aexecute_action(act, {"number": number}))["tool_executed"]
+        assert heard[-1] == number
 
 
 # -- subclasses that override one method of the sync interface ------------------------------------
@@ -376,22 +355,18 @@ def test_environment_override_on_the_object_is_obeyed() -> None:
     assert run(environment, add_later, a=1, b=2) == {"result": "mine"}
 
 
-def test_environment_override_keeps_the_loop() -> None:
+async def test_environment_override_keeps_the_loop() -> None:
     environment = Noted()
+    loop = asyncio.get_running_loop()
 
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
+    async def where() -> bool:
+        await asyncio.sleep(0)
+        return asyncio.get_running_loop() is loop
 
-        async def where() -> bool:
-            await asyncio.sleep(0)
-            return asyncio.get_running_loop() is loop
-
-        result = await environment.aexecute_action(Action.of(where), {})
-        assert result["result"] is True
-        assert environment.noted[0] is not threading.current_thread()
-        assert environment.noted[1] == result
-
-    asyncio.run(main())
+    result = await environment.aexecute_action(Action.of(where), {})
+    assert result["result"] is True
+    assert environment.noted[0] is not threading.current_thread()
+    assert environment.noted[1] == result
 
 
 def test_environment_override_that_fails_is_a_failure() -> None:

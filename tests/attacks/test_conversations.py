@@ -115,75 +115,69 @@ def test_surrogate_in_a_turn_reaches_nobody() -> None:
     json.dumps(talk.state_dict()).encode()
 
 
-def test_conversation_waits_for_a_participant_that_ignores_cancellation() -> None:
-    async def main() -> None:
-        let_go = asyncio.Event()
-        begun = asyncio.Event()
+async def test_conversation_waits_for_a_participant_that_ignores_cancellation() -> None:
+    let_go = asyncio.Event()
+    begun = asyncio.Event()
 
-        async def stubborn() -> Any:
-            if begun.is_set():
-                return answer("again")
-            begun.set()
-            try:
-                await asyncio.Event().wait()
-            except asyncio.CancelledError:
+    async def stubborn() -> Any:
+        if begun.is_set():
+            return answer("again")
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await let_go.wait()
+        return answer("late")
+
+    talk = Conversation([Misbehaves("Ann", stubborn)], until=MaxTurns(2))
+    events = talk.stream("go")
+    await anext(events)
+    waiting = asyncio.ensure_future(anext(events))
+    await begun.wait()
+    waiting.cancel()
+    await asyncio.sleep(0)
+    let_go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    begun.clear()
+    let_go.clear()
+    talk = Conversation([Misbehaves("Ann", stubborn)], until=MaxTurns(2))
+    asked = asyncio.create_task(talk.reply("go"))
+    await begun.wait()
+    asked.cancel()
+    await asyncio.sleep(0)
+    assert not asked.done()
+    let_go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    assert speakers(talk) == ["Ann"]
+
+
+async def test_conversation_reply_whose_reader_left_ends_though_a_cancellation_is_lost() -> None:
+    let_go, begun = asyncio.Event(), asyncio.Event()
+
+    async def stubborn() -> Any:
+        begun.set()
+        while not let_go.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
                 await let_go.wait()
-            return answer("late")
+        return answer("late")
 
-        talk = Conversation([Misbehaves("Ann", stubborn)], until=MaxTurns(2))
-        events = talk.stream("go")
-        await anext(events)
-        waiting = asyncio.ensure_future(anext(events))
-        await begun.wait()
-        waiting.cancel()
-        await asyncio.sleep(0)
-        let_go.set()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        begun.clear()
-        let_go.clear()
-        talk = Conversation([Misbehaves("Ann", stubborn)], until=MaxTurns(2))
-        asked = asyncio.create_task(talk.reply("go"))
-        await begun.wait()
-        asked.cancel()
-        await asyncio.sleep(0)
-        assert not asked.done()
-        let_go.set()
-        with pytest.raises(asyncio.CancelledError):
-            await asked
-        assert speakers(talk) == ["Ann"]
+    talk = Conversation([Misbehaves("Ann", stubborn)], until=MaxTurns(2))
 
-    asyncio.run(asyncio.wait_for(main(), WAIT))
+    async def read() -> None:
+        async for _ in talk.stream("go"):
+            pass
 
-
-def test_conversation_reply_whose_reader_left_ends_though_its_cancellation_was_swallowed() -> None:
-    async def main() -> None:
-        let_go, begun = asyncio.Event(), asyncio.Event()
-
-        async def stubborn() -> Any:
-            begun.set()
-            while not let_go.is_set():
-                with contextlib.suppress(asyncio.CancelledError):
-                    await let_go.wait()
-            return answer("late")
-
-        talk = Conversation([Misbehaves("Ann", stubborn)], until=MaxTurns(2))
-
-        async def read() -> None:
-            async for _ in talk.stream("go"):
-                pass
-
-        reader = asyncio.create_task(read())
-        await begun.wait()
-        reader.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await reader
-        await asyncio.sleep(0)
-        let_go.set()
-        rest = asyncio.all_tasks() - {asyncio.current_task()}
-        assert not rest or not (await asyncio.wait(rest, timeout=WAIT))[1]
-
-    asyncio.run(main())
+    reader = asyncio.create_task(read())
+    await begun.wait()
+    reader.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reader
+    await asyncio.sleep(0)
+    let_go.set()
+    rest = asyncio.all_tasks() - {asyncio.current_task()}
+    assert not rest or not (await asyncio.wait(rest, timeout=WAIT))[1]
 
 
 def test_conversation_participant_whose_observe_fails_is_logged_and_goes_on(
@@ -198,39 +192,33 @@ def test_conversation_participant_whose_observe_fails_is_logged_and_goes_on(
     assert "I hear nothing" in caplog.text
 
 
-def test_conversation_participant_whose_interrupt_fails_holds_up_nobody() -> None:
+async def test_conversation_participant_whose_interrupt_fails_holds_up_nobody() -> None:
     class Proud(Gated):
         def interrupt(self, text: Any) -> bool:
             raise ValueError("how dare you")
 
-    async def main() -> None:
-        ann = Proud("Ann")
-        talk = Conversation([ann], until=MaxTurns(2))
-        asked = asyncio.create_task(talk.reply("go"))
-        await ann.begun.wait()
-        assert talk.interrupt("Faster!")
-        ann.gate.set()
-        await asked
-        assert ann.heard == ["go", "Faster!"]
-
-    asyncio.run(asyncio.wait_for(main(), WAIT))
+    ann = Proud("Ann")
+    talk = Conversation([ann], until=MaxTurns(2))
+    asked = asyncio.create_task(talk.reply("go"))
+    await ann.begun.wait()
+    assert talk.interrupt("Faster!")
+    ann.gate.set()
+    await asked
+    assert ann.heard == ["go", "Faster!"]
 
 
-def test_interruptions_and_observations_are_bounded() -> None:
-    async def main() -> None:
-        ann = Gated("Ann")
-        talk = Conversation([ann], until=MaxTurns(1))
-        asked = asyncio.create_task(talk.reply("go"))
-        await ann.begun.wait()
-        assert all(talk.interrupt("more") for _ in range(100))
-        with pytest.raises(MailboxFull, match="100 interruptions"):
-            talk.interrupt("more")
-        with pytest.raises(MailboxFull):
-            await talk.observe("and more")
-        ann.gate.set()
-        await asked
-
-    asyncio.run(asyncio.wait_for(main(), WAIT))
+async def test_interruptions_and_observations_are_bounded() -> None:
+    ann = Gated("Ann")
+    talk = Conversation([ann], until=MaxTurns(1))
+    asked = asyncio.create_task(talk.reply("go"))
+    await ann.begun.wait()
+    assert all(talk.interrupt("more") for _ in range(100))
+    with pytest.raises(MailboxFull, match="100 interruptions"):
+        talk.interrupt("more")
+    with pytest.raises(MailboxFull):
+        await talk.observe("and more")
+    ann.gate.set()
+    await asked
 
 
 # -- pretending ------------------------------------------------------------------------------------

@@ -320,18 +320,15 @@ def test_journal_error_names_facts_of_a_wait_that_are_none(
     assert "entry 2 (waits) of run 'm' is not one that this moothall writes: facts " in said
 
 
-def test_journal_entries_of_a_users_own_kind_are_kept_as_they_are(tmp_path: Path) -> None:
-    async def own() -> None:
-        with Journal(tmp_path / "j") as journal:
-            part = await journal.begin("m", "Auction", "auctioneer", "Sell it.")
-            part.note("begun", {"kind": "Auction", "agent": "auctioneer", "fingerprint": None})
-            part.note("bid", {"by": ["ann", 3]})
-            part.note("ended", {"key": "sold", "about": {"action": "sell"}, "result": 3})
-            part.note("over", {"reason": "done", "text": 5, "usage": "none"})
-            part.end("done")
-            await part.commit()
-            part.close()
-
-    asyncio.run(own())
+async def test_journal_entries_of_a_users_own_kind_are_kept_as_they_are(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        part = await journal.begin("m", "Auction", "auctioneer", "Sell it.")
+        part.note("begun", {"kind": "Auction", "agent": "auctioneer", "fingerprint": None})
+        part.note("bid", {"by": ["ann", 3]})
+        part.note("ended", {"key": "sold", "about": {"action": "sell"}, "result": 3})
+        part.note("over", {"reason": "done", "text": 5, "usage": "none"})
+        part.end("done")
+        await part.commit()
+        part.close()
     for words in (("runs", "m"), ("replay", "m")):
         assert moothall(*words, "--journal", str(tmp_path / "j")) == (0, "")

@@ -78,24 +78,21 @@ def test_document_reading_is_stopped_at_once() -> None:
         reading.read()
 
 
-def test_visit_page_cancelled_reads_its_document_no_further() -> None:
-    async def main() -> None:
-        asked = asyncio.Event()
-        loop = asyncio.get_running_loop()
+async def test_visit_page_cancelled_reads_its_document_no_further() -> None:
+    asked = asyncio.Event()
+    loop = asyncio.get_running_loop()
 
-        def answer(_: object) -> object:
-            loop.call_soon_threadsafe(asked.set)
-            return http(slow(), 200, PDF)
+    def answer(_: object) -> object:
+        loop.call_soon_threadsafe(asked.set)
+        return http(slow(), 200, PDF)
 
-        with Web({"/a": answer}) as web:  # type: ignore[dict-item]
-            action = visit_page(allow_hosts=["127.0.0.1"])
-            task = asyncio.create_task(action.execute(url=f"{web.base}/a"))
-            await asked.wait()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-    asyncio.run(main())
+    with Web({"/a": answer}) as web:  # type: ignore[dict-item]
+        action = visit_page(allow_hosts=["127.0.0.1"])
+        task = asyncio.create_task(action.execute(url=f"{web.base}/a"))
+        await asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
 
 Data = bytes | Callable[[], bytes]

@@ -125,17 +125,13 @@ def test_redirect_to_an_address_that_is_not_allowed_is_refused(path: str) -> Non
         assert inner.connections == 0
 
 
-def test_http_connection_that_is_kept_serves_no_other_name() -> None:
+async def test_http_connection_that_is_kept_serves_no_other_name() -> None:
     with Web({"/": html(PAGE)}) as web:
         action = visit_page(allow_hosts=["127.0.0.1"])
-
-        async def both() -> None:
-            await action.execute(url=f"{web.base}/", pool=ResourcePool())
-            url = web.base.replace("127.0.0.1", "localhost")
-            with pytest.raises(AddressRefused):
-                await action.execute(url=url, pool=ResourcePool())
-
-        run(both())
+        await action.execute(url=f"{web.base}/", pool=ResourcePool())
+        url = web.base.replace("127.0.0.1", "localhost")
+        with pytest.raises(AddressRefused):
+            await action.execute(url=url, pool=ResourcePool())
         assert web.asked == ["/"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import logging
 from contextlib import redirect_stderr
@@ -146,7 +145,7 @@ def test_review_is_shown_by_its_conclusions_and_decisions() -> None:
     assert "Done so far." not in seen(*mine, reviews=True, is_for_person=True)
 
 
-def test_terminal_is_told_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_terminal_is_told_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a line that is taken back before anything else is shown, and while a person is asked."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "60")
@@ -156,61 +155,54 @@ def test_terminal_is_told_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) ->
     def status(text: str) -> str:
         return f"\r\x1b[K{text} (Ctrl-C stops it)"
 
-    async def watched() -> None:
-        display = RunDisplay(out=out, model="m")
-        display.is_loaded = lambda: False
-        display.begin()
-        assert out.new() == status("loading the model m")
-        display.is_loaded = lambda: True
-        display.event(begun(1), 0.0)
-        shown = out.new()
-        assert shown.startswith("\r\x1b[K→ ")
-        assert shown.endswith(status("act1 is running"))
-        display.event(begun(2), 0.0)
-        assert out.new().endswith(status("act1, act2 are running"))
-        display.hold()
-        assert out.new() == "\r\x1b[K"
-        display.event(ended(1, "x"), 0.0)
-        assert "stops it" not in out.new()
-        display.release()
-        assert out.new() == status("act2 is running")
-        display.event(ended(2, "x"), 0.0)
-        assert out.new().endswith(status("m is thinking"))
-        display.finish()
-        assert out.new() == "\r\x1b[K"
-        display.event(begun(3), 0.0)
-        assert "stops it" not in out.new()
-        display.event(Done("a", Reply("Yes.")), 0.0)
-        assert out.new().startswith("Yes.\n\ndone: ")
-        monkeypatch.setenv("TERM", "dumb")
-        dumb = RunDisplay(out=out)
-        dumb.begin()
-        assert out.new() == ""
-
-    asyncio.run(watched())
+    display = RunDisplay(out=out, model="m")
+    display.is_loaded = lambda: False
+    display.begin()
+    assert out.new() == status("loading the model m")
+    display.is_loaded = lambda: True
+    display.event(begun(1), 0.0)
+    shown = out.new()
+    assert shown.startswith("\r\x1b[K→ ")
+    assert shown.endswith(status("act1 is running"))
+    display.event(begun(2), 0.0)
+    assert out.new().endswith(status("act1, act2 are running"))
+    display.hold()
+    assert out.new() == "\r\x1b[K"
+    display.event(ended(1, "x"), 0.0)
+    assert "stops it" not in out.new()
+    display.release()
+    assert out.new() == status("act2 is running")
+    display.event(ended(2, "x"), 0.0)
+    assert out.new().endswith(status("m is thinking"))
+    display.finish()
+    assert out.new() == "\r\x1b[K"
+    display.event(begun(3), 0.0)
+    assert "stops it" not in out.new()
+    display.event(Done("a", Reply("Yes.")), 0.0)
+    assert out.new().startswith("Yes.\n\ndone: ")
+    monkeypatch.setenv("TERM", "dumb")
+    dumb = RunDisplay(out=out)
+    dumb.begin()
+    assert out.new() == ""
 
 
-def test_researcher_tells_of_tasks_of_one_kind_by_their_number(
+async def test_researcher_tells_of_tasks_of_one_kind_by_their_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     out = Written()
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stderr", out)
-
-    async def watched() -> None:
-        display = ResearchDisplay(iterations=2)
-        display.begin()
-        assert "beginning (Ctrl-C" in out.new()
-        display.event(BlockStarted("a", "research", 1), 0.0)
-        for number in range(12):
-            display.event(CallStarted("a", 1, f"{number}", "fetch" if number else "ask", {}), 0.0)
-        assert "iteration 1 of 2, researching: ask, 11 × fetch (Ctrl-C" in out.new()
-        found = {"remark": "", "objectives": [], "generated": [{"topic": "ports"}]}
-        display.event(BlockEnded("a", "evaluate", 1, found), 0.0)
-        assert "  also: ports" in plain(out.new())
-        display.finish()
-
-    asyncio.run(watched())
+    display = ResearchDisplay(iterations=2)
+    display.begin()
+    assert "beginning (Ctrl-C" in out.new()
+    display.event(BlockStarted("a", "research", 1), 0.0)
+    for number in range(12):
+        display.event(CallStarted("a", 1, f"{number}", "fetch" if number else "ask", {}), 0.0)
+    assert "iteration 1 of 2, researching: ask, 11 × fetch (Ctrl-C" in out.new()
+    found = {"remark": "", "objectives": [], "generated": [{"topic": "ports"}]}
+    display.event(BlockEnded("a", "evaluate", 1, found), 0.0)
+    assert "  also: ports" in plain(out.new())
+    display.finish()
 
 
 def test_display_shows_the_first_line_of_a_warning() -> None:

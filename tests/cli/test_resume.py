@@ -329,15 +329,14 @@ def test_small_model_goes_on_in_a_folder_with_other_files(folder: Path, weights:
 
 
 @pytest.mark.usefixtures("weights")
-def test_run_of_the_small_model_by_another_program_goes_on_by_force_alone(folder: Path) -> None:
-    async def stopped() -> None:
-        with Journal(folder / JOURNAL) as journal:
-            model = ScriptedModel([OSError("down")])
-            agent = ReActAgent("files", model, system_prompt="Hurry.", journal=journal)
-            await record_order(ActOrder("Do it", str(folder)), journal, "r", agent)
-            assert (await agent.reply("Do it", run_id="r")).stop_reason == "error"
-
-    asyncio.run(stopped())
+async def test_run_of_the_small_model_by_another_program_goes_on_by_force_alone(
+    folder: Path,
+) -> None:
+    with Journal(folder / JOURNAL) as journal:
+        model = ScriptedModel([OSError("down")])
+        agent = ReActAgent("files", model, system_prompt="Hurry.", journal=journal)
+        await record_order(ActOrder("Do it", str(folder)), journal, "r", agent)
+        assert (await agent.reply("Do it", run_id="r")).stop_reason == "error"
     limited = ("resume", "r", "--max-seconds", "0.001")
     refused = moothall(*limited, cwd=folder)
     assert "begun by another program" in refused.stderr
@@ -596,12 +595,9 @@ def test_run_that_is_being_worked_on_is_held(folder: Path) -> None:
         assert terminal.end() == 130
 
 
-def test_run_of_which_nothing_is_recorded_cannot_go_on(folder: Path) -> None:
-    async def begin() -> None:
-        with Journal(folder.parent / "runs.db") as journal:
-            (await journal.begin("r", "ReActAgent", "files", "Do it")).close()
-
-    asyncio.run(begin())
+async def test_run_of_which_nothing_is_recorded_cannot_go_on(folder: Path) -> None:
+    with Journal(folder.parent / "runs.db") as journal:
+        (await journal.begin("r", "ReActAgent", "files", "Do it")).close()
     assert moothall("runs", "r", cwd=folder).stdout.splitlines()[1].endswith(", 0 entries")
     for options in ((), ("--agent", "a:b"), ("--skip",)):
         done = moothall("resume", "r", *options, cwd=folder)

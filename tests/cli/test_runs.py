@@ -304,17 +304,14 @@ def test_file_that_is_no_journal_is_left_as_it_is(folder: Path, command: tuple[s
     assert file.read_bytes() == before
 
 
-def test_entries_that_no_moothall_wrote_are_said(folder: Path) -> None:
-    async def write() -> None:
-        with Journal(folder.parent / "runs.db") as journal:
-            part = await journal.begin("r", "ReActAgent", "a", "go")
-            for kind in ("begun", "started", "state", "ended"):
-                part.note(kind, {})
-            part.note("over", {"text": 5})
-            await part.commit()
-            part.close()
-
-    asyncio.run(write())
+async def test_entries_that_no_moothall_wrote_are_said(folder: Path) -> None:
+    with Journal(folder.parent / "runs.db") as journal:
+        part = await journal.begin("r", "ReActAgent", "a", "go")
+        for kind in ("begun", "started", "state", "ended"):
+            part.note(kind, {})
+        part.note("over", {"text": 5})
+        await part.commit()
+        part.close()
     for command in ("runs", "replay", "resume"):
         done = moothall(command, "r", cwd=folder)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)

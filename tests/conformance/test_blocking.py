@@ -199,15 +199,13 @@ def test_async_actions_that_wait_hold_up_nobody(space: Any) -> None:
     assert [each.result(timeout=WAIT_S) for each in requests] == ["one"] * 200
 
 
-def test_blocked_def_actions_whose_requests_have_ended_are_seen(space: Any) -> None:
+async def test_blocked_def_actions_whose_requests_have_ended_are_seen(space: Any) -> None:
     holders = [space.add(Holder(f"holder {i}")) for i in range(5)]
     me = space.add(Agent("me"))
-
-    async def wait() -> list[Any]:
-        asked = (me.request(message(h.id, "hold_plainly"), timeout=LATE_S) for h in holders)
-        return await asyncio.gather(*asked, return_exceptions=True)
-
-    assert [type(each) for each in asyncio.run(wait())] == [RequestTimeout] * 5
+    asked = (me.request(message(h.id, "hold_plainly"), timeout=LATE_S) for h in holders)
+    assert [type(each) for each in (await asyncio.gather(*asked, return_exceptions=True))] == [
+        RequestTimeout
+    ] * 5
     assert all(handling(space, holder.id) == ["hold_plainly"] for holder in holders)
     assert space.statistics()["deadlines"] == 0
     for holder in holders:

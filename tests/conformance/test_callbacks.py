@@ -627,7 +627,7 @@ def test_callbacks_of_an_agent_that_comes_again_are_called_again(make_space):
 
 
 @pytest.mark.parametrize("concurrency", (1, 4))
-def test_messages_are_handled_only_once_after_add_has_ended(make_space, concurrency):
+async def test_messages_are_handled_only_once_after_add_has_ended(make_space, concurrency):
     """Then as many are at once as may be."""
     begun, may_end = threading.Event(), threading.Event()
     together = asyncio.Barrier(concurrency)
@@ -649,15 +649,11 @@ def test_messages_are_handled_only_once_after_add_has_ended(make_space, concurre
 
     space = make_space()
     me = space.add(Agent("me"))
-
-    async def main() -> list[bool]:
-        space.add(Slow("slow", concurrency=concurrency))
-        asked = [me.ask("slow", "use") for _ in range(8)]
-        assert await asyncio.to_thread(begun.wait, 10)
-        may_end.set()
-        return [await each for each in asked]
-
-    assert asyncio.run(main()) == [True] * 8
+    space.add(Slow("slow", concurrency=concurrency))
+    asked = [me.ask("slow", "use") for _ in range(8)]
+    assert await asyncio.to_thread(begun.wait, 10)
+    may_end.set()
+    assert ([await each for each in asked]) == [True] * 8
 
 
 def test_callbacks_no_handler_begins_after_before_remove(make_space):

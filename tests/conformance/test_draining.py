@@ -1,6 +1,5 @@
 """A space or an agent that handles what waits before it ends, and says what it leaves."""
 
-import asyncio
 import threading
 from typing import Any
 
@@ -99,32 +98,24 @@ def test_remove_with_drain_handles_what_waits(space: Any) -> None:
     assert space.ids() == ["me"]
 
 
-def test_add_and_remove_are_awaited_on_a_loop_of_the_callers_own(space: Any) -> None:
+async def test_add_and_remove_are_awaited_on_a_loop_of_the_callers_own(space: Any) -> None:
     seen: list[Any] = []
-
-    async def main() -> list[str]:
-        await space.aobserve(lambda each: seen.append(each["action"]["name"]))
-        doer = await space.aadd(Doer("doer"))
-        with pytest.raises(DuplicateAgent):
-            await space.aadd(Doer("doer"))
-        me = await space.aadd(Agent("me"))
-        assert await me.ask("doer", "echo", value=1) == 1
-        await space.aremove(doer, drain=True)
-        return list(space.ids())
-
-    assert asyncio.run(main()) == ["me"]
+    await space.aobserve(lambda each: seen.append(each["action"]["name"]))
+    doer = await space.aadd(Doer("doer"))
+    with pytest.raises(DuplicateAgent):
+        await space.aadd(Doer("doer"))
+    me = await space.aadd(Agent("me"))
+    assert await me.ask("doer", "echo", value=1) == 1
+    await space.aremove(doer, drain=True)
+    assert list(space.ids()) == ["me"]
     assert "echo" in seen
 
 
-def test_calls_that_wait_are_refused_where_a_loop_is_running(space: Any) -> None:
+async def test_calls_that_wait_are_refused_where_a_loop_is_running(space: Any) -> None:
     space.add(Agent("a"))
-
-    async def main() -> None:
-        for wait in (space.idle, space.drain, lambda: space.remove("a", drain=True)):
-            with pytest.raises(RuntimeError, match="await"):
-                wait()
-
-    asyncio.run(main())
+    for wait in (space.idle, space.drain, lambda: space.remove("a", drain=True)):
+        with pytest.raises(RuntimeError, match="await"):
+            wait()
     assert space.ids() == ["a"]
 
 

@@ -32,35 +32,27 @@ def test_request_is_awaited_on_a_loop_of_the_callers_own(space: Any) -> None:
     assert asyncio.run(main()) == [1, 2, list(range(50))]
 
 
-def test_result_works_within_a_running_loop_as_in_a_notebook(space: Any) -> None:
+async def test_result_works_within_a_running_loop_as_in_a_notebook(space: Any) -> None:
     space.add(Doer("doer"))
-
-    async def cell() -> Any:
-        # Plain calls in a cell, while the notebook's own loop runs.
-        other = space.add(Doer("added in a cell"))
-        me = space.add(Agent("me"))
-        values = [me.ask("doer", "echo", value=1).result(timeout=WAIT_S)]
-        values.append(await me.ask("added in a cell", "echo", value=2))
-        me.send(message("doer", "echo", value=3))
-        space.remove(other)
-        space.remove(me)
-        return values
-
-    assert asyncio.run(cell()) == [1, 2]
+    # Plain calls in a cell, while the notebook's own loop runs.
+    other = space.add(Doer("added in a cell"))
+    me = space.add(Agent("me"))
+    values = [me.ask("doer", "echo", value=1).result(timeout=WAIT_S)]
+    values.append(await me.ask("added in a cell", "echo", value=2))
+    me.send(message("doer", "echo", value=3))
+    space.remove(other)
+    space.remove(me)
+    assert values == [1, 2]
     assert space.ids() == ["doer"]
 
 
-def test_agent_removed_within_a_running_loop_has_left(space: Any) -> None:
+async def test_agent_removed_within_a_running_loop_has_left(space: Any) -> None:
     space.add(Doer("doer"))
-
-    async def cell() -> None:
-        for _ in range(50):
-            other = space.add(Doer("other"))
-            space.remove(other)
-            assert space.ids() == ["doer"]
-            assert other.space is None
-
-    asyncio.run(cell())
+    for _ in range(50):
+        other = space.add(Doer("other"))
+        space.remove(other)
+        assert space.ids() == ["doer"]
+        assert other.space is None
 
 
 def test_space_lives_within_a_running_loop(make_space: Any) -> None:

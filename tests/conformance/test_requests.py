@@ -185,18 +185,14 @@ def test_request_outcome_is_reached_once_and_stays(
 
 
 @pytest.mark.parametrize("name", ("add", "add_plainly"))
-def test_request_value_comes_once_and_stays(space: Any, name: str) -> None:
+async def test_request_value_comes_once_and_stays(space: Any, name: str) -> None:
     space.add(Server("server"))
     me = space.add(Agent("me"))
     request = me.ask("server", name, a=2, b=3)
     assert request.result(timeout=WAIT_S) == 5
     assert request.done()
     request.cancel()
-
-    async def wait() -> Any:
-        return await request
-
-    assert asyncio.run(wait()) == 5
+    assert (await request) == 5
     assert request.result() == 5
     assert request.result(timeout=0) == 5
 

@@ -116,12 +116,8 @@ def test_request_with_wait_may_be_awaited_in_an_action(space: Any) -> None:
     assert request.result(timeout=WAIT_S) == "a"
 
 
-def test_request_with_wait_may_be_awaited_on_another_loop(space: Any) -> None:
+async def test_request_with_wait_may_be_awaited_on_another_loop(space: Any) -> None:
     me = space.add(Agent("me"))
-
-    async def both() -> Any:
-        request = me.request(message("later", "note", name="a"), wait=True)
-        await asyncio.to_thread(space.add, Holder("later"))
-        return await request
-
-    assert asyncio.run(both()) == "a"
+    request = me.request(message("later", "note", name="a"), wait=True)
+    await asyncio.to_thread(space.add, Holder("later"))
+    assert (await request) == "a"

@@ -61,7 +61,7 @@ class Shouter(Agent):
         return f"{text.upper()}, {context.sender}!"
 
 
-def test_door_of_a_users_own_is_behind_the_same_checks_and_calls_agents() -> None:
+async def test_door_of_a_users_own_is_behind_the_same_checks_and_calls_agents() -> None:
     callers = Callers({"ada": "a" * 20, "bob": "b" * 20}, rate=2)
     served = Served(Shouter("Eve"), callers)
     app = application(served, callers, "text", TextDoor(served).routes())
@@ -73,16 +73,13 @@ def test_door_of_a_users_own_is_behind_the_same_checks_and_calls_agents() -> Non
             answer = await client.post(path, content="hello", headers=headers)
             return answer.status_code, answer.text
 
-    async def main() -> None:
-        assert await asked("/text/Eve/shout", "a" * 20) == (200, "HELLO, text-ada!")
-        assert (await asked("/text/Eve/shout", None))[0] == 401
-        status, text = await asked("/text/Eve/sing", "a" * 20)
-        assert (status, "sing" in text) == (400, True)
-        assert (await asked("/text/Eve/shout", "a" * 20))[0] == 429
-        assert (await asked("/text/Eve/shout", "b" * 20))[0] == 200
-        await served.close()
-
-    asyncio.run(main())
+    assert await asked("/text/Eve/shout", "a" * 20) == (200, "HELLO, text-ada!")
+    assert (await asked("/text/Eve/shout", None))[0] == 401
+    status, text = await asked("/text/Eve/sing", "a" * 20)
+    assert (status, "sing" in text) == (400, True)
+    assert (await asked("/text/Eve/shout", "a" * 20))[0] == 429
+    assert (await asked("/text/Eve/shout", "b" * 20))[0] == 200
+    await served.close()
 
 
 async def echo(socket: WebSocket) -> None:
@@ -105,7 +102,7 @@ async def echo(socket: WebSocket) -> None:
         ),
     ),
 )
-def test_guard_checks_who_opens_a_socket_and_says_why_it_is_refused(
+async def test_guard_checks_who_opens_a_socket_and_says_why_it_is_refused(
     headers: dict[str, str], status: int, reason: str, says_status: bool
 ) -> None:
     callers = Callers({"ada": "a" * 20}, rate=1)
@@ -130,19 +127,16 @@ def test_guard_checks_who_opens_a_socket_and_says_why_it_is_refused(
         await guard(scope, receive, send)
         return sent
 
-    async def main() -> None:
-        sent = await open_socket()
-        if not status:
-            assert [each.get("text") for each in sent] == [None, "ada: hello", None]
-            (first, *_) = await open_socket()  # one more in this minute is too often
-            assert first.get("status" if says_status else "code") == (429 if says_status else 1008)
-        elif says_status:
-            assert sent[0]["status"] == status
-            assert sent[1]["body"].decode() == f"{reason}\n"
-        else:
-            assert sent == [{"type": "websocket.close", "code": 1008, "reason": reason}]
-
-    asyncio.run(main())
+    sent = await open_socket()
+    if not status:
+        assert [each.get("text") for each in sent] == [None, "ada: hello", None]
+        (first, *_) = await open_socket()  # one more in this minute is too often
+        assert first.get("status" if says_status else "code") == (429 if says_status else 1008)
+    elif says_status:
+        assert sent[0]["status"] == status
+        assert sent[1]["body"].decode() == f"{reason}\n"
+    else:
+        assert sent == [{"type": "websocket.close", "code": 1008, "reason": reason}]
 
 
 ADDED = (

@@ -180,13 +180,9 @@ def test_research_step_is_told_what_the_one_before_found() -> None:
     assert "It uses port" not in second
 
 
-def test_research_steps_are_events_of_the_one_stream() -> None:
+async def test_research_steps_are_events_of_the_one_stream() -> None:
     researcher, _ = research()
-
-    async def main() -> list[Any]:
-        return [event async for event in researcher.stream(researcher.task)]
-
-    events = asyncio.run(main())
+    events = [event async for event in researcher.stream(researcher.task)]
     blocks = [e.block for e in events if e.kind == "block_ended" and e.iteration == 2]
     assert blocks == ["plan", "research", "update", "narrate", "evaluate"]
     ended = {(e.block, e.iteration): e.result for e in events if e.kind == "block_ended"}

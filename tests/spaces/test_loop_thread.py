@@ -93,16 +93,12 @@ def test_cancelling_the_future_cancels_the_task(life: Life) -> None:
     assert ended.wait(WAIT_S)
 
 
-def test_loop_thread_run_cancelled_from_another_loop_cancels_the_task(life: Life) -> None:
+async def test_loop_thread_run_cancelled_from_another_loop_cancels_the_task(life: Life) -> None:
     outcome, ended = begun_in(life, lambda: Gate())
-
-    async def main() -> None:
-        waiting = asyncio.ensure_future(asyncio.wrap_future(outcome))
-        await asyncio.sleep(0)
-        waiting.cancel()
-        await asyncio.wait((waiting,))
-
-    asyncio.run(main())
+    waiting = asyncio.ensure_future(asyncio.wrap_future(outcome))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait((waiting,))
     assert ended.wait(WAIT_S)
 
 

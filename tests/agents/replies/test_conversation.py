@@ -264,26 +264,23 @@ def test_conversation_state_tells_what_was_said() -> None:
 # -- several at once -------------------------------------------------------------------------------
 
 
-def test_speakers_at_once_are_gathered_in_the_order_of_the_list() -> None:
-    async def main() -> None:
-        ann, bob, cleo = Gated("Ann"), Gated("Bob"), Talker("Cleo")
-        talk = Conversation(
-            [ann, bob, cleo], lambda state: [["Bob", "Ann"], None, "Cleo", None][state.turns]
-        )
-        asked = asyncio.create_task(talk.reply("go"))
-        await ann.begun.wait()
-        await bob.begun.wait()
-        ann.gate.set()  # the second of the list ends first
-        await ann.spoken.wait()
-        bob.gate.set()
-        reply = await asked
-        assert [who for who, _ in said(talk)] == [None, "Bob", "Ann", "Cleo"]
-        assert reply.text == "Cleo 1"
-        assert ann.heard == ["go", "Bob: Bob 1", "Cleo: Cleo 1"]
-        assert bob.heard == ["go", "Ann: Ann 1", "Cleo: Cleo 1"]
-        assert cleo.heard == ["go", "Bob: Bob 1", "Ann: Ann 1"]
-
-    asyncio.run(asyncio.wait_for(main(), WAIT))
+async def test_speakers_at_once_are_gathered_in_the_order_of_the_list() -> None:
+    ann, bob, cleo = Gated("Ann"), Gated("Bob"), Talker("Cleo")
+    talk = Conversation(
+        [ann, bob, cleo], lambda state: [["Bob", "Ann"], None, "Cleo", None][state.turns]
+    )
+    asked = asyncio.create_task(talk.reply("go"))
+    await ann.begun.wait()
+    await bob.begun.wait()
+    ann.gate.set()  # the second of the list ends first
+    await ann.spoken.wait()
+    bob.gate.set()
+    reply = await asked
+    assert [who for who, _ in said(talk)] == [None, "Bob", "Ann", "Cleo"]
+    assert reply.text == "Cleo 1"
+    assert ann.heard == ["go", "Bob: Bob 1", "Cleo: Cleo 1"]
+    assert bob.heard == ["go", "Ann: Ann 1", "Cleo: Cleo 1"]
+    assert cleo.heard == ["go", "Bob: Bob 1", "Ann: Ann 1"]
 
 
 def test_conversation_reply_of_several_has_what_each_said() -> None:
@@ -537,28 +534,25 @@ def test_handover_answer_in_the_last_possible_turn_is_an_answer() -> None:
     assert reply.stop_reason == "done"
 
 
-def test_conversations_may_have_one_agent_at_a_time() -> None:
-    async def main() -> None:
-        gate = asyncio.Event()
+async def test_conversations_may_have_one_agent_at_a_time() -> None:
+    gate = asyncio.Event()
 
-        async def wait(messages: Any, actions: Any) -> Any:
-            await gate.wait()
-            return handing("Bob", "first")
+    async def wait(messages: Any, actions: Any) -> Any:
+        await gate.wait()
+        return handing("Bob", "first")
 
-        registry = ActionRegistry()
-        shared = ReActAgent("Ann", ScriptedModel([wait, handing("Cleo", "x")]), actions=registry)
-        one = Conversation([shared, Talker("Bob")], HandOver(), id="one")
-        two = Conversation([shared, Talker("Cleo")], HandOver(), id="two")
-        first = asyncio.create_task(one.reply("go"))
-        await asyncio.sleep(0)
-        second = asyncio.create_task(two.reply("go"))
-        await asyncio.sleep(0)
-        gate.set()
-        replies = await asyncio.gather(first, second)
-        assert [reply.text for reply in replies] == ["Bob 1", "Cleo 1"]
-        assert shared.actions is registry
-
-    asyncio.run(asyncio.wait_for(main(), WAIT))
+    registry = ActionRegistry()
+    shared = ReActAgent("Ann", ScriptedModel([wait, handing("Cleo", "x")]), actions=registry)
+    one = Conversation([shared, Talker("Bob")], HandOver(), id="one")
+    two = Conversation([shared, Talker("Cleo")], HandOver(), id="two")
+    first = asyncio.create_task(one.reply("go"))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(two.reply("go"))
+    await asyncio.sleep(0)
+    gate.set()
+    replies = await asyncio.gather(first, second)
+    assert [reply.text for reply in replies] == ["Bob 1", "Cleo 1"]
+    assert shared.actions is registry
 
 
 # -- failures --------------------------------------------------------------------------------------
@@ -749,45 +743,39 @@ async def test_conversation_passes_on_the_events_of_a_participant_that_streams()
     )
 
 
-def test_closing_the_stream_cancels_who_speaks() -> None:
-    async def main() -> None:
-        before = asyncio.all_tasks()
-        ann = Gated("Ann")
-        talk = Conversation([ann])
-        events = talk.stream("go")
-        assert isinstance(await anext(events), TurnStarted)
-        waiting = asyncio.ensure_future(anext(events))
-        await ann.begun.wait()
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        await events.aclose()
-        assert ann.cancelled
-        assert asyncio.all_tasks() == before
-
-    asyncio.run(asyncio.wait_for(main(), WAIT))
+async def test_closing_the_stream_cancels_who_speaks() -> None:
+    before = asyncio.all_tasks()
+    ann = Gated("Ann")
+    talk = Conversation([ann])
+    events = talk.stream("go")
+    assert isinstance(await anext(events), TurnStarted)
+    waiting = asyncio.ensure_future(anext(events))
+    await ann.begun.wait()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await events.aclose()
+    assert ann.cancelled
+    assert asyncio.all_tasks() == before
 
 
-def test_interruption_goes_to_the_speaker_and_later_to_all() -> None:
-    async def main() -> None:
-        ann, bob = Gated("Ann"), Talker("Bob")
-        talk = Conversation([ann, bob], until=MaxTurns(2))
-        assert not talk.interrupt("early")
-        asked = asyncio.create_task(talk.reply("go"))
-        await ann.begun.wait()
-        assert talk.interrupt("Faster!")
-        await talk.observe("It rains.")
-        ann.gate.set()
-        await asked
-        assert ann.told == ["Faster!"]
-        assert ann.heard == ["early", "go", "It rains.", "Bob: Bob 1"]
-        assert bob.heard == ["early", "go", "Faster!", "It rains.", "Ann: Ann 1"]
-        assert not talk.interrupt("late")
-
-    asyncio.run(asyncio.wait_for(main(), WAIT))
+async def test_interruption_goes_to_the_speaker_and_later_to_all() -> None:
+    ann, bob = Gated("Ann"), Talker("Bob")
+    talk = Conversation([ann, bob], until=MaxTurns(2))
+    assert not talk.interrupt("early")
+    asked = asyncio.create_task(talk.reply("go"))
+    await ann.begun.wait()
+    assert talk.interrupt("Faster!")
+    await talk.observe("It rains.")
+    ann.gate.set()
+    await asked
+    assert ann.told == ["Faster!"]
+    assert ann.heard == ["early", "go", "It rains.", "Bob: Bob 1"]
+    assert bob.heard == ["early", "go", "Faster!", "It rains.", "Ann: Ann 1"]
+    assert not talk.interrupt("late")
 
 
-def test_interruption_reaches_all_who_speak_and_whoever_gives_the_outcome() -> None:
+async def test_interruption_reaches_all_who_speak_and_whoever_gives_the_outcome() -> None:
     class Concluding(Gated):
         async def reply(self, text: Any, **wanted: Any) -> Any:
             if "schema" in wanted:
@@ -795,124 +783,106 @@ def test_interruption_reaches_all_who_speak_and_whoever_gives_the_outcome() -> N
                 self.gate.clear()
             return await super().reply(text)
 
-    async def main() -> None:
-        ann, bob = Gated("Ann"), Concluding("Bob")
-        talk = Conversation([ann, bob], lambda state: None if state.turns else ["Ann", "Bob"])
-        asked = asyncio.create_task(talk.reply("go", schema={"type": "string"}))
-        for text in ("Faster!", "Shorter!"):
-            await bob.begun.wait()
-            assert talk.interrupt(text)
-            bob.begun.clear()
-            ann.gate.set()
-            bob.gate.set()
-            await bob.spoken.wait()
-            bob.spoken.clear()
-        await asked
-        assert (ann.told, bob.told) == (["Faster!"], ["Faster!", "Shorter!"])
-        assert ann.heard == ["go", "Bob: Bob 1", "Bob: Bob 2", "Shorter!"]
-
-    asyncio.run(asyncio.wait_for(main(), WAIT))
+    ann, bob = Gated("Ann"), Concluding("Bob")
+    talk = Conversation([ann, bob], lambda state: None if state.turns else ["Ann", "Bob"])
+    asked = asyncio.create_task(talk.reply("go", schema={"type": "string"}))
+    for text in ("Faster!", "Shorter!"):
+        await bob.begun.wait()
+        assert talk.interrupt(text)
+        bob.begun.clear()
+        ann.gate.set()
+        bob.gate.set()
+        await bob.spoken.wait()
+        bob.spoken.clear()
+    await asked
+    assert (ann.told, bob.told) == (["Faster!"], ["Faster!", "Shorter!"])
+    assert ann.heard == ["go", "Bob: Bob 1", "Bob: Bob 2", "Shorter!"]
 
 
-def test_interruption_that_the_speaker_does_not_take_is_heard_after_its_turn() -> None:
+async def test_interruption_that_the_speaker_does_not_take_is_heard_after_its_turn() -> None:
     class Busy(Gated):
         def interrupt(self, text: Any) -> bool:
             return False
 
-    async def main() -> None:
-        ann = Busy("Ann")
-        talk = Conversation([ann], until=MaxTurns(1))
-        asked = asyncio.create_task(talk.reply("go"))
-        await ann.begun.wait()
-        assert talk.interrupt("Faster!")
-        ann.gate.set()
+    ann = Busy("Ann")
+    talk = Conversation([ann], until=MaxTurns(1))
+    asked = asyncio.create_task(talk.reply("go"))
+    await ann.begun.wait()
+    assert talk.interrupt("Faster!")
+    ann.gate.set()
+    await asked
+    assert ann.heard == ["go", "Faster!"]
+
+
+async def test_replies_of_a_conversation_wait_for_each_other() -> None:
+    ann = Talker("Ann")
+    talk = Conversation([ann], until=MaxTurns(2))
+    one, two = await asyncio.gather(talk.reply("one"), talk.reply("two"))
+    assert (one.text, two.text) == ("Ann 2", "Ann 4")
+    assert ann.heard == ["one", "two"]
+
+
+async def test_cancelling_reaches_everyone_who_speaks_and_it_can_be_gone_on_with() -> None:
+    before = asyncio.all_tasks()
+    ann, bob = Gated("Ann"), Gated("Bob")
+    talk = Conversation([ann, bob], lambda state: None if state.turns else ["Ann", "Bob"])
+    asked = asyncio.create_task(talk.reply("go"))
+    await ann.begun.wait()
+    await bob.begun.wait()
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
         await asked
-        assert ann.heard == ["go", "Faster!"]
-
-    asyncio.run(asyncio.wait_for(main(), WAIT))
-
-
-def test_replies_of_a_conversation_wait_for_each_other() -> None:
-    async def main() -> None:
-        ann = Talker("Ann")
-        talk = Conversation([ann], until=MaxTurns(2))
-        one, two = await asyncio.gather(talk.reply("one"), talk.reply("two"))
-        assert (one.text, two.text) == ("Ann 2", "Ann 4")
-        assert ann.heard == ["one", "two"]
-
-    asyncio.run(asyncio.wait_for(main(), WAIT))
+    assert (ann.cancelled, bob.cancelled) == (True, True)
+    assert asyncio.all_tasks() == before
+    ann.gate.set()
+    bob.gate.set()
+    reply = await talk.resume()
+    assert reply.value == {"Ann": "Ann 1", "Bob": "Bob 1"}
+    with pytest.raises(StateError, match="no reply to resume"):
+        await talk.resume()
+    assert (await talk.reply("again")).stop_reason == "done"
 
 
-def test_cancelling_reaches_everyone_who_speaks_and_it_can_be_gone_on_with() -> None:
-    async def main() -> None:
-        before = asyncio.all_tasks()
-        ann, bob = Gated("Ann"), Gated("Bob")
-        talk = Conversation([ann, bob], lambda state: None if state.turns else ["Ann", "Bob"])
-        asked = asyncio.create_task(talk.reply("go"))
-        await ann.begun.wait()
-        await bob.begun.wait()
-        asked.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asked
-        assert (ann.cancelled, bob.cancelled) == (True, True)
-        assert asyncio.all_tasks() == before
-        ann.gate.set()
-        bob.gate.set()
-        reply = await talk.resume()
-        assert reply.value == {"Ann": "Ann 1", "Bob": "Bob 1"}
-        with pytest.raises(StateError, match="no reply to resume"):
-            await talk.resume()
-        assert (await talk.reply("again")).stop_reason == "done"
-
-    asyncio.run(asyncio.wait_for(main(), WAIT))
-
-
-def test_conversation_reply_that_is_resumed_has_the_steps_from_then_on() -> None:
+async def test_conversation_reply_that_is_resumed_has_the_steps_from_then_on() -> None:
     def look() -> str:
         """Look."""
         return "seen"
 
-    async def main() -> None:
-        bob = Gated("Bob")
-        ann = agent("Ann", use("look"), "I saw it.", use("look"), "Again.", actions=[look])
-        talk = Conversation([ann, bob], until=MaxTurns(3))
-        asked = asyncio.create_task(talk.reply("go"))
-        await bob.begun.wait()
-        asked.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asked
-        bob.gate.set()
-        reply = await talk.resume()
-        assert [message["content"] for message in reply.messages[1:]] == [
-            "I saw it.",
-            "Bob 1",
-            "Again.",
-        ]
-        assert [step.action for step in reply.steps] == ["look"]
-
-    asyncio.run(asyncio.wait_for(main(), WAIT))
+    bob = Gated("Bob")
+    ann = agent("Ann", use("look"), "I saw it.", use("look"), "Again.", actions=[look])
+    talk = Conversation([ann, bob], until=MaxTurns(3))
+    asked = asyncio.create_task(talk.reply("go"))
+    await bob.begun.wait()
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    bob.gate.set()
+    reply = await talk.resume()
+    assert [message["content"] for message in reply.messages[1:]] == [
+        "I saw it.",
+        "Bob 1",
+        "Again.",
+    ]
+    assert [step.action for step in reply.steps] == ["look"]
 
 
-def test_cancelling_reaches_an_action_of_a_participant() -> None:
-    async def main() -> None:
-        begun, ended = asyncio.Event(), asyncio.Event()
+async def test_cancelling_reaches_an_action_of_a_participant() -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
 
-        async def hang() -> None:
-            begun.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.set()
+    async def hang() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
 
-        inner = Conversation([agent("Ann", use("hang"), actions=[hang])], id="inner")
-        asked = asyncio.create_task(Conversation([inner]).reply("go"))
-        await begun.wait()
-        asked.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asked
-        assert ended.is_set()
-
-    asyncio.run(asyncio.wait_for(main(), WAIT))
+    inner = Conversation([agent("Ann", use("hang"), actions=[hang])], id="inner")
+    asked = asyncio.create_task(Conversation([inner]).reply("go"))
+    await begun.wait()
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    assert ended.is_set()
 
 
 def test_conversation_value_is_given_after_hearing_simultaneous_speakers() -> None:
@@ -1000,7 +970,7 @@ def test_conversation_in_a_space_answers_say(space: NativeSpace) -> None:
     assert heard(bob, "me") == ["Hi", "Ann: hello", "Hi", "Ann: again"]
 
 
-def test_participants_in_a_space_run_there(space: NativeSpace) -> None:
+async def test_participants_in_a_space_run_there(space: NativeSpace) -> None:
     loops = []
 
     async def where() -> str:
@@ -1011,52 +981,46 @@ def test_participants_in_a_space_run_there(space: NativeSpace) -> None:
         answers = [use("where"), say("done")]
         return [space.add(agent(id, *answers, actions=[where])) for id in ("Ann", "Bob")]
 
-    async def main() -> None:
-        order = lambda state: None if state.turns else ["Ann", "Bob"]  # noqa: E731
-        talk = Conversation(both(), order)
-        reply = await talk.reply("go")
-        assert reply.value == {"Ann": "done", "Bob": "done"}
-        events = [
-            event
-            async for event in space.add(Conversation([agent("x", "x")], until=MaxTurns(1))).stream(
-                "go"
-            )
-        ]
-        assert isinstance(events[-1], Done)
-        assert asyncio.get_running_loop() not in loops
-        assert len(set(loops)) == 1
-
-    asyncio.run(asyncio.wait_for(main(), WAIT))
+    order = lambda state: None if state.turns else ["Ann", "Bob"]  # noqa: E731
+    talk = Conversation(both(), order)
+    reply = await talk.reply("go")
+    assert reply.value == {"Ann": "done", "Bob": "done"}
+    events = [
+        event
+        async for event in space.add(Conversation([agent("x", "x")], until=MaxTurns(1))).stream(
+            "go"
+        )
+    ]
+    assert isinstance(events[-1], Done)
+    assert asyncio.get_running_loop() not in loops
+    assert len(set(loops)) == 1
 
 
-def test_cancelling_reaches_a_participant_in_a_space(space: NativeSpace) -> None:
-    async def main() -> None:
-        here = asyncio.get_running_loop()
-        begun, ended = asyncio.Event(), asyncio.Event()
+async def test_cancelling_reaches_a_participant_in_a_space(space: NativeSpace) -> None:
+    here = asyncio.get_running_loop()
+    begun, ended = asyncio.Event(), asyncio.Event()
 
-        async def hang() -> None:
-            here.call_soon_threadsafe(begun.set)
-            try:
-                await asyncio.Event().wait()
-            finally:
-                here.call_soon_threadsafe(ended.set)
+    async def hang() -> None:
+        here.call_soon_threadsafe(begun.set)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            here.call_soon_threadsafe(ended.set)
 
-        ann = space.add(agent("Ann", use("hang"), actions=[hang]))
-        talk = space.add(Conversation([ann]))
+    ann = space.add(agent("Ann", use("hang"), actions=[hang]))
+    talk = space.add(Conversation([ann]))
 
-        async def read() -> None:
-            async with talk.stream("go") as events:
-                async for _ in events:
-                    pass
+    async def read() -> None:
+        async with talk.stream("go") as events:
+            async for _ in events:
+                pass
 
-        reading = asyncio.create_task(read())
-        await begun.wait()
-        reading.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await reading
-        await ended.wait()
-
-    asyncio.run(asyncio.wait_for(main(), WAIT))
+    reading = asyncio.create_task(read())
+    await begun.wait()
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    await ended.wait()
 
 
 def test_conversation_in_a_space_is_interrupted_from_any_thread(space: NativeSpace) -> None:
@@ -1203,21 +1167,18 @@ def test_conversation_that_was_paused_continues_in_another_process(
         assert run("resume", str(state)) == whole
 
 
-def test_conversation_state_is_of_the_time_between_two_turns() -> None:
-    async def main() -> None:
-        ann = Gated("Ann")
-        talk = Conversation([ann], until=MaxTurns(1))
-        asked = asyncio.create_task(talk.reply("go"))
-        await ann.begun.wait()
-        with pytest.raises(RuntimeError, match="is in a turn"):
-            talk.state_dict()
-        with pytest.raises(RuntimeError, match="is replying"):
-            talk.load_state_dict({})
-        ann.gate.set()
-        await asked
-        json.dumps(talk.state_dict(), allow_nan=False)
-
-    asyncio.run(asyncio.wait_for(main(), WAIT))
+async def test_conversation_state_is_of_the_time_between_two_turns() -> None:
+    ann = Gated("Ann")
+    talk = Conversation([ann], until=MaxTurns(1))
+    asked = asyncio.create_task(talk.reply("go"))
+    await ann.begun.wait()
+    with pytest.raises(RuntimeError, match="is in a turn"):
+        talk.state_dict()
+    with pytest.raises(RuntimeError, match="is replying"):
+        talk.load_state_dict({})
+    ann.gate.set()
+    await asked
+    json.dumps(talk.state_dict(), allow_nan=False)
 
 
 def test_conversation_that_was_loaded_remembers() -> None:
@@ -1322,29 +1283,26 @@ def test_events_of_a_fan_out_interleave_and_name_their_speaker() -> None:
     assert events[-1].reply.text == "Ann: a1\n\nBob: b1"
 
 
-def test_interruption_stops_what_the_speaker_is_doing() -> None:
-    async def main() -> None:
-        begun = asyncio.Event()
+async def test_interruption_stops_what_the_speaker_is_doing() -> None:
+    begun = asyncio.Event()
 
-        async def hang() -> None:
-            begun.set()
-            await asyncio.Event().wait()
+    async def hang() -> None:
+        begun.set()
+        await asyncio.Event().wait()
 
-        ann = ReActAgent("Ann", ScriptedModel([{"name": "hang"}, "I stop."]), actions=[hang])
-        bob = ReActAgent("Bob", ScriptedModel(["ok"]))
-        talk = Conversation([ann, bob], until=MaxTurns(2))
-        asked = asyncio.create_task(talk.reply("go"))
-        await begun.wait()
-        assert await talk.interrupt("Stop!")
-        await asked
+    ann = ReActAgent("Ann", ScriptedModel([{"name": "hang"}, "I stop."]), actions=[hang])
+    bob = ReActAgent("Bob", ScriptedModel(["ok"]))
+    talk = Conversation([ann, bob], until=MaxTurns(2))
+    asked = asyncio.create_task(talk.reply("go"))
+    await begun.wait()
+    assert await talk.interrupt("Stop!")
+    await asked
 
-        def heard(agent: ReActAgent) -> list[str]:
-            return [m["content"] for m in agent.memory.get_memories() if m["role"] == "user"]
+    def heard(agent: ReActAgent) -> list[str]:
+        return [m["content"] for m in agent.memory.get_memories() if m["role"] == "user"]
 
-        assert heard(ann) == ["go", "Stop!", "Bob: ok"]
-        assert heard(bob) == ["go", "Stop!", "Ann: I stop."]
-
-    asyncio.run(asyncio.wait_for(main(), WAIT))
+    assert heard(ann) == ["go", "Stop!", "Bob: ok"]
+    assert heard(bob) == ["go", "Stop!", "Ann: I stop."]
 
 
 def test_conversation_state_between_two_turns_continues_with_the_same_memories() -> None:

@@ -180,7 +180,9 @@ def test_a2a_agent_sends_no_observation_again_that_a_failed_task_had(
     assert len({context for context, _ in peer.texts}) == 1
 
 
-def test_a2a_agent_sends_the_last_observations_also_after_a_reply_that_failed(serve: Serve) -> None:
+async def test_a2a_agent_sends_the_last_observations_also_after_a_reply_that_failed(
+    serve: Serve,
+) -> None:
     peer, tokens = Peer(), iter((None, "t0ken"))
 
     async def headers() -> dict[str, str]:
@@ -190,16 +192,12 @@ def test_a2a_agent_sends_the_last_observations_also_after_a_reply_that_failed(se
         return {"Authorization": f"Bearer {token}"}
 
     far = A2AAgent("far", serve(sdk(peer, True)), headers=headers)
-
-    async def main() -> None:
-        for number in range(100):
-            await far.observe(f"{number}")
-        with pytest.raises(OSError, match="no token yet"):
-            await far.reply("Hello")
+    for number in range(100):
+        await far.observe(f"{number}")
+    with pytest.raises(OSError, match="no token yet"):
         await far.reply("Hello")
-        await far.aclose()
-
-    asyncio.run(main())
+    await far.reply("Hello")
+    await far.aclose()
     assert peer.texts[0][1].split("\n") == [*map(str, range(1, 100)), "new", "Hello"]
 
 
@@ -243,31 +241,23 @@ def test_a2a_agent_passes_a_question_on_and_the_answer_back(serve: Serve, stream
 
 
 @pytest.mark.parametrize("approver", (None, Waiting()))
-def test_a2a_agent_answers_no_question_that_nobody_has_answered(
+async def test_a2a_agent_answers_no_question_that_nobody_has_answered(
     serve: Serve, approver: Waiting | None
 ) -> None:
     peer = Peer()
     far = A2AAgent("far", serve(sdk(peer, True)), approver=approver)
-
-    async def main() -> None:
-        reply = await far.reply("ask", int)
-        assert (reply.text, reply.stop_reason) == ("Which colour?", "unreadable")
-        assert (await far.reply("blue")).text == "You said: blue"
-        await far.aclose()
-
-    asyncio.run(main())
+    reply = await far.reply("ask", int)
+    assert (reply.text, reply.stop_reason) == ("Which colour?", "unreadable")
+    assert (await far.reply("blue")).text == "You said: blue"
+    await far.aclose()
     assert [said for _, said in peer.texts] == ["ask", "blue"]
 
 
-def test_a2a_agent_streams_text_as_it_comes(serve: Serve) -> None:
+async def test_a2a_agent_streams_text_as_it_comes(serve: Serve) -> None:
     far = A2AAgent("far", serve(sdk(Peer(), True)))
-
-    async def main() -> None:
-        pieces = [e.text async for e in far.stream("Hi") if isinstance(e, TextPiece)]
-        assert pieces == ["You said: ", "Hi"]
-        await far.aclose()
-
-    asyncio.run(main())
+    pieces = [e.text async for e in far.stream("Hi") if isinstance(e, TextPiece)]
+    assert pieces == ["You said: ", "Hi"]
+    await far.aclose()
 
 
 @STREAMING
@@ -650,7 +640,7 @@ def test_a2a_agent_goes_to_no_address_of_another_kind_that_a_card_names(serve: S
         A2AAgent("far", serve(broken({"supportedInterfaces": [file]}))).reply_sync("Hello")
 
 
-def test_a2a_agent_sends_no_message_again_to_a_server_that_ends_without_an_answer() -> None:
+async def test_a2a_agent_sends_no_message_again_to_a_server_that_ends_without_an_answer() -> None:
     posts: list[bytes] = []
     card = json.dumps(naming("/rpc")).encode()
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
@@ -662,14 +652,11 @@ def test_a2a_agent_sends_no_message_again_to_a_server_that_ends_without_an_answe
             posts.append(request)
         writer.close()
 
-    async def main() -> None:
-        async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-            far = A2AAgent("far", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-            with pytest.raises(ModelError, match="no answer"):
-                await far.reply("Order tea")
-            await far.aclose()
-
-    asyncio.run(main())
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        far = A2AAgent("far", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        with pytest.raises(ModelError, match="no answer"):
+            await far.reply("Order tea")
+        await far.aclose()
     assert len(posts) == 1
 
 

@@ -302,24 +302,20 @@ def cut_connections(url: str) -> int:
     return 0 if ended is None else int(ended[0])
 
 
-def test_drain_lets_what_runs_end_and_begins_nothing_new(make_company: MakeCompany) -> None:
+async def test_drain_lets_what_runs_end_and_begins_nothing_new(make_company: MakeCompany) -> None:
     company = make_company(CLERK + "drain: 30s\n")
-
-    async def main() -> None:
-        async with company:
-            program = sys.modules["program"]
-            me = await asyncio.to_thread(company.space.add, Agent("me"))
-            holding = [me.ask("Clerk", "hold", seconds=30) for _ in range(5)]
-            await asyncio.to_thread(program.HOLDING.wait, 10)
-            ending = asyncio.create_task(company.__aexit__())
-            await until(lambda: company.health()["draining"])
-            program.LET_GO.set()
-            assert [await each for each in holding[:4]] == ["held"] * 4
-            with pytest.raises(SpaceClosed):
-                await holding[4]
-            await ending
-
-    asyncio.run(main())
+    async with company:
+        program = sys.modules["program"]
+        me = await asyncio.to_thread(company.space.add, Agent("me"))
+        holding = [me.ask("Clerk", "hold", seconds=30) for _ in range(5)]
+        await asyncio.to_thread(program.HOLDING.wait, 10)
+        ending = asyncio.create_task(company.__aexit__())
+        await until(lambda: company.health()["draining"])
+        program.LET_GO.set()
+        assert [await each for each in holding[:4]] == ["held"] * 4
+        with pytest.raises(SpaceClosed):
+            await holding[4]
+        await ending
 
 
 @pytest.mark.parametrize(

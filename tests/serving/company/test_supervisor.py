@@ -87,7 +87,7 @@ def test_supervisor_does_not_count_work_that_never_ran_as_started_again() -> Non
     assert supervisor.parts["line"].restarts == 0
 
 
-def test_supervisor_cancelled_stops_its_work() -> None:
+async def test_supervisor_cancelled_stops_its_work() -> None:
     ended: list[str] = []
 
     async def work(part: Supervised) -> None:
@@ -97,17 +97,14 @@ def test_supervisor_cancelled_stops_its_work() -> None:
         finally:
             ended.append(part.name)
 
-    async def main() -> str:
-        supervisor = Supervisor()
-        task = asyncio.create_task(supervisor.keep("line", work))
-        await asyncio.sleep(0)
-        with pytest.raises(DefinitionError, match="supervised already"):
-            await supervisor.keep("line", work)
-        task.cancel()
-        await asyncio.wait((task,))
-        return supervisor.parts["line"].state
-
-    assert asyncio.run(main()) == "stopped"
+    supervisor = Supervisor()
+    task = asyncio.create_task(supervisor.keep("line", work))
+    await asyncio.sleep(0)
+    with pytest.raises(DefinitionError, match="supervised already"):
+        await supervisor.keep("line", work)
+    task.cancel()
+    await asyncio.wait((task,))
+    assert supervisor.parts["line"].state == "stopped"
     assert ended == ["line"]
 
 

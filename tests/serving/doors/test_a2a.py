@@ -66,24 +66,20 @@ async def sent(client: Client, request: pb.SendMessageRequest) -> dict[str, Any]
     return dict(found["task"])
 
 
-def test_a2a_message_becomes_a_task_with_the_reply_as_artifact(serve: Serve) -> None:
+async def test_a2a_message_becomes_a_task_with_the_reply_as_artifact(serve: Serve) -> None:
     url = serve(asgi(shop("Good day.", "Again.")))
-
-    async def main() -> None:
-        async with connected(url, streaming=False) as client:
-            first = await sent(client, message("Hello"))
-            assert state(first) == "TASK_STATE_COMPLETED"
-            (artifact,) = first["artifacts"]
-            assert artifact["parts"] == [{"text": "Good day.", "mediaType": "text/plain"}]
-            assert first["history"][0]["parts"][0]["text"] == "Hello"
-            again = await sent(client, message("And?", contextId=first["contextId"]))
-            assert (again["contextId"], again["id"]) != (first["contextId"], first["id"])
-            assert again["contextId"] == first["contextId"]
-            got = await client.get_task(pb.GetTaskRequest(id=first["id"], history_length=0))
-            assert "history" not in MessageToDict(got)
-            assert MessageToDict(got)["artifacts"] == first["artifacts"]
-
-    asyncio.run(main())
+    async with connected(url, streaming=False) as client:
+        first = await sent(client, message("Hello"))
+        assert state(first) == "TASK_STATE_COMPLETED"
+        (artifact,) = first["artifacts"]
+        assert artifact["parts"] == [{"text": "Good day.", "mediaType": "text/plain"}]
+        assert first["history"][0]["parts"][0]["text"] == "Hello"
+        again = await sent(client, message("And?", contextId=first["contextId"]))
+        assert (again["contextId"], again["id"]) != (first["contextId"], first["id"])
+        assert again["contextId"] == first["contextId"]
+        got = await client.get_task(pb.GetTaskRequest(id=first["id"], history_length=0))
+        assert "history" not in MessageToDict(got)
+        assert MessageToDict(got)["artifacts"] == first["artifacts"]
 
 
 def test_a2a_context_is_a_conversation_of_its_own(serve: Serve) -> None:
@@ -101,42 +97,34 @@ def test_a2a_context_is_a_conversation_of_its_own(serve: Serve) -> None:
     assert seen == [1, 2, 1, 1]
 
 
-def test_a2a_stream_tells_states_calls_and_pieces_of_text(serve: Serve) -> None:
+async def test_a2a_stream_tells_states_calls_and_pieces_of_text(serve: Serve) -> None:
     url = serve(asgi(shop(call("ask"), "It is red.")))
-
-    async def main() -> None:
-        async with connected(url) as client:
-            told = await updates(client, message("Which?"))
-            task = told[0]["task"]
-            assert state(told[-1]["statusUpdate"]) == "TASK_STATE_INPUT_REQUIRED"
-            told = await updates(client, message("red", taskId=task["id"]))
-            states = [state(each["statusUpdate"]) for each in told if "statusUpdate" in each]
-            assert states[-1] == "TASK_STATE_COMPLETED"
-            texts = [each["artifactUpdate"] for each in told if "artifactUpdate" in each]
-            assert texts[-1]["artifact"]["parts"][0]["text"] == "It is red."
-            assert texts[-1]["lastChunk"] is True
-            assert "".join(e["artifact"]["parts"][0]["text"] for e in texts[:-1]) == "It is red."
-
-    asyncio.run(main())
+    async with connected(url) as client:
+        told = await updates(client, message("Which?"))
+        task = told[0]["task"]
+        assert state(told[-1]["statusUpdate"]) == "TASK_STATE_INPUT_REQUIRED"
+        told = await updates(client, message("red", taskId=task["id"]))
+        states = [state(each["statusUpdate"]) for each in told if "statusUpdate" in each]
+        assert states[-1] == "TASK_STATE_COMPLETED"
+        texts = [each["artifactUpdate"] for each in told if "artifactUpdate" in each]
+        assert texts[-1]["artifact"]["parts"][0]["text"] == "It is red."
+        assert texts[-1]["lastChunk"] is True
+        assert "".join(e["artifact"]["parts"][0]["text"] for e in texts[:-1]) == "It is red."
 
 
-def test_a2a_stream_of_a_quick_agent_has_each_state_and_piece(serve: Serve) -> None:
+async def test_a2a_stream_of_a_quick_agent_has_each_state_and_piece(serve: Serve) -> None:
     url = serve(asgi(ReActAgent("bot", ScriptedModel(lambda messages, actions: "one two"))))
-
-    async def main() -> None:
-        async with connected(url) as client:
-            for _ in range(10):
-                first, *rest = await updates(client, message("Hi"))
-                assert state(first["task"]) == "TASK_STATE_SUBMITTED"
-                told = [each["artifactUpdate"] for each in rest if "artifactUpdate" in each]
-                texts = [each["artifact"]["parts"][0]["text"] for each in told]
-                assert texts == ["one", " two", "one two"]
-                assert state(rest[-1]["statusUpdate"]) == "TASK_STATE_COMPLETED"
-
-    asyncio.run(main())
+    async with connected(url) as client:
+        for _ in range(10):
+            first, *rest = await updates(client, message("Hi"))
+            assert state(first["task"]) == "TASK_STATE_SUBMITTED"
+            told = [each["artifactUpdate"] for each in rest if "artifactUpdate" in each]
+            texts = [each["artifact"]["parts"][0]["text"] for each in told]
+            assert texts == ["one", " two", "one two"]
+            assert state(rest[-1]["statusUpdate"]) == "TASK_STATE_COMPLETED"
 
 
-def test_a2a_stream_tells_the_progress_of_actions(serve: Serve) -> None:
+async def test_a2a_stream_tells_the_progress_of_actions(serve: Serve) -> None:
     begun = (
         threading.Event()
     )  # the client reads the stream; what was before, a task does not repeat
@@ -152,17 +140,16 @@ def test_a2a_stream_tells_the_progress_of_actions(serve: Serve) -> None:
 
     agent = ReActAgent("shop", ScriptedModel([answer, "Dug."]), actions=[dig])
     url = serve(asgi(agent))
-
-    async def main() -> list[str]:
-        told = []
-        async with connected(url) as client:
-            async for each in client.send_message(message("Dig.")):
-                begun.set()
-                told.append(MessageToDict(each))
-        states = [each["statusUpdate"]["status"] for each in told if "statusUpdate" in each]
-        return [each["message"]["parts"][0]["text"] for each in states if "message" in each]
-
-    assert asyncio.run(main()) == ["shop: dig {}", "shop: dig: 1 m of 2"]
+    told = []
+    async with connected(url) as client:
+        async for each in client.send_message(message("Dig.")):
+            begun.set()
+            told.append(MessageToDict(each))
+    states = [each["statusUpdate"]["status"] for each in told if "statusUpdate" in each]
+    assert ([each["message"]["parts"][0]["text"] for each in states if "message" in each]) == [
+        "shop: dig {}",
+        "shop: dig: 1 m of 2",
+    ]
 
 
 def test_a2a_value_of_a_reply_is_a_data_part(serve: Serve) -> None:
@@ -207,21 +194,17 @@ def test_a2a_images_and_audio_of_a_reply_are_files(serve: Serve, tmp_path: Path)
     assert got["artifacts"] == [artifact]
 
 
-def test_a2a_cancel_ends_the_reply(serve: Serve) -> None:
+async def test_a2a_cancel_ends_the_reply(serve: Serve) -> None:
     url = serve(asgi(shop(call("wait"))))
-
-    async def main() -> None:
-        async with connected(url, streaming=False, polling=True) as client:
-            task = await sent(client, message("Wait"))
-            assert state(task) in ("TASK_STATE_WORKING", "TASK_STATE_SUBMITTED")
-            assert await asyncio.to_thread(BEGUN.wait, 10)
-            ended = await client.cancel_task(pb.CancelTaskRequest(id=task["id"]))
-            assert ended.status.state == pb.TASK_STATE_CANCELED
-            assert await asyncio.to_thread(CANCELLED.wait, 10)
-            with pytest.raises(errors.TaskNotCancelableError):
-                await client.cancel_task(pb.CancelTaskRequest(id=task["id"]))
-
-    asyncio.run(main())
+    async with connected(url, streaming=False, polling=True) as client:
+        task = await sent(client, message("Wait"))
+        assert state(task) in ("TASK_STATE_WORKING", "TASK_STATE_SUBMITTED")
+        assert await asyncio.to_thread(BEGUN.wait, 10)
+        ended = await client.cancel_task(pb.CancelTaskRequest(id=task["id"]))
+        assert ended.status.state == pb.TASK_STATE_CANCELED
+        assert await asyncio.to_thread(CANCELLED.wait, 10)
+        with pytest.raises(errors.TaskNotCancelableError):
+            await client.cancel_task(pb.CancelTaskRequest(id=task["id"]))
 
 
 def test_a2a_task_that_fails_says_why(serve: Serve) -> None:
@@ -230,29 +213,21 @@ def test_a2a_task_that_fails_says_why(serve: Serve) -> None:
     assert "was given 0" in task["status"]["message"]["parts"][0]["text"]
 
 
-def test_a2a_cards_name_each_agent_and_what_it_takes(serve: Serve) -> None:
+async def test_a2a_cards_name_each_agent_and_what_it_takes(serve: Serve) -> None:
     agents = [shop("one"), shop("two", id="a/b c")]
     url = serve(asgi(agents, token="t0ken"))
-
-    async def main() -> None:
-        async with connected(url, token="t0ken", streaming=False) as client:
-            assert (await sent(client, message("Hello")))["artifacts"][0]["parts"][0][
-                "text"
-            ] == "one"
-        async with connected(url, "a%2Fb%20c", "t0ken", streaming=False) as client:
-            assert (await sent(client, message("Hello")))["artifacts"][0]["parts"][0][
-                "text"
-            ] == "two"
-        async with httpx.AsyncClient(headers={"Authorization": "Bearer t0ken"}) as http:
-            card = (await http.get(f"{url}/.well-known/agent-card.json")).json()
-            assert card["name"] == "shop"
-            assert card["securityRequirements"] == [{"schemes": {"bearer": {"list": []}}}]
-            assert card["capabilities"]["pushNotifications"] is False
-            ParseDict(card, pb.AgentCard())  # every field is one of the protocol
-            none = await http.get(f"{url}/a2a/nobody/.well-known/agent-card.json")
-            assert none.status_code == 404
-
-    asyncio.run(main())
+    async with connected(url, token="t0ken", streaming=False) as client:
+        assert (await sent(client, message("Hello")))["artifacts"][0]["parts"][0]["text"] == "one"
+    async with connected(url, "a%2Fb%20c", "t0ken", streaming=False) as client:
+        assert (await sent(client, message("Hello")))["artifacts"][0]["parts"][0]["text"] == "two"
+    async with httpx.AsyncClient(headers={"Authorization": "Bearer t0ken"}) as http:
+        card = (await http.get(f"{url}/.well-known/agent-card.json")).json()
+        assert card["name"] == "shop"
+        assert card["securityRequirements"] == [{"schemes": {"bearer": {"list": []}}}]
+        assert card["capabilities"]["pushNotifications"] is False
+        ParseDict(card, pb.AgentCard())  # every field is one of the protocol
+        none = await http.get(f"{url}/a2a/nobody/.well-known/agent-card.json")
+        assert none.status_code == 404
 
 
 def test_description_of_an_agent_is_in_its_card_and_read_by_models_that_may_ask_it(

@@ -326,44 +326,40 @@ def forgeries(entry: dict[str, Any]) -> list[Any]:
     return [*made, [entry, entry], [[entry]], [id], [None], entry, id, True, 1]
 
 
-def test_ag_ui_takes_none_of_200_forged_or_altered_answers() -> None:
+async def test_ag_ui_takes_none_of_200_forged_or_altered_answers() -> None:
     bought: list[str] = []
+    here = httpx2.ASGITransport(asgi(buyer(bought)))
+    async with httpx2.AsyncClient(transport=here, base_url="http://127.0.0.1") as client:
 
-    async def main() -> None:
-        here = httpx2.ASGITransport(asgi(buyer(bought)))
-        async with httpx2.AsyncClient(transport=here, base_url="http://127.0.0.1") as client:
+        async def told(resume: Any = None, **more: Any) -> tuple[int, str]:
+            given = {"threadId": "t", "runId": "r", "messages": [user("buy")], **more}
+            given |= {} if resume is None else {"resume": resume}
+            answer = await client.post("/ag-ui", json=given)
+            return answer.status_code, answer.text
 
-            async def told(resume: Any = None, **more: Any) -> tuple[int, str]:
-                given = {"threadId": "t", "runId": "r", "messages": [user("buy")], **more}
-                given |= {} if resume is None else {"resume": resume}
-                answer = await client.post("/ag-ui", json=given)
-                return answer.status_code, answer.text
+        async def asked() -> dict[str, Any]:
+            last = json.loads((await told())[1].strip().splitlines()[-1][6:])
+            id = last["outcome"]["interrupts"][0]["id"]
+            yes = {"approved": True}
+            return {"interruptId": id, "status": "resolved", "payload": yes}
 
-            async def asked() -> dict[str, Any]:
-                last = json.loads((await told())[1].strip().splitlines()[-1][6:])
-                id = last["outcome"]["interrupts"][0]["id"]
-                yes = {"approved": True}
-                return {"interruptId": id, "status": "resolved", "payload": yes}
-
-            entry = await asked()
-            forged = forgeries(entry)
-            for each in forged:
-                assert (await told(each))[0] == 400
-            for thread in ("T", "", "t ", "t2"):
-                assert (await told([entry], threadId=thread))[0] == 400
-            altered = [{"status": each} for each in ("approved", "cancelled", None, True, 1, "")]
-            yes = (1, "true", "yes", None, [], {}, [True], 1.0)
-            altered += [{"payload": {"approved": each}} for each in yes]
-            altered += [{"payload": each} for each in (True, None, [], "approved", {}, 1)]
-            other = ({"args": {"item": "car"}}, {"action": "sell"}, {"approve": True}, {"": 1})
-            altered += [{"payload": {"approved": True, **each}} for each in other]
-            altered += [{"payload": {key: True}} for key in ("Approved", "approve", "permit")]
-            for each in altered:
-                _, text = await told([{**await asked(), **each}])
-                assert "not permitted" in text, text
-            assert len(forged) + 4 + len(altered) >= 200
-
-    asyncio.run(main())
+        entry = await asked()
+        forged = forgeries(entry)
+        for each in forged:
+            assert (await told(each))[0] == 400
+        for thread in ("T", "", "t ", "t2"):
+            assert (await told([entry], threadId=thread))[0] == 400
+        altered = [{"status": each} for each in ("approved", "cancelled", None, True, 1, "")]
+        yes = (1, "true", "yes", None, [], {}, [True], 1.0)
+        altered += [{"payload": {"approved": each}} for each in yes]
+        altered += [{"payload": each} for each in (True, None, [], "approved", {}, 1)]
+        other = ({"args": {"item": "car"}}, {"action": "sell"}, {"approve": True}, {"": 1})
+        altered += [{"payload": {"approved": True, **each}} for each in other]
+        altered += [{"payload": {key: True}} for key in ("Approved", "approve", "permit")]
+        for each in altered:
+            _, text = await told([{**await asked(), **each}])
+            assert "not permitted" in text, text
+        assert len(forged) + 4 + len(altered) >= 200
     assert bought == []
 
 

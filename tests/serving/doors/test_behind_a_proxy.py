@@ -39,18 +39,15 @@ async def calling(app: Any, **options: Any) -> AsyncIterator[httpx2.AsyncClient]
         yield client
 
 
-def test_right_token_is_never_refused_for_wrong_ones_of_the_same_address() -> None:
-    async def main() -> None:
-        async with calling(asgi(clerk(), token={"ada": "s", "eve": "t"})) as client:
-            codes = []
-            for _ in range(60):
-                wrong = {"authorization": "Bearer guess"}
-                codes.append((await client.get("/v1/models", headers=wrong)).status_code)
-                assert (await client.get("/v1/models", headers=RIGHT)).status_code == 200
-            assert codes[0] == 401
-            assert codes[-1] == 429
-
-    asyncio.run(main())
+async def test_right_token_is_never_refused_for_wrong_ones_of_the_same_address() -> None:
+    async with calling(asgi(clerk(), token={"ada": "s", "eve": "t"})) as client:
+        codes = []
+        for _ in range(60):
+            wrong = {"authorization": "Bearer guess"}
+            codes.append((await client.get("/v1/models", headers=wrong)).status_code)
+            assert (await client.get("/v1/models", headers=RIGHT)).status_code == 200
+        assert codes[0] == 401
+        assert codes[-1] == 429
 
 
 @pytest.mark.parametrize(
@@ -75,16 +72,13 @@ def test_right_token_is_never_refused_for_wrong_ones_of_the_same_address() -> No
         ),
     ),
 )
-def test_card_names_the_public_address(
+async def test_card_names_the_public_address(
     given: dict[str, Any], headers: dict[str, str], url: str
 ) -> None:
-    async def main() -> None:
-        async with calling(asgi(clerk(), token="s", **given)) as client:
-            for path in (CARD, f"/a2a/clerk{CARD}"):
-                card = (await client.get(path, headers=headers)).json()
-                assert [each["url"] for each in card["supportedInterfaces"]] == [url, f"{url}/v1"]
-
-    asyncio.run(main())
+    async with calling(asgi(clerk(), token="s", **given)) as client:
+        for path in (CARD, f"/a2a/clerk{CARD}"):
+            card = (await client.get(path, headers=headers)).json()
+            assert [each["url"] for each in card["supportedInterfaces"]] == [url, f"{url}/v1"]
 
 
 @pytest.mark.parametrize(
@@ -107,78 +101,63 @@ def test_address_of_a_wrong_form_is_refused(given: dict[str, Any]) -> None:
     "address",
     ("unknown:x", "[2001:db8::{0}]:443", "1.2.3.4:55", "::ffff:1.2.3.4", "fe80::1%eth0", ""),
 )
-def test_forwarded_address_of_any_form_is_that_of_a_caller(address: str) -> None:
-    async def main() -> None:
-        async with calling(asgi(clerk(), token="s", proxies=["127.0.0.1"])) as client:
-            for n in range(25):  # of IPv6, each from another address of one network
-                wrong = {"authorization": "Bearer x", "x-forwarded-for": address.format(n)}
-                last = await client.get("/v1/models", headers=wrong)
-            assert last.status_code == 429
-            other = {"authorization": "Bearer x", "x-forwarded-for": "::ffff:9.9.9.9"}
-            assert (await client.get("/v1/models", headers=other)).status_code == 401
-
-    asyncio.run(main())
+async def test_forwarded_address_of_any_form_is_that_of_a_caller(address: str) -> None:
+    async with calling(asgi(clerk(), token="s", proxies=["127.0.0.1"])) as client:
+        for n in range(25):  # of IPv6, each from another address of one network
+            wrong = {"authorization": "Bearer x", "x-forwarded-for": address.format(n)}
+            last = await client.get("/v1/models", headers=wrong)
+        assert last.status_code == 429
+        other = {"authorization": "Bearer x", "x-forwarded-for": "::ffff:9.9.9.9"}
+        assert (await client.get("/v1/models", headers=other)).status_code == 401
 
 
 @pytest.mark.parametrize("path", ("/v1/models/", "/v1/models/clerk", "/a2a/clerk/v1/tasks/"))
-def test_address_with_a_slash_at_its_end_is_the_same_one(path: str) -> None:
-    async def main() -> None:
-        headers = {**RIGHT, "a2a-version": "1.0"}
-        async with calling(asgi(clerk(), token="s"), base_url="http://agents.example") as client:
-            assert (await client.get(path, headers=headers)).status_code == 200
-            call = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-            accept = {**RIGHT, "accept": "application/json, text/event-stream"}
-            found = [await client.post(at, json=call, headers=accept) for at in ("/mcp", "/mcp/")]
-            assert found[0].status_code == found[1].status_code < 500
-            assert not found[1].is_redirect
-
-    asyncio.run(main())
+async def test_address_with_a_slash_at_its_end_is_the_same_one(path: str) -> None:
+    headers = {**RIGHT, "a2a-version": "1.0"}
+    async with calling(asgi(clerk(), token="s"), base_url="http://agents.example") as client:
+        assert (await client.get(path, headers=headers)).status_code == 200
+        call = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        accept = {**RIGHT, "accept": "application/json, text/event-stream"}
+        found = [await client.post(at, json=call, headers=accept) for at in ("/mcp", "/mcp/")]
+        assert found[0].status_code == found[1].status_code < 500
+        assert not found[1].is_redirect
 
 
-def test_card_needs_no_token_and_may_be_kept() -> None:
-    async def main() -> None:
-        async with calling(asgi(clerk(), token="s")) as client:
-            found = await client.get(CARD)
-            assert found.status_code == 200
-            assert "bearer" in found.json()["securitySchemes"]
-            assert found.headers["cache-control"] == "public, max-age=300"
-            assert found.headers["last-modified"].endswith("GMT")
-            again = await client.get(CARD, headers={"if-none-match": found.headers["etag"]})
-            assert (again.status_code, again.content) == (304, b"")
-            assert (await client.head(CARD)).status_code == 200
-            assert (await client.post(CARD)).status_code == 401
-            assert (await client.post("/a2a/clerk", json={})).status_code == 401
-
-    asyncio.run(main())
+async def test_card_needs_no_token_and_may_be_kept() -> None:
+    async with calling(asgi(clerk(), token="s")) as client:
+        found = await client.get(CARD)
+        assert found.status_code == 200
+        assert "bearer" in found.json()["securitySchemes"]
+        assert found.headers["cache-control"] == "public, max-age=300"
+        assert found.headers["last-modified"].endswith("GMT")
+        again = await client.get(CARD, headers={"if-none-match": found.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+        assert (await client.head(CARD)).status_code == 200
+        assert (await client.post(CARD)).status_code == 401
+        assert (await client.post("/a2a/clerk", json={})).status_code == 401
 
 
-def test_doors_mounted_below_a_path_serve_every_protocol_there() -> None:
+async def test_doors_mounted_below_a_path_serve_every_protocol_there() -> None:
     inner = asgi(clerk(*["hello"] * 9), token="s")
     with serving(Starlette(routes=[Mount("/agents", app=inner)])) as address:
+        base = f"{address}/agents"
+        async with httpx2.AsyncClient(headers=RIGHT) as client:
+            card = (await client.get(f"{base}/a2a/clerk{CARD}")).json()
+            assert card["supportedInterfaces"][0]["url"] == f"{base}/a2a/clerk"
+            wrong = await client.get(f"{base}/v1/nowhere")
+            assert wrong.json()["error"]["code"] == "unknown_url"
+            refused = await client.get(f"{base}/v1/models", headers={"authorization": "Bearer x"})
+            assert "token" in refused.json()["error"]["message"]
+            run = {"threadId": "t", "runId": "r", "messages": [asked("x")]}
+            assert "RUN_FINISHED" in (await client.post(f"{base}/ag-ui", json=run)).text
+            from mcp.client.streamable_http import streamable_http_client
 
-        async def main() -> None:
-            base = f"{address}/agents"
-            async with httpx2.AsyncClient(headers=RIGHT) as client:
-                card = (await client.get(f"{base}/a2a/clerk{CARD}")).json()
-                assert card["supportedInterfaces"][0]["url"] == f"{base}/a2a/clerk"
-                wrong = await client.get(f"{base}/v1/nowhere")
-                assert wrong.json()["error"]["code"] == "unknown_url"
-                refused = await client.get(
-                    f"{base}/v1/models", headers={"authorization": "Bearer x"}
-                )
-                assert "token" in refused.json()["error"]["message"]
-                run = {"threadId": "t", "runId": "r", "messages": [asked("x")]}
-                assert "RUN_FINISHED" in (await client.post(f"{base}/ag-ui", json=run)).text
-                from mcp.client.streamable_http import streamable_http_client
-
-                transport = streamable_http_client(f"{base}/mcp", http_client=client)
-                async with mcp.Client(transport) as session:
-                    assert [each.name for each in (await session.list_tools()).tools] == ["say"]
-            far = A2AAgent("far", f"{base}/a2a/clerk{CARD}", headers=RIGHT)
-            assert (await far.reply("hi")).text == "hello"
-            await far.aclose()
-
-        asyncio.run(main())
+            transport = streamable_http_client(f"{base}/mcp", http_client=client)
+            async with mcp.Client(transport) as session:
+                assert [each.name for each in (await session.list_tools()).tools] == ["say"]
+        far = A2AAgent("far", f"{base}/a2a/clerk{CARD}", headers=RIGHT)
+        assert (await far.reply("hi")).text == "hello"
+        await far.aclose()
 
 
 def asked(text: str) -> dict[str, Any]:
@@ -191,29 +170,26 @@ def test_origin_with_a_path_is_refused(origin: str) -> None:
         asgi(clerk(), token="s", origins=[origin])
 
 
-def test_page_of_a_named_origin_may_call_and_no_other() -> None:
-    async def main() -> None:
-        app = asgi(clerk(), token="s", origins=["https://App.example:443"])
-        async with calling(app) as client:
-            for path in ("/v1/chat/completions", "/ag-ui", "/mcp"):
-                wants = {"access-control-request-headers": "authorization,content-type"}
-                wants["access-control-request-method"] = "POST"
-                may = await client.options(path, headers={**PAGE, **wants})
-                assert may.status_code == 200
-                assert may.headers["access-control-allow-origin"] == "https://app.example"
-                assert "authorization" in may.headers["access-control-allow-headers"]
-            body = {"model": "clerk", "messages": [asked("x")]}
-            path = "/v1/chat/completions"
-            found = await client.post(path, json=body, headers={**PAGE, **RIGHT})
-            assert found.status_code == 200
-            assert found.headers["access-control-allow-origin"] == "https://app.example"
-            lost = await client.post(path, json=body, headers=PAGE)
-            assert lost.status_code == 401  # which the page can read
-            assert lost.headers["access-control-allow-origin"] == "https://app.example"
-            other = {**PAGE, "origin": "https://evil.example", **RIGHT}
-            assert (await client.post(path, json=body, headers=other)).status_code == 403
-
-    asyncio.run(main())
+async def test_page_of_a_named_origin_may_call_and_no_other() -> None:
+    app = asgi(clerk(), token="s", origins=["https://App.example:443"])
+    async with calling(app) as client:
+        for path in ("/v1/chat/completions", "/ag-ui", "/mcp"):
+            wants = {"access-control-request-headers": "authorization,content-type"}
+            wants["access-control-request-method"] = "POST"
+            may = await client.options(path, headers={**PAGE, **wants})
+            assert may.status_code == 200
+            assert may.headers["access-control-allow-origin"] == "https://app.example"
+            assert "authorization" in may.headers["access-control-allow-headers"]
+        body = {"model": "clerk", "messages": [asked("x")]}
+        path = "/v1/chat/completions"
+        found = await client.post(path, json=body, headers={**PAGE, **RIGHT})
+        assert found.status_code == 200
+        assert found.headers["access-control-allow-origin"] == "https://app.example"
+        lost = await client.post(path, json=body, headers=PAGE)
+        assert lost.status_code == 401  # which the page can read
+        assert lost.headers["access-control-allow-origin"] == "https://app.example"
+        other = {**PAGE, "origin": "https://evil.example", **RIGHT}
+        assert (await client.post(path, json=body, headers=other)).status_code == 403
 
 
 BODIES: dict[str, dict[str, Any]] = {
@@ -240,25 +216,17 @@ async def begun(address: str, path: str, wanted: str) -> None:
     raise AssertionError(path)
 
 
-def test_stream_begins_before_the_model_answers_and_is_not_buffered() -> None:
+async def test_stream_begins_before_the_model_answers_and_is_not_buffered() -> None:
     with serving(asgi(ReActAgent("clerk", Waiting()))) as address:
-
-        async def main() -> None:
-            async with asyncio.timeout(10):
-                await asyncio.gather(*(begun(address, path, "data:") for path in BODIES))
-
-        asyncio.run(main())
+        async with asyncio.timeout(10):
+            await asyncio.gather(*(begun(address, path, "data:") for path in BODIES))
 
 
 @pytest.mark.long
-def test_stream_sends_a_comment_while_an_action_takes_long() -> None:
+async def test_stream_sends_a_comment_while_an_action_takes_long() -> None:
     with serving(asgi(ReActAgent("clerk", Waiting()))) as address:
-
-        async def main() -> None:
-            async with asyncio.timeout(25):  # a comment each 15 s
-                await asyncio.gather(*(begun(address, path, ":") for path in BODIES))
-
-        asyncio.run(main())
+        async with asyncio.timeout(25):  # a comment each 15 s
+            await asyncio.gather(*(begun(address, path, ":") for path in BODIES))
 
 
 def test_request_with_two_lengths_is_refused_and_nothing_after_it_is_read() -> None:

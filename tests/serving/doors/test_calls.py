@@ -46,41 +46,33 @@ class Clerk(Agent):
         return f"{self.current_message['from']} of {self.space.ids()}"
 
 
-def test_call_that_cannot_begin_is_not_under_way() -> None:
+async def test_call_that_cannot_begin_is_not_under_way() -> None:
     with NativeSpace() as space:
         served = Served(space.add(ReActAgent("Clerk", ScriptedModel([]))))
-
-    async def main() -> None:
-        caller = Caller(asyncio.get_running_loop(), None)
-        with pytest.raises(MoothallError):
-            await served.call("ada", "Clerk", "say", {"content": "Hi"}, caller)
-        with pytest.raises(MoothallError), served.calling("ada", "Clerk", caller):
-            pass
-        assert not served.busy
-
-    asyncio.run(main())
+    caller = Caller(asyncio.get_running_loop(), None)
+    with pytest.raises(MoothallError):
+        await served.call("ada", "Clerk", "say", {"content": "Hi"}, caller)
+    with pytest.raises(MoothallError), served.calling("ada", "Clerk", caller):
+        pass
+    assert not served.busy
 
 
-def test_caller_whose_loop_is_closed_does_not_end_what_others_are_told() -> None:
+async def test_caller_whose_loop_is_closed_does_not_end_what_others_are_told() -> None:
     agent = ReActAgent("Clerk", ScriptedModel(["One.", "Two."]))
     served = Served(agent)
     told: list[Any] = []
-
-    async def main() -> None:
-        loop = asyncio.new_event_loop()
-        loop.close()
-        for caller in (Caller(loop, None), Caller(asyncio.get_running_loop(), None)):
-            caller.tell = told.append
-            with served.calling("ada", "Clerk", caller):
-                await agent.reply("Hi")
-        await asyncio.sleep(0)
-        assert "Two." in str(told)
-        await served.close()
-
-    asyncio.run(main())
+    loop = asyncio.new_event_loop()
+    loop.close()
+    for caller in (Caller(loop, None), Caller(asyncio.get_running_loop(), None)):
+        caller.tell = told.append
+        with served.calling("ada", "Clerk", caller):
+            await agent.reply("Hi")
+    await asyncio.sleep(0)
+    assert "Two." in str(told)
+    await served.close()
 
 
-def test_caller_goes_on_with_its_conversation_after_a_call_of_90_minutes(
+async def test_caller_goes_on_with_its_conversation_after_a_call_of_90_minutes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is idle from the end of its call on."""
@@ -93,24 +85,20 @@ def test_caller_goes_on_with_its_conversation_after_a_call_of_90_minutes(
         return " ".join(each["content"] for each in messages if each["role"] == "user")
 
     served = Served(ReActAgent("Clerk", ScriptedModel(answer)))
+    caller = Caller(asyncio.get_running_loop(), None)
 
-    async def main() -> None:
-        caller = Caller(asyncio.get_running_loop(), None)
+    async def said(sender: str, text: str) -> Any:
+        args = {"content": text, "thread": "hats"}
+        return await served.call(sender, "Clerk", "say", args, caller)
 
-        async def said(sender: str, text: str) -> Any:
-            args = {"content": text, "thread": "hats"}
-            return await served.call(sender, "Clerk", "say", args, caller)
-
-        await said("alice", "Count the hats.")
-        await said("bob", "Hi.")
-        assert await said("alice", "And now?") == "Count the hats. And now?"
-        await served.close()
-
-    asyncio.run(main())
+    await said("alice", "Count the hats.")
+    await said("bob", "Hi.")
+    assert await said("alice", "And now?") == "Count the hats. And now?"
+    await served.close()
 
 
 @pytest.mark.parametrize("run_id", (None, "refund-1"))
-def test_call_of_a_reply_that_waits_names_its_run_which_goes_on_once_it_is_answered(
+async def test_call_of_a_reply_that_waits_names_its_run_which_goes_on_once_it_is_answered(
     tmp_path: Path, run_id: str | None
 ) -> None:
     @action(access_policy=ACCESS_REQUESTED)
@@ -123,44 +111,36 @@ def test_call_of_a_reply_that_waits_names_its_run_which_goes_on_once_it_is_answe
         served = Served(ReActAgent("Clerk", model, actions=[refund], journal=journal))
         assert served.journal_of("Clerk") is journal
         say = ("ada", "Clerk", "say", {"content": "Refund it."})
-
-        async def main() -> None:
-            loop = asyncio.get_running_loop()
-            with pytest.raises(RunWaiting, match="the approval of refund") as waiting:
-                await served.call(*say, Caller(loop, None, run_id=run_id))
-            run = waiting.value.run_id
-            assert run is not None
-            assert run == (run_id or journal.waiting()[0].run)
-            (wait,) = await served.waits("Clerk", run)
-            await served.answer(run, lambda: journal.answer(run, wait.key, True, by="ada"))
-            caller = Caller(loop, None, run_id=run)
-            assert await served.call(*say, caller) == "It is refunded."
-            await served.close()
-
-        asyncio.run(main())
+        loop = asyncio.get_running_loop()
+        with pytest.raises(RunWaiting, match="the approval of refund") as waiting:
+            await served.call(*say, Caller(loop, None, run_id=run_id))
+        run = waiting.value.run_id
+        assert run is not None
+        assert run == (run_id or journal.waiting()[0].run)
+        (wait,) = await served.waits("Clerk", run)
+        await served.answer(run, lambda: journal.answer(run, wait.key, True, by="ada"))
+        caller = Caller(loop, None, run_id=run)
+        assert await served.call(*say, caller) == "It is refunded."
+        await served.close()
 
 
-def test_caller_who_asks_for_a_run_of_anothers_reads_what_one_reads_who_asks_for_none(
+async def test_caller_who_asks_for_a_run_of_anothers_reads_what_one_reads_who_asks_for_none(
     tmp_path: Path,
 ) -> None:
     with Journal(tmp_path / "runs.db") as journal:
         served = Served(ReActAgent("Clerk", ScriptedModel(["Yes."]), journal=journal))
-
-        async def main() -> None:
-            caller = Caller(asyncio.get_running_loop(), None, run_id="of-ada")
-            await served.call("rpc-ada", "Clerk", "say", {"content": "Hello."}, caller)
-            assert await served.waits("Clerk", "of-ada", "rpc-ada") == []
-            for sender in ("rpc-ad", "rpc-bob"):
-                for run in ("of-ada", "nix"):
-                    with pytest.raises(NotPermitted) as refused:
-                        await served.waits("Clerk", run, sender)
-                    assert str(refused.value) == f"you have no run {run!r}"
-            await served.close()
-
-        asyncio.run(main())
+        caller = Caller(asyncio.get_running_loop(), None, run_id="of-ada")
+        await served.call("rpc-ada", "Clerk", "say", {"content": "Hello."}, caller)
+        assert await served.waits("Clerk", "of-ada", "rpc-ada") == []
+        for sender in ("rpc-ad", "rpc-bob"):
+            for run in ("of-ada", "nix"):
+                with pytest.raises(NotPermitted) as refused:
+                    await served.waits("Clerk", run, sender)
+                assert str(refused.value) == f"you have no run {run!r}"
+        await served.close()
 
 
-def test_caller_pays_for_no_call_that_is_refused_before_it_begins() -> None:
+async def test_caller_pays_for_no_call_that_is_refused_before_it_begins() -> None:
     class Shop(Agent):
         @action(access_policy="permitted")
         async def sell(self, count: int) -> int:
@@ -173,27 +153,23 @@ def test_caller_pays_for_no_call_that_is_refused_before_it_begins() -> None:
 
     budget = Budget(actions=2)
     served = Served(Shop("Shop"), Callers("t", budget=lambda name: budget))
-
-    async def main() -> None:
-        caller = Caller(asyncio.get_running_loop(), None)
-        refused: Any = (
-            ("sell", {"count": "many"}, InvalidArguments),
-            ("close", {}, NotPermitted),
-            ("burn", {}, ActionNotFound),
-        )
-        for name, args, error in refused:
-            with pytest.raises(error):
-                await served.call("mcp", "Shop", name, args, caller)
-        assert (budget.spent.actions, budget.left.actions) == (0, 2)
-        assert await served.call("mcp", "Shop", "sell", {"count": 5}, caller) == 2
-        with pytest.raises(ActionError, match="ZeroDivisionError"):
-            await served.call("mcp", "Shop", "sell", {"count": 0}, caller)
-        assert budget.spent.actions == 2
-        with pytest.raises(BudgetExceeded):
-            await served.call("mcp", "Shop", "sell", {"count": 5}, caller)
-        await served.close()
-
-    asyncio.run(main())
+    caller = Caller(asyncio.get_running_loop(), None)
+    refused: Any = (
+        ("sell", {"count": "many"}, InvalidArguments),
+        ("close", {}, NotPermitted),
+        ("burn", {}, ActionNotFound),
+    )
+    for name, args, error in refused:
+        with pytest.raises(error):
+            await served.call("mcp", "Shop", name, args, caller)
+    assert (budget.spent.actions, budget.left.actions) == (0, 2)
+    assert await served.call("mcp", "Shop", "sell", {"count": 5}, caller) == 2
+    with pytest.raises(ActionError, match="ZeroDivisionError"):
+        await served.call("mcp", "Shop", "sell", {"count": 0}, caller)
+    assert budget.spent.actions == 2
+    with pytest.raises(BudgetExceeded):
+        await served.call("mcp", "Shop", "sell", {"count": 5}, caller)
+    await served.close()
 
 
 @pytest.mark.parametrize("over", ("no broker", "a broker"))

@@ -70,20 +70,16 @@ POSTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("stream", (False, True), ids=("whole", "stream"))
 @pytest.mark.parametrize("door", POSTS)
-def test_door_cancels_the_reply_of_a_client_that_closes_its_connection(
+async def test_door_cancels_the_reply_of_a_client_that_closes_its_connection(
     place: Place, door: str, stream: bool
 ) -> None:
     path, data = POSTS[door]
-
-    async def main() -> None:
-        async with httpx.AsyncClient(base_url=place.url, headers=HEADERS) as http:
-            call = asyncio.ensure_future(http.post(path, json={**data, "stream": stream}))
-            await place.model.has_begun()
-            call.cancel()
-            await asyncio.wait([call])
-        await place.is_cancelled()
-
-    asyncio.run(main())
+    async with httpx.AsyncClient(base_url=place.url, headers=HEADERS) as http:
+        call = asyncio.ensure_future(http.post(path, json={**data, "stream": stream}))
+        await place.model.has_begun()
+        call.cancel()
+        await asyncio.wait([call])
+    await place.is_cancelled()
 
 
 @asynccontextmanager
@@ -97,19 +93,16 @@ async def connected(url: str, mode: str) -> AsyncIterator[mcp.Client]:
 
 @pytest.mark.parametrize("mode", ("legacy", "auto"))
 @pytest.mark.parametrize("how", ("the call", "the connection"))
-def test_mcp_door_cancels_the_reply_with(place: Place, mode: str, how: str) -> None:
-    async def main() -> None:
-        async with connected(place.url, mode) as client:
-            call = asyncio.ensure_future(client.call_tool("say", {"content": "Hi"}))
-            await place.model.has_begun()
-            if how == "the call":
-                call.cancel()
-                await place.is_cancelled()
-        await place.is_cancelled()
-        call.cancel()
-        await asyncio.wait([call])
-
-    asyncio.run(main())
+async def test_mcp_door_cancels_the_reply_with(place: Place, mode: str, how: str) -> None:
+    async with connected(place.url, mode) as client:
+        call = asyncio.ensure_future(client.call_tool("say", {"content": "Hi"}))
+        await place.model.has_begun()
+        if how == "the call":
+            call.cancel()
+            await place.is_cancelled()
+    await place.is_cancelled()
+    call.cancel()
+    await asyncio.wait([call])
 
 
 CLIENT = """

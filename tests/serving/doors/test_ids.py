@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -60,16 +59,13 @@ def address(id: str) -> str:
     return quote("/".join(parts), safe="")
 
 
-def test_card_leads_to_its_agent(url: str) -> None:
-    async def main() -> None:
-        async with httpx.AsyncClient() as http:
-            for id in IDS:
-                where = f"{url}/a2a/{address(id)}"
-                card = (await http.get(f"{where}/.well-known/agent-card.json")).json()
-                assert (card["name"], card["supportedInterfaces"][0]["url"]) == (id, where)
-                assert (await A2AAgent("far", where).reply("Who?")).text == f"I am {id}."
-
-    asyncio.run(main())
+async def test_card_leads_to_its_agent(url: str) -> None:
+    async with httpx.AsyncClient() as http:
+        for id in IDS:
+            where = f"{url}/a2a/{address(id)}"
+            card = (await http.get(f"{where}/.well-known/agent-card.json")).json()
+            assert (card["name"], card["supportedInterfaces"][0]["url"]) == (id, where)
+            assert (await A2AAgent("far", where).reply("Who?")).text == f"I am {id}."
 
 
 def test_agents_rest_address_leads_to_it(url: str) -> None:
@@ -80,12 +76,9 @@ def test_agents_rest_address_leads_to_it(url: str) -> None:
         assert f"I am {id}." in str(found), id
 
 
-def test_protocols_own_client_finds_an_agent_of_dots(url: str) -> None:
-    async def main() -> None:
-        async with connected(url, address(".."), streaming=False) as a2a:
-            assert "I am ..." in str(await sent(a2a, message("Who?")))
-
-    asyncio.run(main())
+async def test_protocols_own_client_finds_an_agent_of_dots(url: str) -> None:
+    async with connected(url, address(".."), streaming=False) as a2a:
+        assert "I am ..." in str(await sent(a2a, message("Who?")))
 
 
 def test_model_is_found_by_its_address_and_answers(url: str) -> None:

@@ -425,17 +425,14 @@ def test_mcp_door_tells_the_progress_of_an_action(serve: Serve, mode: str) -> No
     assert told == [(1, "1 m"), (2, "2 m")]
 
 
-def test_mcp_door_sessions_have_threads_of_their_own(serve: Serve) -> None:
-    async def main() -> None:
-        url = f"{serve(asgi([talker(), Shop()]))}/mcp"
-        async with mcp.Client(url, mode="legacy") as one, mcp.Client(url, mode="legacy") as other:
-            assert text(await one.call_tool("talker_say", {"content": "a"})) == "heard a"
-            assert text(await other.call_tool("talker_say", {"content": "b"})) == "heard b"
-            assert text(await one.call_tool("talker_say", {"content": "c"})) == "heard a, c"
-            senders = {text(await each.call_tool("shop_who", {})) for each in (one, other)}
-            assert len(senders) == 2
-
-    asyncio.run(main())
+async def test_mcp_door_sessions_have_threads_of_their_own(serve: Serve) -> None:
+    url = f"{serve(asgi([talker(), Shop()]))}/mcp"
+    async with mcp.Client(url, mode="legacy") as one, mcp.Client(url, mode="legacy") as other:
+        assert text(await one.call_tool("talker_say", {"content": "a"})) == "heard a"
+        assert text(await other.call_tool("talker_say", {"content": "b"})) == "heard b"
+        assert text(await one.call_tool("talker_say", {"content": "c"})) == "heard a, c"
+        senders = {text(await each.call_tool("shop_who", {})) for each in (one, other)}
+        assert len(senders) == 2
 
 
 @MODES
@@ -454,25 +451,22 @@ def test_mcp_door_caller_is_deleted_with_the_threads_of_its_sessions(
         assert journal.runs() == []
 
 
-def test_mcp_door_without_sessions_takes_only_threads_that_it_has_named(serve: Serve) -> None:
-    async def main() -> None:
-        url = f"{serve(asgi(talker()))}/mcp"
-        async with mcp.Client(url) as one, mcp.Client(url) as other:
-            first = await one.call_tool("say", {"content": "a"})
-            assert text(await other.call_tool("say", {"content": "b"})) == "heard b"
-            thread = (first.meta or {})["thread"]
-            again = await one.call_tool("say", {"content": "c", "thread": thread})
-            assert text(again) == "heard a, c"
-            for forged in ("t", thread[:-1], f"{thread}0", "", thread.partition(".")[0]):
-                refused = await other.call_tool("say", {"content": "d", "thread": forged})
-                assert refused.is_error
-                assert "there is no such thread" in text(refused)
-
-    asyncio.run(main())
+async def test_mcp_door_without_sessions_takes_only_threads_that_it_has_named(serve: Serve) -> None:
+    url = f"{serve(asgi(talker()))}/mcp"
+    async with mcp.Client(url) as one, mcp.Client(url) as other:
+        first = await one.call_tool("say", {"content": "a"})
+        assert text(await other.call_tool("say", {"content": "b"})) == "heard b"
+        thread = (first.meta or {})["thread"]
+        again = await one.call_tool("say", {"content": "c", "thread": thread})
+        assert text(again) == "heard a, c"
+        for forged in ("t", thread[:-1], f"{thread}0", "", thread.partition(".")[0]):
+            refused = await other.call_tool("say", {"content": "d", "thread": forged})
+            assert refused.is_error
+            assert "there is no such thread" in text(refused)
 
 
 @pytest.mark.parametrize(("mode", "name"), (("legacy", None), ("legacy", "mine"), ("auto", None)))
-def test_mcp_door_goes_on_with_a_thread_of_an_earlier_process(
+async def test_mcp_door_goes_on_with_a_thread_of_an_earlier_process(
     serve: Serve, tmp_path: Path, mode: str, name: str | None
 ) -> None:
     def begun() -> str:
@@ -488,98 +482,81 @@ def test_mcp_door_goes_on_with_a_thread_of_an_earlier_process(
         ):
             return await client.call_tool("say", given)
 
-    async def main() -> None:
-        url = begun()
-        first = await said(url, "one", "a", name)
-        thread = first.meta["thread"]
-        assert text(await said(url, "one", "b", thread)) == "heard a, b"
-        url = begun()
-        assert text(await said(url, "one", "c", thread)) == "heard a, b, c"
-        again = await said(url, "one", "d", thread)
-        assert (text(again), again.meta["thread"]) == ("heard a, b, c, d", thread)
-        for token, forged in (("two", thread), ("one", f"{thread[:-1]}~"), ("one", thread[:9])):
-            other = await said(url, token, "e", forged)
-            assert text(other) in ("heard e", "there is no such thread: leave it out to begin one")
-
-    asyncio.run(main())
+    url = begun()
+    first = await said(url, "one", "a", name)
+    thread = first.meta["thread"]
+    assert text(await said(url, "one", "b", thread)) == "heard a, b"
+    url = begun()
+    assert text(await said(url, "one", "c", thread)) == "heard a, b, c"
+    again = await said(url, "one", "d", thread)
+    assert (text(again), again.meta["thread"]) == ("heard a, b, c, d", thread)
+    for token, forged in (("two", thread), ("one", f"{thread[:-1]}~"), ("one", thread[:9])):
+        other = await said(url, token, "e", forged)
+        assert text(other) in ("heard e", "there is no such thread: leave it out to begin one")
 
 
-def test_mcp_door_takes_no_answer_that_was_not_asked_for_or_is_for_another_call(
+async def test_mcp_door_takes_no_answer_that_was_not_asked_for_or_is_for_another_call(
     serve: Serve,
 ) -> None:
     shop = Shop()
+    url = f"{serve(asgi(shop))}/mcp"
+    accepted = types.ElicitResult(action="accept", content={"permit": True})
+    yes: Any = {"question": accepted}
+    callback = asked({"permit": True}, [])
+    async with mcp.Client(url, elicitation_callback=callback) as client:
+        session = client.session
 
-    async def main() -> None:
-        url = f"{serve(asgi(shop))}/mcp"
-        accepted = types.ElicitResult(action="accept", content={"permit": True})
-        yes: Any = {"question": accepted}
-        callback = asked({"permit": True}, [])
-        async with mcp.Client(url, elicitation_callback=callback) as client:
-            session = client.session
+        async def ask(item: str) -> types.InputRequiredResult:
+            result = await session.call_tool("buy", {"item": item}, allow_input_required=True)
+            assert isinstance(result, types.InputRequiredResult)
+            return result
 
-            async def ask(item: str) -> types.InputRequiredResult:
-                result = await session.call_tool("buy", {"item": item}, allow_input_required=True)
-                assert isinstance(result, types.InputRequiredResult)
-                return result
+        async def answered(tool: str, args: Any, state: str | None, answers: Any) -> Any:
+            return await session.call_tool(tool, args, input_responses=answers, request_state=state)
 
-            async def answered(tool: str, args: Any, state: str | None, answers: Any) -> Any:
-                return await session.call_tool(
-                    tool, args, input_responses=answers, request_state=state
-                )
-
-            # A state that nobody gave, and an answer to a question that was not asked.
-            with pytest.raises(mcp.MCPError, match="no call waits"):
-                await answered("buy", {"item": "a"}, "forged", yes)
-            # The state of another call: other arguments, or another tool.
-            for tool, args in (("buy", {"item": "other"}), ("price", {"item": "lamp"})):
-                state = (await ask("lamp")).request_state
-                with pytest.raises(mcp.MCPError, match="not the one that was asked about"):
-                    await answered(tool, args, state, yes)
-                with pytest.raises(mcp.MCPError, match="no call waits"):  # nor again
-                    await answered("buy", {"item": "lamp"}, state, yes)
-            # No answer, one to another question, or a refusal that carries a yes.
-            declined = types.ElicitResult(action="decline", content={"permit": True})
-            for answers in (None, {"other": accepted}, {"question": declined}):
-                state = (await ask("lamp")).request_state
-                refused = await answered("buy", {"item": "lamp"}, state, answers)
-                assert refused.is_error
-            assert shop.bought == []
+        # A state that nobody gave, and an answer to a question that was not asked.
+        with pytest.raises(mcp.MCPError, match="no call waits"):
+            await answered("buy", {"item": "a"}, "forged", yes)
+        # The state of another call: other arguments, or another tool.
+        for tool, args in (("buy", {"item": "other"}), ("price", {"item": "lamp"})):
             state = (await ask("lamp")).request_state
-            for _ in range(2):  # sent again, it gets the result of the one call
-                assert text(await answered("buy", {"item": "lamp"}, state, yes)) == "bought lamp"
-            assert shop.bought == ["lamp"]
+            with pytest.raises(mcp.MCPError, match="not the one that was asked about"):
+                await answered(tool, args, state, yes)
+            with pytest.raises(mcp.MCPError, match="no call waits"):  # nor again
+                await answered("buy", {"item": "lamp"}, state, yes)
+        # No answer, one to another question, or a refusal that carries a yes.
+        declined = types.ElicitResult(action="decline", content={"permit": True})
+        for answers in (None, {"other": accepted}, {"question": declined}):
+            state = (await ask("lamp")).request_state
+            refused = await answered("buy", {"item": "lamp"}, state, answers)
+            assert refused.is_error
+        assert shop.bought == []
+        state = (await ask("lamp")).request_state
+        for _ in range(2):  # sent again, it gets the result of the one call
+            assert text(await answered("buy", {"item": "lamp"}, state, yes)) == "bought lamp"
+        assert shop.bought == ["lamp"]
 
-    asyncio.run(main())
 
-
-def test_mcp_door_of_agents_in_a_space_asks_the_spaces_approver(serve: Serve) -> None:
+async def test_mcp_door_of_agents_in_a_space_asks_the_spaces_approver(serve: Serve) -> None:
     with NativeSpace(
         approver=CallbackApprover(lambda request: request.args == {"item": "x"})
     ) as space:
         shop = space.add(Shop())
-
-        async def main() -> None:
-            async with mcp.Client(f"{serve(asgi(shop))}/mcp") as client:
-                assert text(await client.call_tool("buy", {"item": "x"})) == "bought x"
-                assert (await client.call_tool("buy", {"item": "y"})).is_error
-
-        asyncio.run(main())
+        async with mcp.Client(f"{serve(asgi(shop))}/mcp") as client:
+            assert text(await client.call_tool("buy", {"item": "x"})) == "bought x"
+            assert (await client.call_tool("buy", {"item": "y"})).is_error
 
 
-def test_mcp_door_names_of_odd_agents_stay_apart(serve: Serve) -> None:
+async def test_mcp_door_names_of_odd_agents_stay_apart(serve: Serve) -> None:
     agents = [Shop("a b"), Shop("a.b"), Shop("é" * 200)]
-
-    async def main() -> None:
-        async with mcp.Client(f"{serve(asgi(agents))}/mcp") as client:
-            names = [each.name for each in (await client.list_tools()).tools]
-            assert len(names) == len(set(names)) == 18
-            # Hosts pass the names on to their models, whose providers take these alone.
-            assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", each) for each in names)
-            for name in names:
-                if "price" in name:
-                    assert not (await client.call_tool(name, {"item": "x"})).is_error
-
-    asyncio.run(main())
+    async with mcp.Client(f"{serve(asgi(agents))}/mcp") as client:
+        names = [each.name for each in (await client.list_tools()).tools]
+        assert len(names) == len(set(names)) == 18
+        # Hosts pass the names on to their models, whose providers take these alone.
+        assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", each) for each in names)
+        for name in names:
+            if "price" in name:
+                assert not (await client.call_tool(name, {"item": "x"})).is_error
 
 
 def test_mcp_door_names_of_agents_and_actions_with_dots_stay_apart(serve: Serve) -> None:

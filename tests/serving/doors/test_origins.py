@@ -5,7 +5,6 @@ The agent behind each door reads a mail, obeys it, and then does what its caller
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -55,7 +54,7 @@ def clerk(paid: list[str], *answers: Any) -> ReActAgent:
     return ReActAgent("shop", ScriptedModel(answers), actions=[read_mail, pay])
 
 
-def test_mcp_client_is_asked_for_what_was_read_and_not_for_what_it_said(serve: Serve) -> None:
+async def test_mcp_client_is_asked_for_what_was_read_and_not_for_what_it_said(serve: Serve) -> None:
     paid: list[str] = []
     seen: list[str] = []
 
@@ -63,13 +62,10 @@ def test_mcp_client_is_asked_for_what_was_read_and_not_for_what_it_said(serve: S
         seen.append(params.message)
         return ElicitResult(action="accept", content={"permit": False})
 
-    async def main() -> None:
-        url = f"{serve(asgi(clerk(paid, READ, OBEYED, WANTED, 'Done.')))}/mcp"
-        async with mcp.Client(url, elicitation_callback=refuse) as session:
-            result = await session.call_tool("say", {"content": SAID})
-            assert not result.is_error
-
-    asyncio.run(main())
+    url = f"{serve(asgi(clerk(paid, READ, OBEYED, WANTED, 'Done.')))}/mcp"
+    async with mcp.Client(url, elicitation_callback=refuse) as session:
+        result = await session.call_tool("say", {"content": SAID})
+        assert not result.is_error
     assert paid == ["anna@shop.example"]
     assert seen == [ASKED]
 

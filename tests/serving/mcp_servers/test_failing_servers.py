@@ -111,25 +111,21 @@ def test_mcp_call_that_takes_too_long_ends_and_is_cancelled_at_the_server(
     assert "cancelled" in log.read_text()
 
 
-def test_mcp_cancelled_call_ends_at_once_and_is_cancelled_at_the_server(
+async def test_mcp_cancelled_call_ends_at_once_and_is_cancelled_at_the_server(
     server: Make, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
     odd = server(env={"LOG": str(log)})
-
-    async def main() -> float:
-        await odd.connect()
-        call = asyncio.ensure_future(odd.offers["wait"].execute())
-        assert await odd.offers["echo"].execute(text="x") == "x"  # the call before was sent
-        begun = time.monotonic()
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        took = time.monotonic() - begun
-        await odd.offers["echo"].execute(text="x")
-        return took
-
-    assert asyncio.run(main()) < 0.05
+    await odd.connect()
+    call = asyncio.ensure_future(odd.offers["wait"].execute())
+    assert await odd.offers["echo"].execute(text="x") == "x"  # the call before was sent
+    begun = time.monotonic()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    took = time.monotonic() - begun
+    await odd.offers["echo"].execute(text="x")
+    assert took < 0.05
     assert "cancelled" in log.read_text()
 
 
@@ -184,20 +180,16 @@ def test_mcp_start_that_is_given_up_leaves_no_process(tmp_path: Path) -> None:
     assert ends(int(log.read_text()))
 
 
-def test_mcp_calls_that_wait_end_when_the_agent_is_closed(server: Make) -> None:
+async def test_mcp_calls_that_wait_end_when_the_agent_is_closed(server: Make) -> None:
     odd = server()
-
-    async def main() -> None:
-        await odd.connect()
-        call = asyncio.ensure_future(odd.offers["wait"].execute())
+    await odd.connect()
+    call = asyncio.ensure_future(odd.offers["wait"].execute())
+    await odd.offers["count"].execute()
+    await asyncio.to_thread(odd.close)
+    with pytest.raises(MCPServerError, match="closed"):
+        await call
+    with pytest.raises(MCPServerError, match="closed"):
         await odd.offers["count"].execute()
-        await asyncio.to_thread(odd.close)
-        with pytest.raises(MCPServerError, match="closed"):
-            await call
-        with pytest.raises(MCPServerError, match="closed"):
-            await odd.offers["count"].execute()
-
-    asyncio.run(main())
 
 
 @pytest.mark.parametrize(

@@ -45,17 +45,14 @@ def traces(traced: Traced, name: str) -> set[str]:
 
 @pytest.mark.parametrize("path", BODIES)
 @pytest.mark.parametrize("recorded", (True, False))
-def test_trace_of_a_request_goes_on_behind_each_door(
+async def test_trace_of_a_request_goes_on_behind_each_door(
     traced: Traced, tmp_path: Path, path: str, recorded: bool
 ) -> None:
-    async def main() -> None:
-        agent = clerk(**({"journal": tmp_path / "runs.db"} if recorded else {}))
-        here = httpx2.ASGITransport(asgi(agent))
-        async with httpx2.AsyncClient(transport=here, base_url="http://127.0.0.1") as client:
-            answer = await client.post(path, json=BODIES[path], headers=STATED)
-            assert answer.status_code == 200
-
-    asyncio.run(main())
+    agent = clerk(**({"journal": tmp_path / "runs.db"} if recorded else {}))
+    here = httpx2.ASGITransport(asgi(agent))
+    async with httpx2.AsyncClient(transport=here, base_url="http://127.0.0.1") as client:
+        answer = await client.post(path, json=BODIES[path], headers=STATED)
+        assert answer.status_code == 200
     assert traces(traced, "invoke_agent clerk") == {TRACE}
     states = [span.context.trace_state for span in traced.spans if span.context]
     assert {each.get("vendor") for each in states} == {"abc"}

@@ -238,13 +238,10 @@ def test_model_of_the_users_own_with_a_usage_that_is_no_number_has_its_span(trac
     assert (traced.named("chat odd").attributes or {})["gen_ai.usage.input_tokens"] == 0
 
 
-def test_streamed_reply_states_the_time_to_its_first_piece(traced: Traced) -> None:
-    async def read() -> None:
-        async with ReActAgent("a", ScriptedModel(["One two three."])).stream("Count") as events:
-            async for _ in events:
-                pass
-
-    asyncio.run(read())
+async def test_streamed_reply_states_the_time_to_its_first_piece(traced: Traced) -> None:
+    async with ReActAgent("a", ScriptedModel(["One two three."])).stream("Count") as events:
+        async for _ in events:
+            pass
 
     chat = traced.named("chat scripted").attributes or {}
     assert chat["gen_ai.request.stream"] is True

@@ -116,19 +116,15 @@ def test_amqp_replicated_queue_that_is_full_by_bytes_refuses_its_senders(
 
 
 @pytest.mark.parametrize("delay", (None, pytest.param(60, marks=pytest.mark.long)))
-def test_amqp_sender_keeps_no_more_bytes_than_its_limit_for_a_stalled_broker(
+async def test_amqp_sender_keeps_no_more_bytes_than_its_limit_for_a_stalled_broker(
     make_space: MakeSpace, proxy: Proxy, delay: float | None
 ) -> None:
     space = make_space(amqp_options=AMQPOptions("127.0.0.1", proxy.port))
     me = space.add(Recorder("me"))
     proxy.stall()
     begun, text = time.monotonic(), "x" * (15 * MB)
-
-    async def send_all() -> None:
-        for n in range(10):
-            me.send(message("nobody", "take", n=n, text=text), delay=delay)
-
-    asyncio.run(send_all())
+    for n in range(10):
+        me.send(message("nobody", "take", n=n, text=text), delay=delay)
     for _, args in me.told(1):
         assert "wait for the broker: no more fit" in args["error"]
     assert time.monotonic() - begun < 60

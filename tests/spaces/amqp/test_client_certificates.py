@@ -221,7 +221,7 @@ def test_dead_letters_command_names_the_tls_option_to_mend(
     assert text in done.stderr.splitlines()[-1]
 
 
-def test_company_logs_in_by_the_certificate_that_its_file_names(
+async def test_company_logs_in_by_the_certificate_that_its_file_names(
     mutual: Broker, files: Path
 ) -> None:
     (files / "sums.py").write_text(AGENT)
@@ -241,11 +241,7 @@ agents:
   Sums: {{ref: 'sums.py:Calculator'}}
 """
     )
-
-    async def main() -> None:
-        async with Company.from_yaml(files / "company.yaml") as company:
-            me = await asyncio.to_thread(company.space.add, Agent("me"))
-            assert await me.ask("Sums", "add", a=2, b=3) == 5
-            assert company.health()["broker"] == {"connected": True}
-
-    asyncio.run(main())
+    async with Company.from_yaml(files / "company.yaml") as company:
+        me = await asyncio.to_thread(company.space.add, Agent("me"))
+        assert await me.ask("Sums", "add", a=2, b=3) == 5
+        assert company.health()["broker"] == {"connected": True}
