@@ -45,9 +45,14 @@ class Delivery:
         "answered",
         "envelope",
         "hops",
+        "is_reentrant",
         "kind",
         "mailbox",
         "parent",
+        "recorder",
+        "reentrant",
+        "reservations",
+        "size",
         "state",
         "timeout",
         "value",
@@ -74,23 +79,22 @@ class Delivery:
     error: BaseException | None = None
     waiter: asyncio.Future[None] | None = None
     outer: Delivery | None = None  # the waiting handler of its agent on which it runs re-entrantly
-    reentrant: Delivery | None = None  # the re-entrant request that runs on top of its own handler
+    reentrant: Delivery | None  # the re-entrant request that runs on top of its own handler
     timer: asyncio.TimerHandle | None = None
 
-    is_reentrant: bool = (
-        False  # whether it takes no place of its agent, but that of `outer` or its lane
-    )
+    # Whether it takes no place of its agent, but that of `outer` or its lane.
+    is_reentrant: bool
     lane: Any = None  # the lane of its agent that it waits or runs in; only the mailbox uses it
     approved: bool = False
     is_shown: bool = False
-    size: int = 0  # its bytes, while it waits and if it is large
+    size: int  # its bytes, while it waits and if it is large
     since: float = 0.0  # when it was put into a mailbox, on the loop's clock, if that is measured
     is_cancelling: bool = False
     callbacks: list[Callable[[], Any]] | None = None
     task: asyncio.Task[Any] | None = None
     outside_waits: set[Delivery] | None = None  # for which its handler waits, not on the loop
     original_id: str | None = None
-    recorder: Any = None  # the `Recorder` that records and answers it, if it came over a broker
+    recorder: Any  # the `Recorder` that records and answers it, if it came over a broker
     key: str = ""  # its idempotency key, over a broker
     call_chain: tuple[str, ...] | None = None  # keys of other processes' handlers that wait for it
     waits_for_receiver: bool = False  # whether a request waits for an agent that is not there yet
@@ -102,9 +106,7 @@ class Delivery:
     # Takes what the handler of a request streams, for its sender, if that listens.
     on_event: Callable[[dict[str, Any]], None] | None = None
     caller_context: CallerContext | None = None  # what its sender gave beside it, in this process
-    reservations: tuple[
-        Any, ...
-    ] = ()  # what its requester and those before it have reserved of budgets
+    reservations: tuple[Any, ...]  # what its requester and those before it have of budgets
 
     def __init__(
         self,
@@ -122,7 +124,8 @@ class Delivery:
         self.state: int = 0
         self.wait_count: int = 0  # how many requests of its own its handler is waiting for
         self.answered: bool = False  # once it has its outcome, the action may still be running
-        self.mailbox = self.worker = None
+        self.mailbox = self.worker = self.recorder = self.reentrant = None
+        self.is_reentrant, self.size, self.reservations = False, 0, ()
         if first is not None:
             if first.outside or first.replies:
                 self.outside, self.replies = first.outside, first.replies
