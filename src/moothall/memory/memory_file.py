@@ -11,11 +11,9 @@ from moothall.foundation.errors import DefinitionError, MemoryFileError
 from moothall.foundation.sqlite import SQLiteFile, SQLitePool
 from moothall.foundation.sqlite.fulltext import SearchWords
 from moothall.memory.memory_tables import (
-    ADD_CHANGED_COLUMN,
-    ADD_RUN_COLUMN,
     MAX_QUERY_WORDS,
-    TABLES,
     MemoryTables,
+    migrations,
 )
 
 __all__ = ["MIGRATIONS", "MemoryFile", "MemoryFileError"]
@@ -32,14 +30,12 @@ APPLICATION_ID: Final = 0x63766D31
 # not look at the others.
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (),  # version 1 was never released
-    (
-        *SQLITE.formatted(*TABLES),
+    *migrations(
+        SQLITE,
         """CREATE VIRTUAL TABLE words USING fts5 (
             thread, text, content = '', tokenize = 'unicode61 remove_diacritics 2'
         )""",
     ),
-    (ADD_CHANGED_COLUMN, "UPDATE threads SET changed = CAST(strftime('%s', 'now') AS REAL)"),
-    SQLITE.formatted(ADD_RUN_COLUMN),
 )
 
 

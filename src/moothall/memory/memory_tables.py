@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -10,6 +11,7 @@ from typing import Any, Final
 
 from moothall.actions.provenance.reading import add_sources_of
 from moothall.foundation.database import CHANGES, Database, Lock
+from moothall.foundation.database.protocol import Dialect
 from moothall.foundation.errors import MemoryFileError
 
 MAX_QUERY_WORDS: Final = 64
@@ -58,16 +60,26 @@ TABLES: Final = (
     ) {unnumbered}""",
 )
 """The tables, without that of the words, which each database finds in its own way."""
-ADD_CHANGED_COLUMN: Final = (
-    "ALTER TABLE threads ADD COLUMN changed DOUBLE PRECISION NOT NULL DEFAULT 0"
+_LATER_MIGRATIONS: Final = (
+    # When something was added last; for what is there already, the time of the migration.
+    (
+        "ALTER TABLE threads ADD COLUMN changed DOUBLE PRECISION NOT NULL DEFAULT 0",
+        "UPDATE threads SET changed = {now}",
+    ),
+    # The recorded run that added a message; NULL if none did, or an older moothall.
+    ("ALTER TABLE memories ADD COLUMN run {exact}",),
 )
-"""When something was added last; for what is there already, the time of the migration."""
-ADD_RUN_COLUMN: Final = "ALTER TABLE memories ADD COLUMN run {exact}"
-"""The recorded run that added a message; NULL if none did, or an older moothall."""
+"""What every database got since. Append only."""
 OF_RUN: Final = "run >= ? AND run < ?"
 """Whether a part of a run added a message."""
 _BATCH_SIZE: Final = 256
 _BATCH_CHARS: Final = 4_000_000
+
+
+def migrations(dialect: Dialect, *first: str) -> tuple[tuple[str, ...], ...]:
+    """Return those of a database, which begin with the tables and `first`, its own."""
+    since = (dialect.formatted(*each) for each in _LATER_MIGRATIONS)
+    return (*dialect.formatted(*TABLES), *first), *since
 
 
 def bounds_of_run(run: str) -> tuple[str, str]:
@@ -133,6 +145,18 @@ class MemoryTables(ABC):
         """Return a thread's number, made if it does not exist."""
         thread = self.thread_number(db, id)
         return db.insert("INSERT INTO threads (id) VALUES (?)", (id,)) if thread is None else thread
+
+    def add_message(
+        self, db: Database, thread: int, row: tuple[str | None, str, str], run: str | None = None
+    ) -> None:
+        """Store a message, of a recorded run or of none, and its words for the search."""
+        role, text, search_words = row
+        number = db.insert(
+            "INSERT INTO memories (thread, role, item, run) VALUES (?, ?, ?, ?)",
+            (thread, role, text, run),
+        )
+        self.add_words(db, thread, number, search_words)
+        db.execute("UPDATE threads SET changed = ? WHERE number = ?", (time.time(), thread))
 
     def thread_ids(self) -> list[str]:
         """Return the ids of threads with messages, in the order in which they began."""

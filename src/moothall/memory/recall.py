@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import json
 import math
-import time
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator
 from operator import itemgetter, mul
@@ -196,23 +195,6 @@ def row_of(memory: Any) -> tuple[str | None, str, str]:
     role = item.get("role")
     text = json.dumps(item, ensure_ascii=False)
     return (role if isinstance(role, str) else None, text, search_text(item))
-
-
-def insert(
-    tables: MemoryTables,
-    db: Database,
-    thread_number: int,
-    row: tuple[str | None, str, str],
-    run: str | None = None,
-) -> None:
-    """Store a message, of a recorded run or of none, and its words for the search."""
-    role, text, search_words = row
-    number = db.insert(
-        "INSERT INTO memories (thread, role, item, run) VALUES (?, ?, ?, ?)",
-        (thread_number, role, text, run),
-    )
-    tables.add_words(db, thread_number, number, search_words)
-    db.execute("UPDATE threads SET changed = ? WHERE number = ?", (time.time(), thread_number))
 
 
 def search_text(item: dict[str, Any]) -> str:

@@ -28,7 +28,7 @@ from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from moothall.memory.embedder import Embedder
 from moothall.memory.memory import Memory, check_thread
 from moothall.memory.memory_tables import OF_RUN, MemoryTables, bounds_of_run
-from moothall.memory.recall import RECALL_METHODS, Recall, RecallBy, insert, row_of
+from moothall.memory.recall import RECALL_METHODS, Recall, RecallBy, row_of
 
 _READ_BATCH: Final = 64
 """So many messages are read at a time, backwards."""
@@ -183,9 +183,9 @@ class StoredMemory(Memory):
             thread = self._tables.ensure_thread(db, self._id)
             for row, run, sequence in rows:
                 if run is None:
-                    insert(self._tables, db, thread, row)
+                    self._tables.add_message(db, thread, row)
                 elif self._tables.run_message_count(db, thread, run) <= sequence:
-                    insert(self._tables, db, thread, row, run)
+                    self._tables.add_message(db, thread, row, run)
                     self._tables.set_run_message_count(db, thread, run, sequence + 1)
 
     def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
