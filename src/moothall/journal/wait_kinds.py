@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from moothall.actions.approval import ApprovalRequest, Question
-from moothall.actions.approval.decision import DECISION_KINDS
+from moothall.actions.approval.decision import DECISION_KINDS, ChangedArgs
 from moothall.actions.facts import NO_FACTS, Facts, facts_in_words
 from moothall.foundation.arguments import unknown_value_error
 from moothall.foundation.errors import ConfigError
@@ -30,6 +30,8 @@ class WaitKind(NamedTuple):
     is_text: bool = False  # whether the answer is a text
     # Returns an answer as JSON data; raises ConfigError for what is none, with the key.
     check_answer: Callable[[str, Any], Any] = lambda key, answer: answer
+    # Raises ConfigError for an answer that does not fit what was asked, as the entry has it.
+    check_fit: Callable[[str, Any, Mapping[str, Any]], None] = lambda run, answer, asked: None
 
 
 def _text_answer(key: str, answer: Any) -> Any:
@@ -39,6 +41,17 @@ def _text_answer(key: str, answer: Any) -> Any:
             f"{answer!r:.80}"
         )
     return answer
+
+
+def _check_changed_args(run: str, answer: Any, asked: Mapping[str, Any]) -> None:
+    decision = DECISION_KINDS.read(answer)
+    args = decision.args if isinstance(decision, ChangedArgs) else {}
+    parameters: list[str] = asked.get("takes", [*args])
+    if unknown := [each for each in args if each not in parameters]:
+        raise ConfigError(
+            f"run {run!r}: {asked['action']!r} takes {', '.join(parameters) or 'nothing'}, "
+            f"and ChangedArgs has {', '.join(map(escaped, unknown))}: leave that out"
+        )
 
 
 def _fork_answer(key: str, answer: Any) -> Any:
@@ -64,6 +77,7 @@ WAIT_KINDS: Final = {
         True,
         True,
         check_answer=lambda key, value: DECISION_KINDS.to_json(value),
+        check_fit=_check_changed_args,
     ),
     "question": WaitKind("an answer to {text}", True, True, True, _text_answer),
     "result": WaitKind("the result {key} of {call}{more}"),

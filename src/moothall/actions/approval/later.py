@@ -72,6 +72,7 @@ class Later(BaseException):
         self.remind: float | None = None if remind is None else seconds_of(remind, "remind")
         self.who: tuple[str, ...] = names_of(who)
         self.text: str = text
+        self.details: dict[str, Any] = {"text": text} if text else {}  # what its entry says of it
         self.has_default: bool = default is not _NO_DEFAULT
         try:
             self.default: Any = to_json(default) if self.has_default else None

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from moothall.actions.acting import CALL_SCOPE
 from moothall.actions.facts import Facts, facts_in_words
@@ -127,6 +127,13 @@ class Question:
     text: str
     run: str | None = None
     waits_in: str | None = field(default=None, repr=False, compare=False)
+
+    answer_schema: ClassVar[dict[str, Any]] = {"type": "string"}
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """What it asks, as journals keep it, and doors and pages show it, beside the agent."""
+        return {"text": self.text}
 
     def __str__(self) -> str:
         return f"{escaped(self.agent)} asks: {escaped(self.text)}"

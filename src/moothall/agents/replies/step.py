@@ -164,7 +164,7 @@ class StepHandle:
                 reason = answer.late_text if answer.expired else by
                 raise NobodyToAsk(f"agent {question.agent!r} asked {question.text!r}: {reason}")
             return str(answer.value)
-        later.question, later.text = place, question.text
+        later.question, later.details = place, question.details
         raise later from None
 
     async def result_of(self, later: Later, **details: Any) -> Any:
@@ -199,8 +199,7 @@ class StepHandle:
         request |= {"until": later.until, "remind": later.remind}
         if later.who:
             request["who"] = list(later.who)
-        if later.text:
-            request["text"] = later.text
+        request |= later.details
         if later.has_default:
             request["default"] = later.default
         if later.asks_caller:

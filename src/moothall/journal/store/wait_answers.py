@@ -7,16 +7,15 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from moothall.actions.approval.decision import DECISION_KINDS, ChangedArgs
 from moothall.actions.approval.later import is_reserved_key
 from moothall.foundation.database import Database
-from moothall.foundation.errors import ConfigError, NotPermitted, StateError
+from moothall.foundation.errors import NotPermitted, StateError
 from moothall.foundation.text import cut, escaped
 from moothall.journal.stop_reason import FINAL_REASONS
 from moothall.journal.store.entry_values import stored_json
 from moothall.journal.store.store import Store
 from moothall.journal.store.wait_rows import WaitOutcome, answer_json, sorted_json
-from moothall.journal.wait_kinds import moment_text
+from moothall.journal.wait_kinds import WAIT_KINDS, moment_text
 from moothall.models.protocol import call_line
 
 _MAX_EARLY_ANSWERS: Final = 100
@@ -54,7 +53,7 @@ def give_answer(
             f"run {run_id!r}: several calls have asked for {key!r}, and an answer is given to one "
             f"of them: answer by the key of the call that it is for: {', or '.join(calls)}"
         )
-    wait_key, _, place, until, earlier_value, earlier_answerer, answered_at, _ = (
+    wait_key, kind, place, until, earlier_value, earlier_answerer, answered_at, _ = (
         open_rows[0] if open_rows else rows[-1]
     )
     if earlier_value is not None:
@@ -75,14 +74,7 @@ def give_answer(
             problem = f"it was over at {moment_text(until)}"
         raise StateError(f"run {run_id!r}: {key!r} cannot be answered any more: {problem}")
     wait_data = store.data_at(db, place)
-    decision = DECISION_KINDS.read(json.loads(text))
-    args = decision.args if isinstance(decision, ChangedArgs) else {}
-    parameters: list[str] = wait_data.get("takes", [*args])
-    if unknown := [each for each in args if each not in parameters]:
-        raise ConfigError(
-            f"run {run_id!r}: {wait_data['action']!r} takes {', '.join(parameters) or 'nothing'}, "
-            f"and ChangedArgs has {', '.join(map(escaped, unknown))}: leave that out"
-        )
+    WAIT_KINDS[kind or "result"].check_fit(run_id, json.loads(text), wait_data)
     names = tuple(wait_data.get("who", ()))
     if names and answerer not in names:
         raise NotPermitted(

@@ -40,6 +40,7 @@ class Ask:
         text: it in words
         details: it as data; an answer may repeat it
         is_approval: whether it is an approval
+        schema: that of the answer
         call: the id of the call that it is about, if that is known
         future: where this process waits for the answer; None if the run waits in its journal
     """
@@ -48,21 +49,18 @@ class Ask:
     text: str
     details: dict[str, Any]
     is_approval: bool
+    schema: dict[str, Any]
     call: str = ""
     future: asyncio.Future[Any] | None = None
 
 
 def ask_of(request: ApprovalRequest | Question, key: str, call: str = "") -> Ask:
     """Return what is asked, under a key."""
+    details: dict[str, Any] = {"agent": request.agent}
     if isinstance(request, Question):
-        return Ask(
-            key,
-            _question_text(request),
-            {"agent": request.agent, "text": request.text},
-            False,
-            call,
-        )
-    details = {"agent": request.agent, "action": request.action, "args": request.args}
+        details |= request.details
+        return Ask(key, _question_text(request), details, False, request.answer_schema, call)
+    details |= {"action": request.action, "args": request.args}
     if request.note:
         details["note"] = request.note
     if request.facts:
@@ -70,13 +68,13 @@ def ask_of(request: ApprovalRequest | Question, key: str, call: str = "") -> Ask
     kinds = DECISION_KINDS.choices_for(request).items()
     if choices := {word: kind.label for word, kind in kinds if kind.for_callers}:
         details["for"] = choices
-    return Ask(key, f"Permit {request}", details, True, call)
+    return Ask(key, f"Permit {request}", details, True, {"type": "boolean"}, call)
 
 
 def answer_schema(ask: Ask, permit_key: str, **keywords: Any) -> dict[str, Any]:
     """Return the schema of an answer; in that to an approval, `permit_key` is true for yes."""
-    name, kind = (permit_key, "boolean") if ask.is_approval else ("answer", "string")
-    properties: dict[str, Any] = {name: {"type": kind, **keywords}}
+    name = permit_key if ask.is_approval else "answer"
+    properties: dict[str, Any] = {name: {**ask.schema, **keywords}}
     if choices := ask.details.get("for"):
         properties["for"] = {"type": "string", "enum": [*choices]}
     return {"type": "object", "properties": properties, "required": [name]}

@@ -94,7 +94,7 @@ class Cards:
 
     async def answer(self, question: Question) -> str:
         """Ask a person an action's question."""
-        subject = {"agent": question.agent, "text": question.text, "run": question.run}
+        subject = {"agent": question.agent, "run": question.run, **question.details}
         return str(await self.ask("question", subject))
 
     async def ask(self, kind: str, subject: dict[str, Any], read: _Reader | None = None) -> Any:
@@ -189,7 +189,7 @@ class Cards:
         elif isinstance(request, ApprovalRequest):
             subject, read = _approval_subject(request)
         else:
-            subject = {"agent": request.agent, "run": wait.run, "text": request.text}
+            subject = {"agent": request.agent, "run": wait.run, **request.details}
             read = _read_answer
             if kind == "doubt":
                 subject["text"], read = wait.line, _read_doubt
