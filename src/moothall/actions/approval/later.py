@@ -72,7 +72,7 @@ class Later(BaseException):
         self.remind: float | None = None if remind is None else seconds_of(remind, "remind")
         self.who: tuple[str, ...] = names_of(who)
         self.text: str = text
-        self.details: dict[str, Any] = {"text": text} if text else {}  # what its entry says of it
+        self.asked: dict[str, Any] = {"text": text}  # what is asked, as entries say it
         self.has_default: bool = default is not _NO_DEFAULT
         try:
             self.default: Any = to_json(default) if self.has_default else None
@@ -82,6 +82,15 @@ class Later(BaseException):
         self.question: tuple[str, int] | None = None
         self.asks_caller = False  # whether a door also asks the caller who began the run
         super().__init__(text or key or "later")
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """What the journal keeps of it."""
+        parts = {"who": [*self.who], **self.asked}
+        details = {name: part for name, part in parts.items() if part}
+        details |= {"default": self.default} if self.has_default else {}
+        details |= {"of_caller": True} if self.asks_caller else {}
+        return {"until": self.until, "remind": self.remind} | details
 
     @property
     def misplaced_error(self) -> ConfigError:

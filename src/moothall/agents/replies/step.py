@@ -164,7 +164,7 @@ class StepHandle:
                 reason = answer.late_text if answer.expired else by
                 raise NobodyToAsk(f"agent {question.agent!r} asked {question.text!r}: {reason}")
             return str(answer.value)
-        later.question, later.details = place, question.details
+        later.question, later.asked = place, question.details
         raise later from None
 
     async def result_of(self, later: Later, **details: Any) -> Any:
@@ -196,14 +196,7 @@ class StepHandle:
         self, wait: str, kind: str, later: Later, about: Mapping[str, Any]
     ) -> dict[str, Any]:
         request = {"key": self._key, "wait": wait, "kind": kind, "run": self.run_id, **about}
-        request |= {"until": later.until, "remind": later.remind}
-        if later.who:
-            request["who"] = list(later.who)
         request |= later.details
-        if later.has_default:
-            request["default"] = later.default
-        if later.asks_caller:
-            request["of_caller"] = True
         self.past.requests[wait] = request
         self._add_entry(WAIT_ENTRY, request | self._charge_data())
         await self.record.commit()
