@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 from moothall import (
     ACCESS_DENIED,
-    ACCESS_REQUESTED,
+    ACCESS_PERMITTED,
     Action,
     ActionError,
     ActionNotFound,
@@ -342,7 +342,7 @@ class Served:
         Raises:
             NotPermitted: it was refused
         """
-        if agent.offers["say"].access_policy != ACCESS_REQUESTED:
+        if agent.offers["say"].access_policy in (ACCESS_PERMITTED, ACCESS_DENIED):
             return
         action = {"name": "say", "args": {"content": content}}
         message: Any = {"from": sender, "to": str(agent.id), "action": action}

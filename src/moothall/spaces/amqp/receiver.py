@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from moothall.actions import ACCESS_REQUESTED
+from moothall.actions import ACCESS_DENIED, ACCESS_PERMITTED
 from moothall.actions.message import is_one_agent
 from moothall.foundation.errors import InboxError, InDoubt, RequestCancelled
 from moothall.spaces import delivery as kinds
@@ -210,7 +210,7 @@ class Receiver:
             # The approval holds only for the same message, and while the policy still asks for it.
             delivery.approved = (
                 offer is not None
-                and offer.action.access_policy == ACCESS_REQUESTED
+                and offer.action.access_policy not in (ACCESS_PERMITTED, ACCESS_DENIED)
                 and permission == wire.fingerprint(inbound.envelope, mailbox.id)
             )
         resumes = offer is not None and (offer.action.idempotent or mailbox.agent.resumes(name))
