@@ -1,4 +1,4 @@
-"""An access policy that asks is named in one file and asks in another: loops, spaces, doors have it.
+"""An access policy that asks is named in one file and asks in another: all who ask have it.
 
 A user cannot add one, so this test adds it to a copy of the package.
 """

@@ -26,9 +26,9 @@ KEPT = (
     ('        facts=data.get("facts", {}),\n', '        choices=tuple(data.get("choices", ())),\n'),
     ("return Question(agent, self.text, self.run", ", choices=self.choices"),
     (
-        "= lambda run, answer, asked: None\n",
-        "\n\ndef _check_choice(run: str, answer: Any, asked: Mapping[str, Any]) -> None:\n"
-        '    if (choices := asked.get("choices")) and answer not in choices:\n'
+        "= lambda run, answer, wait_data: None\n",
+        "\n\ndef _check_choice(run: str, answer: Any, wait_data: Mapping[str, Any]) -> None:\n"
+        '    if (choices := wait_data.get("choices")) and answer not in choices:\n'
         '        text = f"run {run!r}: the answer must be one of {choices}, got {answer!r}"\n'
         "        raise ConfigError(text)\n",
     ),

@@ -31,7 +31,7 @@ class WaitKind(NamedTuple):
     # Returns an answer as JSON data; raises ConfigError for what is none, with the key.
     check_answer: Callable[[str, Any], Any] = lambda key, answer: answer
     # Raises ConfigError for an answer that does not fit what was asked, as the entry has it.
-    check_fit: Callable[[str, Any, Mapping[str, Any]], None] = lambda run, answer, asked: None
+    check_fit: Callable[[str, Any, Mapping[str, Any]], None] = lambda run, answer, wait_data: None
 
 
 def _text_answer(key: str, answer: Any) -> Any:
@@ -43,13 +43,13 @@ def _text_answer(key: str, answer: Any) -> Any:
     return answer
 
 
-def _check_changed_args(run: str, answer: Any, asked: Mapping[str, Any]) -> None:
+def _check_changed_args(run: str, answer: Any, wait_data: Mapping[str, Any]) -> None:
     decision = DECISION_KINDS.read(answer)
     args = decision.args if isinstance(decision, ChangedArgs) else {}
-    parameters: list[str] = asked.get("takes", [*args])
+    parameters: list[str] = wait_data.get("takes", [*args])
     if unknown := [each for each in args if each not in parameters]:
         raise ConfigError(
-            f"run {run!r}: {asked['action']!r} takes {', '.join(parameters) or 'nothing'}, "
+            f"run {run!r}: {wait_data['action']!r} takes {', '.join(parameters) or 'nothing'}, "
             f"and ChangedArgs has {', '.join(map(escaped, unknown))}: leave that out"
         )
 

@@ -72,7 +72,7 @@ class Later(BaseException):
         self.remind: float | None = None if remind is None else seconds_of(remind, "remind")
         self.who: tuple[str, ...] = names_of(who)
         self.text: str = text
-        self.asked: dict[str, Any] = {"text": text}  # what is asked, as entries say it
+        self.question_data: dict[str, Any] = {"text": text}  # what is asked, as entries say it
         self.has_default: bool = default is not _NO_DEFAULT
         try:
             self.default: Any = to_json(default) if self.has_default else None
@@ -86,7 +86,7 @@ class Later(BaseException):
     @property
     def details(self) -> dict[str, Any]:
         """What the journal keeps of it."""
-        parts = {"who": [*self.who], **self.asked}
+        parts = {"who": [*self.who], **self.question_data}
         details = {name: part for name, part in parts.items() if part}
         details |= {"default": self.default} if self.has_default else {}
         details |= {"of_caller": True} if self.asks_caller else {}

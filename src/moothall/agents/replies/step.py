@@ -164,7 +164,7 @@ class StepHandle:
                 reason = answer.late_text if answer.expired else by
                 raise NobodyToAsk(f"agent {question.agent!r} asked {question.text!r}: {reason}")
             return str(answer.value)
-        later.question, later.asked = place, question.details
+        later.question, later.question_data = place, question.details
         raise later from None
 
     async def result_of(self, later: Later, **details: Any) -> Any:
