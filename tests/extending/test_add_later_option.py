@@ -12,10 +12,7 @@ OPTION = (
     ("        self.text: str = text\n", "        self.urgent = urgent\n"),
     ('        parts = {"who": [*self.who], ', '"urgent": self.urgent, '),
 )
-READ = (
-    ("    facts: Facts = field(default_factory=dict)\n", "    urgent: bool = False\n"),
-    ('        facts=data.get("facts", {}),\n', '        urgent=data.get("urgent", False),\n'),
-)
+READ = (("    facts: Facts = field(default_factory=dict)\n", "    urgent: bool = False\n"),)
 USES = """
 from moothall import Journal, Later, ReActAgent, ScriptedModel
 

@@ -22,8 +22,7 @@ ASKED = (
     ("Question(str(self.agent.id), question, self.run_id", ", choices=choices"),
 )
 KEPT = (
-    ("    facts: Facts = field(default_factory=dict)\n", "    choices: tuple[str, ...] = ()\n"),
-    ('        facts=data.get("facts", {}),\n', '        choices=tuple(data.get("choices", ())),\n'),
+    ("    facts: Facts = field(default_factory=dict)\n", "    choices: Sequence[str] = ()\n"),
     ("return Question(agent, self.text, self.run", ", choices=self.choices"),
     (
         "= lambda run, answer, wait_data: None\n",
@@ -53,7 +52,7 @@ def agent() -> ReActAgent:
 assert agent().reply_sync("go", run_id="r").stop_reason == "waiting"
 journal = Journal("runs.db")
 (wait,) = journal.waiting()
-assert wait.to_json()["choices"] == ("red", "blue")
+assert wait.to_json()["choices"] == ["red", "blue"]
 (ask,) = asks_of([replace(wait, asks_caller=True)], may_permit=False).values()
 assert ask.details == {"agent": "a", "text": "Which colour?", "choices": ["red", "blue"]}
 assert answer_schema(ask, "permit")["properties"]["answer"]["enum"] == ["red", "blue"]

@@ -224,23 +224,13 @@ def wait_kind_in_words(
 
 
 def wait_of(data: dict[str, Any], **details: Any) -> Wait:
-    """Return the wait that an entry records."""
-    return Wait(
-        key=data["wait"],
-        kind=data["kind"],
-        action=data.get("action", ""),
-        args=data.get("args", {}),
-        origins=data.get("origins", {}),
-        text=data.get("text", ""),
-        who=tuple(data.get("who", ())),
-        until=data.get("until"),
-        call=data.get("call", ""),
-        asks_caller=data.get("of_caller", False),
-        remind=data.get("remind"),
-        name=data.get("name", data["wait"] if data["kind"] == "result" else ""),
-        facts=data.get("facts", {}),
-        **details,
-    )
+    """Return the wait that an entry records: each part stands there by its name."""
+    name = data["wait"] if data["kind"] == "result" else ""
+    parts: dict[str, Any] = {"action": "", "args": {}, "name": name}
+    parts |= {name: data[name] for name in Wait.__slots__ if name in data}
+    parts |= {"key": data["wait"], "who": tuple(data.get("who", ()))}
+    parts["asks_caller"] = data.get("of_caller", False)
+    return Wait(**parts | details)
 
 
 @dataclass(frozen=True, slots=True)
