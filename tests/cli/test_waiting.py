@@ -308,6 +308,16 @@ def test_waiting_approvals_and_runs_list_a_permitted_run_whose_program_has_chang
     assert "\nr   waiting" in moothall("runs", "--needs-me", cwd=folder).stdout
     assert moothall("answer", "r", "program:changed", "fork", cwd=folder).returncode == 0
     assert moothall("waiting", cwd=folder).stdout == "Nothing waits.\n"
+    with Journal(folder / "runs.db") as journal:
+        changed = clerk(journal)
+        changed.system_prompt = "Be polite."
+        asyncio.run(changed.resume_decided())
+    runs = moothall("runs", cwd=folder).stdout
+    assert "\nr          forked" in runs
+    assert "\nr.changed  waiting" in runs
+    shown = moothall("runs", "r", cwd=folder).stdout
+    assert "  it goes on in a copy, since its program has changed; ReActAgent clerk" in shown
+    assert shown.endswith("it was forked as: r.changed\n")
 
 
 def test_waiting_lists_a_firing_that_nobody_has_begun(tmp_path: Path) -> None:
