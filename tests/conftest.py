@@ -300,3 +300,12 @@ def space() -> Iterator[Any]:
 
     with NativeSpace() as made:
         yield made
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Any]:
+    """A journal in a file."""
+    from moothall import Journal
+
+    with Journal(tmp_path / "runs.db") as made:
+        yield made

@@ -198,54 +198,53 @@ async def test_asked_agent_that_has_changed_is_an_error_of_its_caller_that_says_
 
 @pytest.mark.parametrize("deleted", (False, True))
 async def test_asked_agent_answers_its_caller_and_a_fork_of_that(
-    tmp_path: Path, deleted: bool
+    journal: Journal, deleted: bool
 ) -> None:
     till = Till()
-    with Journal(tmp_path / "j.db") as journal:
-        agent = direct(till, journal)
-        await agent.reply("go", run_id="r")
-        copy = journal.fork("r")
-        assert (await agent.reply("go", run_id=copy)).stop_reason == "waiting"
-        if deleted:
-            assert journal.delete("r").left == {}  # the copy waits for the reply, too
-        permit(journal)
-        for _ in range(2):
-            await direct(till, journal).resume_decided()
-        runs = [run.state for run in journal.runs(agent="clerk")]
-        assert runs == ["done"] * (1 if deleted else 2)
-        assert journal.replay(copy).steps[0].result["result"] == "paid 1"
-        assert (till.paid, journal.waiting()) == ([1], [])
+    agent = direct(till, journal)
+    await agent.reply("go", run_id="r")
+    copy = journal.fork("r")
+    assert (await agent.reply("go", run_id=copy)).stop_reason == "waiting"
+    if deleted:
+        assert journal.delete("r").left == {}  # the copy waits for the reply, too
+    permit(journal)
+    for _ in range(2):
+        await direct(till, journal).resume_decided()
+    runs = [run.state for run in journal.runs(agent="clerk")]
+    assert runs == ["done"] * (1 if deleted else 2)
+    assert journal.replay(copy).steps[0].result["result"] == "paid 1"
+    assert (till.paid, journal.waiting()) == ([1], [])
 
 
-async def test_asked_agent_whose_run_is_deleted_leaves_its_caller_an_answer(tmp_path: Path) -> None:
+async def test_asked_agent_whose_run_is_deleted_leaves_its_caller_an_answer(
+    journal: Journal,
+) -> None:
     till = Till()
-    with Journal(tmp_path / "j.db") as journal:
-        await direct(till, journal).reply("go", run_id="r")
-        (wait,) = journal.waiting(kind="approval")
-        await direct(till, journal).reply("go", run_id="s", thread="t")
-        (asked,) = [each.run for each in journal.waiting(kind="approval") if each.run != wait.run]
-        left = journal.delete("s").left
-        assert left == {asked: "run 's' waits for its reply: delete it too"}
-        journal.delete(wait.run, asked)
-        assert await gone_on(direct(till, journal), "resume_decided") == "done"
-        assert "its run was deleted" in journal.replay("r").text
-        assert (till.paid, journal.waiting()) == ([], [])
+    await direct(till, journal).reply("go", run_id="r")
+    (wait,) = journal.waiting(kind="approval")
+    await direct(till, journal).reply("go", run_id="s", thread="t")
+    (asked,) = [each.run for each in journal.waiting(kind="approval") if each.run != wait.run]
+    left = journal.delete("s").left
+    assert left == {asked: "run 's' waits for its reply: delete it too"}
+    journal.delete(wait.run, asked)
+    assert await gone_on(direct(till, journal), "resume_decided") == "done"
+    assert "its run was deleted" in journal.replay("r").text
+    assert (till.paid, journal.waiting()) == ([], [])
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda each: str(each.__name__))
 async def test_asked_agent_goes_on_although_the_run_that_asked_it_is_deleted(
-    tmp_path: Path, shape: Shape
+    journal: Journal, shape: Shape
 ) -> None:
     till = Till()
-    with Journal(tmp_path / "j.db") as journal:
-        await shape(till, journal).reply("go", run_id="r")
-        (asked,) = {each.run for each in journal.waiting(kind="approval")}
-        journal.delete("r")
-        if asked != "r":
-            permit(journal)
-        for _ in range(3):
-            await shape(till, journal).resume_decided()
-        assert {run.state for run in journal.runs()} == ({"done"} if asked != "r" else set())
+    await shape(till, journal).reply("go", run_id="r")
+    (asked,) = {each.run for each in journal.waiting(kind="approval")}
+    journal.delete("r")
+    if asked != "r":
+        permit(journal)
+    for _ in range(3):
+        await shape(till, journal).resume_decided()
+    assert {run.state for run in journal.runs()} == ({"done"} if asked != "r" else set())
 
 
 @pytest.mark.parametrize("way", ("resume_decided", "resume_runs", "reply"))
@@ -284,21 +283,20 @@ async def test_asked_agent_waits_for_several_runs_of_one_thread(
 @pytest.mark.parametrize("has_fork", (False, True))
 @pytest.mark.parametrize("shape", (direct, three_deep, of_a_member))
 async def test_asked_agent_that_waits_is_cancelled_with_its_caller(
-    tmp_path: Path, shape: Shape, has_fork: bool
+    journal: Journal, shape: Shape, has_fork: bool
 ) -> None:
     till = Till()
-    with Journal(tmp_path / "runs.db") as journal:
-        agent = shape(till, journal)
-        await agent.reply("go", run_id="r")
-        if has_fork:  # which waits for the asked agent, too
-            await agent.reply("go", run_id=journal.fork("r"))
-        permit(journal)
-        journal.waits.cancel("r", "it was stopped")
-        for _ in range(3):
-            await shape(till, journal).resume_decided()
-        states = {run.state for run in journal.runs() if run.id != "r"}
-        assert states == {"done" if has_fork else "cancelled"}
-        assert (till.paid, journal.waiting()) == ([1] if has_fork else [], [])
+    agent = shape(till, journal)
+    await agent.reply("go", run_id="r")
+    if has_fork:  # which waits for the asked agent, too
+        await agent.reply("go", run_id=journal.fork("r"))
+    permit(journal)
+    journal.waits.cancel("r", "it was stopped")
+    for _ in range(3):
+        await shape(till, journal).resume_decided()
+    states = {run.state for run in journal.runs() if run.id != "r"}
+    assert states == {"done" if has_fork else "cancelled"}
+    assert (till.paid, journal.waiting()) == ([1] if has_fork else [], [])
 
 
 async def test_asked_agents_caller_goes_on_after_a_journal_that_could_not_be_read(

@@ -95,22 +95,21 @@ def is_planned(journal: Journal, nobody: Nobody) -> Any:
     ),
 )
 async def test_run_that_is_cancelled_while_a_person_is_asked_says_what_it_waited_for(
-    tmp_path: Path, made: Callable[[Journal, Nobody], Any], waited: str
+    journal: Journal, made: Callable[[Journal, Nobody], Any], waited: str
 ) -> None:
-    with Journal(tmp_path / "runs.db") as journal:
-        nobody = Nobody()
-        reply = asyncio.ensure_future(made(journal, nobody).reply("alpha", run_id="r"))
-        await nobody.asked.wait()
-        await asyncio.sleep(0)  # the second call of the same answer is asked about, too
-        reply.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await reply
-        said = f"it was interrupted while waiting for {waited}"
-        assert journal.entries("r")[-1].data["detail"] == said
+    nobody = Nobody()
+    reply = asyncio.ensure_future(made(journal, nobody).reply("alpha", run_id="r"))
+    await nobody.asked.wait()
+    await asyncio.sleep(0)  # the second call of the same answer is asked about, too
+    reply.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reply
+    said = f"it was interrupted while waiting for {waited}"
+    assert journal.entries("r")[-1].data["detail"] == said
 
 
 async def test_run_that_went_on_after_an_interruption_does_not_say_what_it_waited_for_before(
-    tmp_path: Path,
+    journal: Journal,
 ) -> None:
     answers = asyncio.Event()
 
@@ -119,22 +118,21 @@ async def test_run_that_went_on_after_an_interruption_does_not_say_what_it_waite
         await asyncio.Event().wait()
         return ""
 
-    with Journal(tmp_path / "runs.db") as journal:
-        nobody = Nobody()
-        agent = pays(journal, nobody)
-        agent.model = ScriptedModel([[{"name": "pay", "args": {"coins": 3}}], answer])
-        reply = asyncio.ensure_future(agent.reply("go", run_id="r"))
-        await nobody.asked.wait()
-        agent.interrupt("Do not pay.")
-        await answers.wait()
-        reply.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await reply
-        assert journal.entries("r")[-1].data["detail"] == ""
+    nobody = Nobody()
+    agent = pays(journal, nobody)
+    agent.model = ScriptedModel([[{"name": "pay", "args": {"coins": 3}}], answer])
+    reply = asyncio.ensure_future(agent.reply("go", run_id="r"))
+    await nobody.asked.wait()
+    agent.interrupt("Do not pay.")
+    await answers.wait()
+    reply.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reply
+    assert journal.entries("r")[-1].data["detail"] == ""
 
 
 async def test_call_in_doubt_of_a_cancelled_run_still_waits_for_its_decision_if_that_is_cancelled(
-    tmp_path: Path,
+    journal: Journal,
 ) -> None:
     begun, ends = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
@@ -146,21 +144,20 @@ async def test_call_in_doubt_of_a_cancelled_run_still_waits_for_its_decision_if_
     def send() -> Later:
         return Later("batch")
 
-    with Journal(tmp_path / "runs.db") as journal:
-        for run_id, calls in (("r", ["book"]), ("both", ["send", "book"])):
-            begun.clear()
-            model = ScriptedModel([[{"name": each} for each in calls]])
-            agent = ReActAgent("a", model, actions=[book, send], journal=journal)
-            reply = asyncio.ensure_future(agent.reply("Book.", run_id=run_id))
-            await begun.wait()
-            reply.cancel()
-            await asyncio.wait([reply])
-        ends.set()
-        for ask in (journal.cancel, journal.resume):
-            with pytest.raises(StateError, match="run 'r' is in doubt: decide about its calls"):
-                ask("r")
-        assert [wait.kind for wait in journal.waiting("r")] == ["doubt"]
-        with suppress(StateError):
-            journal.cancel("both")
-        assert {wait.kind for wait in journal.waiting("both")} == {"doubt"}
-        assert journal.run("both").state == "in_doubt"
+    for run_id, calls in (("r", ["book"]), ("both", ["send", "book"])):
+        begun.clear()
+        model = ScriptedModel([[{"name": each} for each in calls]])
+        agent = ReActAgent("a", model, actions=[book, send], journal=journal)
+        reply = asyncio.ensure_future(agent.reply("Book.", run_id=run_id))
+        await begun.wait()
+        reply.cancel()
+        await asyncio.wait([reply])
+    ends.set()
+    for ask in (journal.cancel, journal.resume):
+        with pytest.raises(StateError, match="run 'r' is in doubt: decide about its calls"):
+            ask("r")
+    assert [wait.kind for wait in journal.waiting("r")] == ["doubt"]
+    with suppress(StateError):
+        journal.cancel("both")
+    assert {wait.kind for wait in journal.waiting("both")} == {"doubt"}
+    assert journal.run("both").state == "in_doubt"

@@ -98,24 +98,23 @@ MEMBERS: tuple[tuple[str, dict[str, Any]], ...] = (
 @pytest.mark.parametrize("whose", ("R", "H"))
 @pytest.mark.parametrize(("part", "options"), MEMBERS)
 def test_member_that_has_changed_is_named_whoever_was_cut_off(
-    tmp_path: Path,
+    journal: Journal,
     group: Callable[..., Any],
     whose: str,
     part: str,
     options: dict[str, Any],
 ) -> None:
-    with Journal(tmp_path / "j") as journal:
-        assert group(journal, CUT_OFF, {}).reply_sync("go", run_id="r").stop_reason == "error"
-        before = journal.entries("r")
-        changed = group(journal, WHOLE, {whose: options})
-        with pytest.raises(RunMismatch, match=rf"agent '{whose}': {part}: .*fork\('r'\)") as no:
-            changed.reply_sync("go", run_id="r")
-        assert no.value.changed == (part,)
-        assert journal.entries("r") == before
-        forked = journal.fork("r")
-        assert changed.reply_sync("go", run_id=forked).stop_reason in ("terminated", "done")
-        last = group(journal, WHOLE, {}).reply_sync("go", run_id="r")
-        assert last.stop_reason in ("terminated", "done")
+    assert group(journal, CUT_OFF, {}).reply_sync("go", run_id="r").stop_reason == "error"
+    before = journal.entries("r")
+    changed = group(journal, WHOLE, {whose: options})
+    with pytest.raises(RunMismatch, match=rf"agent '{whose}': {part}: .*fork\('r'\)") as no:
+        changed.reply_sync("go", run_id="r")
+    assert no.value.changed == (part,)
+    assert journal.entries("r") == before
+    forked = journal.fork("r")
+    assert changed.reply_sync("go", run_id=forked).stop_reason in ("terminated", "done")
+    last = group(journal, WHOLE, {}).reply_sync("go", run_id="r")
+    assert last.stop_reason in ("terminated", "done")
 
 
 @pytest.mark.parametrize(
@@ -123,49 +122,45 @@ def test_member_that_has_changed_is_named_whoever_was_cut_off(
     (("review", {"review": on_error}), ("shared memory", {"shared_memory": True})),
 )
 def test_options_of_a_dual_act_are_part_of_the_program(
-    tmp_path: Path, part: str, options: dict[str, Any]
+    journal: Journal, part: str, options: dict[str, Any]
 ) -> None:
-    with Journal(tmp_path / "j") as journal:
-        dual(journal, CUT_OFF, {}).reply_sync("go", run_id="r")
-        with pytest.raises(RunMismatch) as refused:
-            dual(journal, WHOLE, {"pair": options}).reply_sync("go", run_id="r")
-        assert refused.value.changed == (part,)
+    dual(journal, CUT_OFF, {}).reply_sync("go", run_id="r")
+    with pytest.raises(RunMismatch) as refused:
+        dual(journal, WHOLE, {"pair": options}).reply_sync("go", run_id="r")
+    assert refused.value.changed == (part,)
 
 
 @pytest.mark.parametrize("group", (dual, talk))
 def test_mismatch_names_all_changed_members_together(
-    tmp_path: Path, group: Callable[..., Any]
+    journal: Journal, group: Callable[..., Any]
 ) -> None:
-    with Journal(tmp_path / "j") as journal:
-        group(journal, CUT_OFF, {}).reply_sync("go", run_id="r")
-        changes = {"R": {"name": "other"}, "H": {"name": "other", "system_prompt": "Hurry."}}
-        with pytest.raises(RunMismatch) as refused:
-            group(journal, WHOLE, changes).reply_sync("stop", run_id="r")
-        assert set(refused.value.changed) == {"task", "model", "system prompt"}
-        assert all(f"agent '{id}': " in str(refused.value) for id in ("R", "H"))
+    group(journal, CUT_OFF, {}).reply_sync("go", run_id="r")
+    changes = {"R": {"name": "other"}, "H": {"name": "other", "system_prompt": "Hurry."}}
+    with pytest.raises(RunMismatch) as refused:
+        group(journal, WHOLE, changes).reply_sync("stop", run_id="r")
+    assert set(refused.value.changed) == {"task", "model", "system prompt"}
+    assert all(f"agent '{id}': " in str(refused.value) for id in ("R", "H"))
 
 
 @pytest.mark.parametrize("group", (dual, talk))
-def test_limits_of_members_are_no_part_of_it(tmp_path: Path, group: Callable[..., Any]) -> None:
-    with Journal(tmp_path / "j") as journal:
-        group(journal, CUT_OFF, {}).reply_sync("go", run_id="r")
-        more = {"R": {"max_iterations": 3}, "H": {"max_result_chars": 900}}
-        reply = group(journal, WHOLE, more).reply_sync("go", run_id="r")
-        assert reply.stop_reason in ("terminated", "done")
+def test_limits_of_members_are_no_part_of_it(journal: Journal, group: Callable[..., Any]) -> None:
+    group(journal, CUT_OFF, {}).reply_sync("go", run_id="r")
+    more = {"R": {"max_iterations": 3}, "H": {"max_result_chars": 900}}
+    reply = group(journal, WHOLE, more).reply_sync("go", run_id="r")
+    assert reply.stop_reason in ("terminated", "done")
 
 
-def test_copy_belongs_to_the_program_that_takes_it_up_first(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j") as journal:
-        talk(journal, CUT_OFF, {}).reply_sync("go", run_id="r")
-        forked = journal.fork("r")
-        changes = {"R": {"name": "other"}}
-        script = (*CUT_OFF[:2], OSError("still down"))
-        talk(journal, script, changes).reply_sync("go", run_id=forked)
-        with pytest.raises(RunMismatch, match="agent 'R': model"):
-            talk(journal, WHOLE, {}).reply_sync("go", run_id=forked)
-        again = talk(journal, (*script, "two"), changes).reply_sync("go", run_id=forked)
-        assert (again.stop_reason, again.text) == ("done", "three")
-        assert journal.replay(forked).text == "three"
+def test_copy_belongs_to_the_program_that_takes_it_up_first(journal: Journal) -> None:
+    talk(journal, CUT_OFF, {}).reply_sync("go", run_id="r")
+    forked = journal.fork("r")
+    changes = {"R": {"name": "other"}}
+    script = (*CUT_OFF[:2], OSError("still down"))
+    talk(journal, script, changes).reply_sync("go", run_id=forked)
+    with pytest.raises(RunMismatch, match="agent 'R': model"):
+        talk(journal, WHOLE, {}).reply_sync("go", run_id=forked)
+    again = talk(journal, (*script, "two"), changes).reply_sync("go", run_id=forked)
+    assert (again.stop_reason, again.text) == ("done", "three")
+    assert journal.replay(forked).text == "three"
 
 
 @pytest.mark.parametrize("group", ("dual", "talk"))

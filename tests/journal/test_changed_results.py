@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,84 +51,79 @@ class Clerk:
         self.agent = ReActAgent("clerk", model, actions=[look], journal=journal, **options)
 
 
-def test_copy_goes_on_from_the_new_result_and_repeats_nothing_beside_it(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j") as journal:
-        clerk = Clerk(journal)
-        assert clerk.agent.reply_sync("Go.", run_id="r").text == "saw A saw B saw C"
-        copy = journal.fork("r", results={ended(journal, "1.0"): "saw nothing"})
-        clerk = Clerk(journal)
-        reply = clerk.agent.reply_sync("Go.", run_id=copy)
-        assert (reply.text, clerk.done) == ("saw nothing saw B saw C", ["C"])
-        assert journal.replay("r").text == "saw A saw B saw C"
-        assert journal.replay(copy).text == reply.text
+def test_copy_goes_on_from_the_new_result_and_repeats_nothing_beside_it(journal: Journal) -> None:
+    clerk = Clerk(journal)
+    assert clerk.agent.reply_sync("Go.", run_id="r").text == "saw A saw B saw C"
+    copy = journal.fork("r", results={ended(journal, "1.0"): "saw nothing"})
+    clerk = Clerk(journal)
+    reply = clerk.agent.reply_sync("Go.", run_id=copy)
+    assert (reply.text, clerk.done) == ("saw nothing saw B saw C", ["C"])
+    assert journal.replay("r").text == "saw A saw B saw C"
+    assert journal.replay(copy).text == reply.text
 
 
 def test_sub_agent_that_was_asked_beside_a_changed_result_is_not_asked_again(
-    tmp_path: Path,
+    journal: Journal,
 ) -> None:
-    with Journal(tmp_path / "j") as journal:
 
-        def boss(clerk: Clerk) -> ReActAgent:
-            clerk.agent.journal = None
-            calls = (Call("a", "look", {"what": "X"}), Call("c", "clerk", {"text": "Go."}))
-            model = ScriptedModel(
-                [calls, lambda messages, _: " ".join(m["content"] for m in messages[-2:])]
-            )
-            tools = [*clerk.agent.actions.get_actions(), clerk.agent.as_action(fresh=True)]
-            return ReActAgent("boss", model, actions=tools, journal=journal)
+    def boss(clerk: Clerk) -> ReActAgent:
+        clerk.agent.journal = None
+        calls = (Call("a", "look", {"what": "X"}), Call("c", "clerk", {"text": "Go."}))
+        model = ScriptedModel(
+            [calls, lambda messages, _: " ".join(m["content"] for m in messages[-2:])]
+        )
+        tools = [*clerk.agent.actions.get_actions(), clerk.agent.as_action(fresh=True)]
+        return ReActAgent("boss", model, actions=tools, journal=journal)
 
-        assert boss(Clerk(journal)).reply_sync("Go.", run_id="r").text == "saw X saw A saw B saw C"
-        copy = journal.fork("r", results={ended(journal, "1.0"): "nothing"})
-        clerk = Clerk(journal)
-        assert boss(clerk).reply_sync("Go.", run_id=copy).text == "nothing saw A saw B saw C"
-        assert clerk.done == []
+    assert boss(Clerk(journal)).reply_sync("Go.", run_id="r").text == "saw X saw A saw B saw C"
+    copy = journal.fork("r", results={ended(journal, "1.0"): "nothing"})
+    clerk = Clerk(journal)
+    assert boss(clerk).reply_sync("Go.", run_id=copy).text == "nothing saw A saw B saw C"
+    assert clerk.done == []
 
 
-def test_results_of_a_turn_may_both_change_and_a_hook_sees_the_new_one(tmp_path: Path) -> None:
+def test_results_of_a_turn_may_both_change_and_a_hook_sees_the_new_one(journal: Journal) -> None:
     def shout(agent: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
         result = kwargs["result"]
         return {"result": {**result, "result": result["result"].upper()}}
 
-    with Journal(tmp_path / "j") as journal:
-        clerk = Clerk(journal)
-        clerk.agent.register_hook("post_acting", "shout", shout)
-        clerk.agent.reply_sync("Go.", run_id="r")
-        changed = {ended(journal, "1.0"): "x", ended(journal, "1.1"): "y"}
-        copy = journal.fork("r", "other", results=changed)
-        assert copy == "other"
-        clerk = Clerk(journal)
-        clerk.agent.register_hook("post_acting", "shout", shout)
-        assert clerk.agent.reply_sync("Go.", run_id=copy).text == "X Y SAW C"
+    clerk = Clerk(journal)
+    clerk.agent.register_hook("post_acting", "shout", shout)
+    clerk.agent.reply_sync("Go.", run_id="r")
+    changed = {ended(journal, "1.0"): "x", ended(journal, "1.1"): "y"}
+    copy = journal.fork("r", "other", results=changed)
+    assert copy == "other"
+    clerk = Clerk(journal)
+    clerk.agent.register_hook("post_acting", "shout", shout)
+    assert clerk.agent.reply_sync("Go.", run_id=copy).text == "X Y SAW C"
 
 
-def test_answer_of_the_model_may_change(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j") as journal:
-        clerk = Clerk(journal)
-        clerk.agent.reply_sync("Go.", run_id="r")
-        copy = journal.fork("r", results={ended(journal, "2"): "That is enough."})
-        clerk = Clerk(journal)
-        assert clerk.agent.reply_sync("Go.", run_id=copy).text == "That is enough."
-        assert clerk.done == []
+def test_answer_of_the_model_may_change(journal: Journal) -> None:
+    clerk = Clerk(journal)
+    clerk.agent.reply_sync("Go.", run_id="r")
+    copy = journal.fork("r", results={ended(journal, "2"): "That is enough."})
+    clerk = Clerk(journal)
+    assert clerk.agent.reply_sync("Go.", run_id=copy).text == "That is enough."
+    assert clerk.done == []
 
 
-def test_sub_agent_goes_on_from_the_new_result_of_its_own_call(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j") as journal:
+def test_sub_agent_goes_on_from_the_new_result_of_its_own_call(journal: Journal) -> None:
 
-        def boss(clerk: Clerk) -> ReActAgent:
-            clerk.agent.journal = None
-            calls = Call("c", "clerk", {"text": "Go."})
-            model = ScriptedModel([calls, lambda messages, _: messages[-1]["content"]])
-            tool = clerk.agent.as_action(fresh=True)
-            return ReActAgent("boss", model, actions=[tool], journal=journal)
+    def boss(clerk: Clerk) -> ReActAgent:
+        clerk.agent.journal = None
+        calls = Call("c", "clerk", {"text": "Go."})
+        model = ScriptedModel([calls, lambda messages, _: messages[-1]["content"]])
+        tool = clerk.agent.as_action(fresh=True)
+        return ReActAgent("boss", model, actions=[tool], journal=journal)
 
-        assert boss(Clerk(journal)).reply_sync("Go.", run_id="r").text == "saw A saw B saw C"
-        copy = journal.fork("r", results={ended(journal, "1.1", "1.0/clerk"): "lost"})
-        clerk = Clerk(journal)
-        assert boss(clerk).reply_sync("Go.", run_id=copy).text == "saw A lost saw C"
-        assert clerk.done == ["C"]
+    assert boss(Clerk(journal)).reply_sync("Go.", run_id="r").text == "saw A saw B saw C"
+    copy = journal.fork("r", results={ended(journal, "1.1", "1.0/clerk"): "lost"})
+    clerk = Clerk(journal)
+    assert boss(clerk).reply_sync("Go.", run_id=copy).text == "saw A lost saw C"
+    assert clerk.done == ["C"]
 
 
-async def test_step_of_ones_own_orchestrator_may_change(tmp_path: Path) -> None:
+async def test_step_of_ones_own_orchestrator_may_change(journal: Journal) -> None:
     @dataclass
     class Sum:
         total: int = 0
@@ -144,39 +138,37 @@ async def test_step_of_ones_own_orchestrator_may_change(tmp_path: Path) -> None:
             one = await record.step("one", lambda step: fetch(step, "one", 1))
             return one + await record.step("two", lambda step: fetch(step, "two", one * 10))
 
-    with Journal(tmp_path / "j") as journal:
-        assert await work(journal, "r", []) == 11
-        copy = journal.fork("r", results={ended(journal, "one"): 5})
-        calls: list[str] = []
-        assert await work(journal, copy, calls) == 55
-        assert calls == ["two"]
+    assert await work(journal, "r", []) == 11
+    copy = journal.fork("r", results={ended(journal, "one"): 5})
+    calls: list[str] = []
+    assert await work(journal, copy, calls) == 55
+    assert calls == ["two"]
 
 
-def test_fork_with_results_of_no_ended_step_is_refused_and_copies_nothing(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j") as journal:
-        Clerk(journal).agent.reply_sync("Go.", run_id="r")
-        first, later, answer = (ended(journal, key) for key in ("1.0", "2.0", "1"))
-        started = next(each.sequence for each in journal.entries("r") if each.kind == "started")
-        wrong: list[tuple[Any, str]] = [
-            ({}, "results= must have"),
-            ([1], "results= must have"),
-            ({10_000: 1}, "there is none"),
-            ({"1": 1}, "there is none"),
-            ({True: 1}, "there is none"),
-            ({started: 1}, "of the kind 'started'"),
-            ({first: object()}, "not JSON"),
-            ({answer: 1}, "must be the text of a model's answer"),
-            ({first: 1, later: 2}, "what follows the first is done anew"),
-        ]
-        for results, text in wrong:
-            with pytest.raises(ConfigError, match=text):
-                journal.fork("r", results=results)
-        assert [each.id for each in journal.runs()] == ["r"]
+def test_fork_with_results_of_no_ended_step_is_refused_and_copies_nothing(journal: Journal) -> None:
+    Clerk(journal).agent.reply_sync("Go.", run_id="r")
+    first, later, answer = (ended(journal, key) for key in ("1.0", "2.0", "1"))
+    started = next(each.sequence for each in journal.entries("r") if each.kind == "started")
+    wrong: list[tuple[Any, str]] = [
+        ({}, "results= must have"),
+        ([1], "results= must have"),
+        ({10_000: 1}, "there is none"),
+        ({"1": 1}, "there is none"),
+        ({True: 1}, "there is none"),
+        ({started: 1}, "of the kind 'started'"),
+        ({first: object()}, "not JSON"),
+        ({answer: 1}, "must be the text of a model's answer"),
+        ({first: 1, later: 2}, "what follows the first is done anew"),
+    ]
+    for results, text in wrong:
+        with pytest.raises(ConfigError, match=text):
+            journal.fork("r", results=results)
+    assert [each.id for each in journal.runs()] == ["r"]
 
 
 @pytest.mark.parametrize(("permitted", "questions"), ((False, 2), (True, 1)))
 def test_copy_asks_again_about_a_call_that_was_permitted_and_has_not_ended(
-    tmp_path: Path, permitted: bool, questions: int
+    journal: Journal, permitted: bool, questions: int
 ) -> None:
     async def main() -> None:
         asked: list[Any] = []
@@ -208,5 +200,4 @@ def test_copy_asks_again_about_a_call_that_was_permitted_and_has_not_ended(
         assert (reply.stop_reason, reply.steps[0].result["result"]) == ("done", "paid")
         assert len(asked) == questions
 
-    with Journal(tmp_path / "j") as journal:
-        asyncio.run(main())
+    asyncio.run(main())

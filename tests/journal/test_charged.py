@@ -94,53 +94,51 @@ def with_last(before: tuple[int, float, int]) -> tuple[int, Any, int]:
     return tokens + 2, pytest.approx(usd + LAST_USD), model_calls + 1
 
 
-def test_answers_that_state_no_usage_and_calls_that_fail_count_as_reserved(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j") as journal:
-        first = budget()
-        script = (calls(1), calls(2, Usage(7, 3)), OSError("down"))
-        assert agent(journal, first, *script).reply_sync("q", run_id="r").stop_reason == "error"
-        assert first.spent.tokens > 2000
-        second = budget()
-        assert agent(journal, second, LAST).reply_sync("q", run_id="r").text == "fin"
-        assert spent(second) == with_last(spent(first))
-        third = budget()
-        assert agent(journal, third).reply_sync("q", run_id="r").text == "fin"
-        assert spent(third) == spent(second)
+def test_answers_that_state_no_usage_and_calls_that_fail_count_as_reserved(
+    journal: Journal,
+) -> None:
+    first = budget()
+    script = (calls(1), calls(2, Usage(7, 3)), OSError("down"))
+    assert agent(journal, first, *script).reply_sync("q", run_id="r").stop_reason == "error"
+    assert first.spent.tokens > 2000
+    second = budget()
+    assert agent(journal, second, LAST).reply_sync("q", run_id="r").text == "fin"
+    assert spent(second) == with_last(spent(first))
+    third = budget()
+    assert agent(journal, third).reply_sync("q", run_id="r").text == "fin"
+    assert spent(third) == spent(second)
 
 
-def test_charge_of_a_period_that_is_over_counts_nothing(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j") as journal:
-        script = (calls(1, Usage(7, 3)), OSError("down"))
-        agent(journal, budget(), *script).reply_sync("q", run_id="r")
-        in_two_days = SimpleNamespace(now=lambda: time.time() + 172_800)
-        later = budget(per="day", clock=in_two_days)
-        assert agent(journal, later, LAST).reply_sync("q", run_id="r").text == "fin"
-        assert spent(later) == with_last((0, 0, 0))
+def test_charge_of_a_period_that_is_over_counts_nothing(journal: Journal) -> None:
+    script = (calls(1, Usage(7, 3)), OSError("down"))
+    agent(journal, budget(), *script).reply_sync("q", run_id="r")
+    in_two_days = SimpleNamespace(now=lambda: time.time() + 172_800)
+    later = budget(per="day", clock=in_two_days)
+    assert agent(journal, later, LAST).reply_sync("q", run_id="r").text == "fin"
+    assert spent(later) == with_last((0, 0, 0))
 
 
-def test_charge_in_the_same_budget_counts_nothing_twice(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j") as journal:
-        both = budget()
-        for script in ((calls(1), OSError("down")), (OSError("down"),)):
-            before = spent(both)
-            agent(journal, both, *script).reply_sync("q", run_id="r")
-        assert before[2] == 2
+def test_charge_in_the_same_budget_counts_nothing_twice(journal: Journal) -> None:
+    both = budget()
+    for script in ((calls(1), OSError("down")), (OSError("down"),)):
         before = spent(both)
-        assert agent(journal, both, LAST).reply_sync("q", run_id="r").text == "fin"
-        assert spent(both) == with_last(before)
+        agent(journal, both, *script).reply_sync("q", run_id="r")
+    assert before[2] == 2
+    before = spent(both)
+    assert agent(journal, both, LAST).reply_sync("q", run_id="r").text == "fin"
+    assert spent(both) == with_last(before)
 
 
-def test_runs_own_limit_holds_under_a_budget_that_processes_share(tmp_path: Path) -> None:
+def test_runs_own_limit_holds_under_a_budget_that_processes_share(journal: Journal) -> None:
     asked = 0
-    with Journal(tmp_path / "j") as journal:
-        for limit in (1, 3, 3, 5, 5):
-            team = Budget(model_calls=1000, journal=journal, name="team")
-            script = [calls(n) for n in range(asked + 1, 10)]
-            one = agent(journal, team.child(model_calls=limit), *script)
-            assert one.reply_sync("q", run_id="r").stop_reason == "budget"
-            asked = team.spent.model_calls
-            assert asked == limit
-        assert team.reserved.model_calls == 0
+    for limit in (1, 3, 3, 5, 5):
+        team = Budget(model_calls=1000, journal=journal, name="team")
+        script = [calls(n) for n in range(asked + 1, 10)]
+        one = agent(journal, team.child(model_calls=limit), *script)
+        assert one.reply_sync("q", run_id="r").stop_reason == "budget"
+        asked = team.spent.model_calls
+        assert asked == limit
+    assert team.reserved.model_calls == 0
 
 
 @pytest.mark.parametrize("model", (Mine, Boundless))
@@ -172,21 +170,20 @@ def test_call_under_way_when_the_process_ended_counts_as_reserved(
         assert spent(second) == with_last(taken[0])
 
 
-def test_charge_of_calls_before_a_failed_hook_counts(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j") as journal:
-        for kind, asked in (("pre_reasoning", 0), ("post_reasoning", 1)):
-            first = budget()
-            one = agent(journal, first, calls(1))
-            one.register_hook(kind, "h", lambda agent, about: 1 / 0)  # type: ignore[arg-type]
-            assert one.reply_sync("q", run_id=kind).stop_reason == "error"
-            assert first.spent.model_calls == asked
-            second = budget()
-            assert agent(journal, second, LAST).reply_sync("q", run_id=kind).text == "fin"
-            assert spent(second) == with_last(spent(first))
+def test_charge_of_calls_before_a_failed_hook_counts(journal: Journal) -> None:
+    for kind, asked in (("pre_reasoning", 0), ("post_reasoning", 1)):
+        first = budget()
+        one = agent(journal, first, calls(1))
+        one.register_hook(kind, "h", lambda agent, about: 1 / 0)  # type: ignore[arg-type]
+        assert one.reply_sync("q", run_id=kind).stop_reason == "error"
+        assert first.spent.model_calls == asked
+        second = budget()
+        assert agent(journal, second, LAST).reply_sync("q", run_id=kind).text == "fin"
+        assert spent(second) == with_last(spent(first))
 
 
 @pytest.mark.parametrize("how", ("cancelled", "deadline"))
-def test_call_that_was_cancelled_counts_as_reserved(tmp_path: Path, how: str) -> None:
+def test_call_that_was_cancelled_counts_as_reserved(journal: Journal, how: str) -> None:
     async def main(journal: Journal) -> Budget:
         begun = asyncio.Event()
 
@@ -202,67 +199,62 @@ def test_call_that_was_cancelled_counts_as_reserved(tmp_path: Path, how: str) ->
         await asyncio.wait((reply,))
         return first
 
-    with Journal(tmp_path / "j") as journal:
-        first = asyncio.run(main(journal))
-        assert first.spent.tokens > 1000
-        (charged,) = (entry for entry in journal.entries("r") if "charged" in entry.data)
-        line = charged.line
-        assert line.startswith("model call 1 ")
-        assert line.endswith(f"; charged {first.spent.tokens:,} tokens, 0.100271 US dollars")
-        second = budget()
-        assert agent(journal, second, LAST).reply_sync("q", run_id="r").text == "fin"
-        assert spent(second) == with_last(spent(first))
+    first = asyncio.run(main(journal))
+    assert first.spent.tokens > 1000
+    (charged,) = (entry for entry in journal.entries("r") if "charged" in entry.data)
+    line = charged.line
+    assert line.startswith("model call 1 ")
+    assert line.endswith(f"; charged {first.spent.tokens:,} tokens, 0.100271 US dollars")
+    second = budget()
+    assert agent(journal, second, LAST).reply_sync("q", run_id="r").text == "fin"
+    assert spent(second) == with_last(spent(first))
 
 
-def test_charge_of_a_refused_call_is_nothing(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j") as journal:
-        first = budget(tokens=900)
-        assert agent(journal, first).reply_sync("q", run_id="r").stop_reason == "budget"
-        second = budget()
-        assert agent(journal, second, LAST).reply_sync("q", run_id="r").text == "fin"
-        assert spent(second) == with_last((0, 0, 0))
+def test_charge_of_a_refused_call_is_nothing(journal: Journal) -> None:
+    first = budget(tokens=900)
+    assert agent(journal, first).reply_sync("q", run_id="r").stop_reason == "budget"
+    second = budget()
+    assert agent(journal, second, LAST).reply_sync("q", run_id="r").text == "fin"
+    assert spent(second) == with_last((0, 0, 0))
 
 
-def test_models_count_at_their_own_prices(tmp_path: Path) -> None:
+def test_models_count_at_their_own_prices(journal: Journal) -> None:
     def several(*answers: Any) -> FallbackModel:
         dear = Mine(*[ModelError("down")] * len(answers))
         dear.name = "mine:dear"
         return FallbackModel([dear, Mine(*answers)])
 
     prices = Prices({"mine:x": Price(1, 100), "mine:dear": Price(1000, 1000)})
-    with Journal(tmp_path / "j") as journal:
-        first = budget(prices=prices)
-        agent(journal, first, calls(1), OSError("down"), model=several).reply_sync("q", run_id="r")
-        assert first.spent.model_calls == 4
-        second = budget(prices=prices, model_calls=4)
-        reply = agent(journal, second, model=several).reply_sync("q", run_id="r")
-        assert reply.stop_reason == "budget"
-        assert spent(second) == spent(first)
+    first = budget(prices=prices)
+    agent(journal, first, calls(1), OSError("down"), model=several).reply_sync("q", run_id="r")
+    assert first.spent.model_calls == 4
+    second = budget(prices=prices, model_calls=4)
+    reply = agent(journal, second, model=several).reply_sync("q", run_id="r")
+    assert reply.stop_reason == "budget"
+    assert spent(second) == spent(first)
 
 
-def test_charge_recorded_without_a_price_gets_todays_price(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j") as journal:
-        first = Budget(tokens=100_000)
-        script = (calls(1, Usage(7, 3)), calls(2), OSError("down"))
-        agent(journal, first, *script).reply_sync("q", run_id="r")
-        second = budget()
-        assert agent(journal, second, LAST).reply_sync("q", run_id="r").text == "fin"
-        assert second.spent.tokens == first.spent.tokens + 2
-        most = (first.spent.tokens - 7) * 0.0001 + 0.000007 + LAST_USD
-        assert second.spent.usd == pytest.approx(most)
+def test_charge_recorded_without_a_price_gets_todays_price(journal: Journal) -> None:
+    first = Budget(tokens=100_000)
+    script = (calls(1, Usage(7, 3)), calls(2), OSError("down"))
+    agent(journal, first, *script).reply_sync("q", run_id="r")
+    second = budget()
+    assert agent(journal, second, LAST).reply_sync("q", run_id="r").text == "fin"
+    assert second.spent.tokens == first.spent.tokens + 2
+    most = (first.spent.tokens - 7) * 0.0001 + 0.000007 + LAST_USD
+    assert second.spent.usd == pytest.approx(most)
 
 
-def test_stated_usage_counts_without_a_budget(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j") as journal:
-        script = (calls(1, Usage(7, 3)), OSError("down"))
-        agent(journal, None, *script).reply_sync("q", run_id="r")
-        second = budget()
-        assert agent(journal, second, LAST).reply_sync("q", run_id="r").text == "fin"
-        assert spent(second) == (12, pytest.approx(0.000307 + LAST_USD), 3)
+def test_stated_usage_counts_without_a_budget(journal: Journal) -> None:
+    script = (calls(1, Usage(7, 3)), OSError("down"))
+    agent(journal, None, *script).reply_sync("q", run_id="r")
+    second = budget()
+    assert agent(journal, second, LAST).reply_sync("q", run_id="r").text == "fin"
+    assert spent(second) == (12, pytest.approx(0.000307 + LAST_USD), 3)
 
 
 @pytest.mark.parametrize("whose", ("conversation", "reply"))
-def test_choice_of_the_speaker_counts_too(whose: str, tmp_path: Path) -> None:
+def test_choice_of_the_speaker_counts_too(whose: str, journal: Journal) -> None:
     def replied(journal: Journal, spends: Budget, *answers: Any) -> Reply:
         pair = [ReActAgent(id, ScriptedModel(["one", "two"])) for id in "AB"]
         chooser: Any = Mine(*answers)
@@ -273,18 +265,17 @@ def test_choice_of_the_speaker_counts_too(whose: str, tmp_path: Path) -> None:
 
     prices = Prices({"mine:x": Price(1, 100), "scripted": Price(0, 0)})
     chosen = ModelReply(json.dumps({"next": "A"}))
-    with Journal(tmp_path / "j") as journal:
-        first = budget(prices=prices)
-        reply = replied(journal, first, chosen, OSError("down"))
-        assert reply.stop_reason == "error"
-        assert first.spent.tokens > 2000
-        before = first.spent.tokens
-        replied(journal, first, OSError("down"))
-        assert first.spent.tokens < before + 3000  # of one call; two would be over 4000
-        second = budget(prices=prices, model_calls=4)
-        reply = replied(journal, second, chosen)
-        assert reply.stop_reason == "budget"
-        assert spent(second) == spent(first)
+    first = budget(prices=prices)
+    reply = replied(journal, first, chosen, OSError("down"))
+    assert reply.stop_reason == "error"
+    assert first.spent.tokens > 2000
+    before = first.spent.tokens
+    replied(journal, first, OSError("down"))
+    assert first.spent.tokens < before + 3000  # of one call; two would be over 4000
+    second = budget(prices=prices, model_calls=4)
+    reply = replied(journal, second, chosen)
+    assert reply.stop_reason == "budget"
+    assert spent(second) == spent(first)
 
 
 def test_prompt_is_counted_once(tmp_path: Path) -> None:
@@ -305,7 +296,7 @@ def test_prompt_is_counted_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("restarts", (False, True))
 @pytest.mark.parametrize("waits", ("clerk", "helper", "expert"))
 def test_calls_of_asked_agents_count_in_the_process_that_goes_on(
-    tmp_path: Path, waits: str, restarts: bool
+    journal: Journal, waits: str, restarts: bool
 ) -> None:
     asked: list[str] = []
     pay = Action("pay", lambda: "paid", "Pay.", access_policy=ACCESS_REQUESTED)
@@ -329,17 +320,16 @@ def test_calls_of_asked_agents_count_in_the_process_that_goes_on(
         helper = one("helper", journal, None, expert.as_action())
         return one("clerk", journal, spends, helper.as_action()), spends
 
-    with Journal(tmp_path / "runs.db") as journal:
-        clerk, spends = make(journal)
-        assert clerk.reply_sync("Go.", run_id="R").stop_reason == "waiting"
-        assert spends.spent.model_calls == len(asked)
-        for wait in journal.waiting(kind="approval"):
-            journal.answer(wait.run, wait.key, True)
-        for _ in range(2):  # what has ended counts once, too
-            clerk, spends = make(journal) if restarts else (clerk, spends)
-            assert clerk.reply_sync("Go.", run_id="R").stop_reason == "done"
-        assert sorted(asked) == sorted(["clerk", "helper"] * 2 + ["expert"] + [waits])
-        assert spends.spent.model_calls == len(asked)
+    clerk, spends = make(journal)
+    assert clerk.reply_sync("Go.", run_id="R").stop_reason == "waiting"
+    assert spends.spent.model_calls == len(asked)
+    for wait in journal.waiting(kind="approval"):
+        journal.answer(wait.run, wait.key, True)
+    for _ in range(2):  # what has ended counts once, too
+        clerk, spends = make(journal) if restarts else (clerk, spends)
+        assert clerk.reply_sync("Go.", run_id="R").stop_reason == "done"
+    assert sorted(asked) == sorted(["clerk", "helper"] * 2 + ["expert"] + [waits])
+    assert spends.spent.model_calls == len(asked)
 
 
 @pytest.mark.parametrize("how", ("no journal", "another journal", "asks", "asks and waits"))

@@ -25,22 +25,21 @@ async def begun(journal: Journal, run: str = "R") -> Any:
     return await journal.begin(run, "ReActAgent", "a", "task")
 
 
-async def test_commit_waits_for_what_another_part_is_writing(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j") as journal:
-        record = await begun(journal)
-        one, other = record.part("one"), record.part("other")
-        with locked(journal.path):
-            one.note("asked", {})
-            other.note("started", {"key": "1"})
-            first = asyncio.ensure_future(one.commit())
-            await settled()
-            second = asyncio.ensure_future(other.commit())
-            await settled()
-            assert not first.done()
-            assert not second.done()
-        await asyncio.gather(first, second)
-        assert [entry.path for entry in journal.entries("R")] == ["one", "other"]
-        record.close()
+async def test_commit_waits_for_what_another_part_is_writing(journal: Journal) -> None:
+    record = await begun(journal)
+    one, other = record.part("one"), record.part("other")
+    with locked(journal.path):
+        one.note("asked", {})
+        other.note("started", {"key": "1"})
+        first = asyncio.ensure_future(one.commit())
+        await settled()
+        second = asyncio.ensure_future(other.commit())
+        await settled()
+        assert not first.done()
+        assert not second.done()
+    await asyncio.gather(first, second)
+    assert [entry.path for entry in journal.entries("R")] == ["one", "other"]
+    record.close()
 
 
 async def test_commit_that_failed_is_followed_by_no_other(
@@ -318,18 +317,17 @@ async def test_commits_write_other_runs_while_one_is_read(tmp_path: Path, how: s
             assert await reading == "R.1"
 
 
-async def test_commit_without_await_waits_for_another_process(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j") as journal:
-        record = await begun(journal)
-        record.note("asked", {})
-        waiting = threading.Thread(target=record.run.commit_now)
-        with locked(journal.path):
-            waiting.start()
-            waiting.join(0.3)
-            assert waiting.is_alive()
-        waiting.join()
-        assert [entry.kind for entry in journal.entries("R")] == ["asked"]
-        record.close()
+async def test_commit_without_await_waits_for_another_process(journal: Journal) -> None:
+    record = await begun(journal)
+    record.note("asked", {})
+    waiting = threading.Thread(target=record.run.commit_now)
+    with locked(journal.path):
+        waiting.start()
+        waiting.join(0.3)
+        assert waiting.is_alive()
+    waiting.join()
+    assert [entry.kind for entry in journal.entries("R")] == ["asked"]
+    record.close()
 
 
 async def test_journal_that_fails_stops_each_action(tmp_path: Path) -> None:

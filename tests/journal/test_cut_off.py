@@ -144,90 +144,86 @@ async def test_first_of_two_answers_at_once_to_a_call_in_doubt_counts(tmp_path: 
 
 
 async def test_action_that_is_cut_off_in_the_last_turn_is_decided_about_all_the_same(
-    tmp_path: Path,
+    journal: Journal,
 ) -> None:
-    with Journal(tmp_path / "j") as journal:
-        till = Till(journal)
-        await till.cut_off(till.agent(till.waits, max_iterations=1))
-        agent = till.agent(till.waits, max_iterations=1)
-        assert (await agent.reply("go", run_id="R")).stop_reason == "in_doubt"
-        journal.decide("R", "repeat")
-        agent = till.agent(till.waits, max_iterations=1)
-        assert (await agent.reply("go", run_id="R")).stop_reason == "max_iterations"
-        assert till.paid == [3, 3]
+    till = Till(journal)
+    await till.cut_off(till.agent(till.waits, max_iterations=1))
+    agent = till.agent(till.waits, max_iterations=1)
+    assert (await agent.reply("go", run_id="R")).stop_reason == "in_doubt"
+    journal.decide("R", "repeat")
+    agent = till.agent(till.waits, max_iterations=1)
+    assert (await agent.reply("go", run_id="R")).stop_reason == "max_iterations"
+    assert till.paid == [3, 3]
 
 
 @pytest.mark.parametrize("journalled", (True, False))
 @pytest.mark.parametrize("ends_by", ("returning", "raising"))
 async def test_action_that_ends_when_it_is_cancelled_has_ended_and_its_run_is_cancelled(
-    tmp_path: Path, ends_by: str, journalled: bool
+    journal: Journal, ends_by: str, journalled: bool
 ) -> None:
-    with Journal(tmp_path / "j") as journal:
-        till = Till(journal)
+    till = Till(journal)
 
-        async def pay(coins: int) -> str:
-            till.paid.append(coins)
-            till.began.set()
-            try:
-                await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                if ends_by == "raising":
-                    raise RuntimeError("given back") from None
-            return "paid"
+    async def pay(coins: int) -> str:
+        till.paid.append(coins)
+        till.began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if ends_by == "raising":
+                raise RuntimeError("given back") from None
+        return "paid"
 
-        if sys.version_info < (3, 13):  # there it looks like what a TaskGroup leaves behind
-            given = {"journal": journal if journalled else None}
-            task = asyncio.ensure_future(till.agent(pay, **given).reply("go", run_id="R"))
-            await till.began.wait()
-            task.cancel()
-            assert (await task).text == "Paid."
-            return
-        if not journalled:
-            await till.cut_off(till.agent(pay, journal=None))
-            assert till.asked == 0
-            return
-        await till.cut_off(till.agent(pay))
-        assert (journal.run("R").state, till.asked) == ("cancelled", 0)
-        reply = await till.agent(pay).reply("go", run_id="R")
-        assert (reply.text, till.paid) == ("Paid.", [3])
-        (step,) = reply.steps
-        assert (step.error or step.result["result"]) == (
-            "given back" if ends_by == "raising" else "paid"
-        )
+    if sys.version_info < (3, 13):  # there it looks like what a TaskGroup leaves behind
+        given = {"journal": journal if journalled else None}
+        task = asyncio.ensure_future(till.agent(pay, **given).reply("go", run_id="R"))
+        await till.began.wait()
+        task.cancel()
+        assert (await task).text == "Paid."
+        return
+    if not journalled:
+        await till.cut_off(till.agent(pay, journal=None))
+        assert till.asked == 0
+        return
+    await till.cut_off(till.agent(pay))
+    assert (journal.run("R").state, till.asked) == ("cancelled", 0)
+    reply = await till.agent(pay).reply("go", run_id="R")
+    assert (reply.text, till.paid) == ("Paid.", [3])
+    (step,) = reply.steps
+    assert (step.error or step.result["result"]) == (
+        "given back" if ends_by == "raising" else "paid"
+    )
 
 
 async def test_action_that_is_cancelled_before_it_begins_runs_when_the_run_is_resumed(
-    tmp_path: Path,
+    journal: Journal,
 ) -> None:
-    with Journal(tmp_path / "j") as journal:
-        till = Till(journal)
-        paid: list[int] = []
+    till = Till(journal)
+    paid: list[int] = []
 
-        async def pay(coins: int) -> str:
-            paid.append(coins)
-            return "paid"
+    async def pay(coins: int) -> str:
+        paid.append(coins)
+        return "paid"
 
-        calls = [Call(str(n), "pay", {"coins": n}) for n in (1, 2)]
-        agent = till.agent(pay, *calls)
-        task = asyncio.ensure_future(agent.reply("go", run_id="R"))
-        agent.watch(lambda event: isinstance(event, CallStarted) and task.cancel())
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert (journal.run("R").state, paid, journal.in_doubt("R")) == ("cancelled", [], [])
-        reply = await till.agent(pay, *calls).reply("go", run_id="R")
-        assert (reply.text, sorted(paid), len(reply.steps)) == ("Paid.", [1, 2], 2)
-        assert journal.replay("R") == reply
+    calls = [Call(str(n), "pay", {"coins": n}) for n in (1, 2)]
+    agent = till.agent(pay, *calls)
+    task = asyncio.ensure_future(agent.reply("go", run_id="R"))
+    agent.watch(lambda event: isinstance(event, CallStarted) and task.cancel())
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (journal.run("R").state, paid, journal.in_doubt("R")) == ("cancelled", [], [])
+    reply = await till.agent(pay, *calls).reply("go", run_id="R")
+    assert (reply.text, sorted(paid), len(reply.steps)) == ("Paid.", [1, 2], 2)
+    assert journal.replay("R") == reply
 
 
 async def test_action_that_takes_longer_than_its_own_timeout_has_ended_and_is_not_in_doubt(
-    tmp_path: Path,
+    journal: Journal,
 ) -> None:
-    with Journal(tmp_path / "j") as journal:
-        till = Till(journal)
-        reply = await till.agent(till.waits, timeout=0.01).reply("go", run_id="R")
-        assert (reply.text, journal.in_doubt("R")) == ("Paid.", [])
-        (step,) = reply.steps
-        assert step.error == '"pay" took longer than 0.01 s; whether it had an effect is not known'
+    till = Till(journal)
+    reply = await till.agent(till.waits, timeout=0.01).reply("go", run_id="R")
+    assert (reply.text, journal.in_doubt("R")) == ("Paid.", [])
+    (step,) = reply.steps
+    assert step.error == '"pay" took longer than 0.01 s; whether it had an effect is not known'
 
 
 async def test_reply_in_a_task_that_was_cancelled_before_goes_on(tmp_path: Path) -> None:

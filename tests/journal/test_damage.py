@@ -150,32 +150,30 @@ def test_journal_that_is_closed_begins_no_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("run_id", ("", "x" * 256, "a\nb", "\ud800"))
-def test_id_that_is_none_is_refused(tmp_path: Path, run_id: str) -> None:
-    with Journal(tmp_path / "j") as journal:
-        with pytest.raises((ValueError, MoothallError)):
-            agent(journal).reply_sync("go", run_id=run_id)
-        assert journal.runs() == []
+def test_id_that_is_none_is_refused(journal: Journal, run_id: str) -> None:
+    with pytest.raises((ValueError, MoothallError)):
+        agent(journal).reply_sync("go", run_id=run_id)
+    assert journal.runs() == []
 
 
-def test_run_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j") as journal:
-        for use in (journal.run, journal.entries, journal.replay, journal.in_doubt, journal.fork):
-            with pytest.raises(NoSuchRun, match="no run 'R'; it has none at all"):
-                use("R")
-            with pytest.raises(NoSuchRun):
-                use("\udcff")  # of a command line that is not UTF-8
-        for run_id in ("R", "\udcff"):
-            with pytest.raises(NoSuchRun):
-                journal.decide(run_id, "repeat")
-        assert agent(journal).reply_sync("go", run_id="one").text == "Yes."
-        with pytest.raises(NoSuchRun, match="its last ones are 'one'"):
-            journal.run("R")
-        longest = "x" * 255
-        for copy in (longest, "two", "three", "four", "five"):
-            assert journal.fork("one", copy) == copy
-        told = ", ".join(map(repr, ("five", "four", "three", "two", longest)))
-        with pytest.raises(NoSuchRun, match=f"its last ones are {told}$"):
-            journal.run("R")
+def test_run_that_is_not_there_is_named(journal: Journal) -> None:
+    for use in (journal.run, journal.entries, journal.replay, journal.in_doubt, journal.fork):
+        with pytest.raises(NoSuchRun, match="no run 'R'; it has none at all"):
+            use("R")
+        with pytest.raises(NoSuchRun):
+            use("\udcff")  # of a command line that is not UTF-8
+    for run_id in ("R", "\udcff"):
+        with pytest.raises(NoSuchRun):
+            journal.decide(run_id, "repeat")
+    assert agent(journal).reply_sync("go", run_id="one").text == "Yes."
+    with pytest.raises(NoSuchRun, match="its last ones are 'one'"):
+        journal.run("R")
+    longest = "x" * 255
+    for copy in (longest, "two", "three", "four", "five"):
+        assert journal.fork("one", copy) == copy
+    told = ", ".join(map(repr, ("five", "four", "three", "two", longest)))
+    with pytest.raises(NoSuchRun, match=f"its last ones are {told}$"):
+        journal.run("R")
 
 
 class Overtaken(sqlite3.Connection):

@@ -49,15 +49,14 @@ def test_run_of_the_loop(tmp_path: Path) -> None:
     assert said[-1] == "over, done: Well."
 
 
-def test_arguments_that_are_nested_too_deep_stand_as_the_model_wrote_them(tmp_path: Path) -> None:
+def test_arguments_that_are_nested_too_deep_stand_as_the_model_wrote_them(journal: Journal) -> None:
     script = [Call("c", "look", "[" * 100_000), "Well."]
-    with Journal(tmp_path / "j") as journal:
-        agent = ReActAgent("a", ScriptedModel(script), actions=[look], journal=journal)
-        assert agent.reply_sync("Go.", run_id="r").text == "Well."
-        assert lines(journal)[3].startswith('model answer 1: call look("[[[')
+    agent = ReActAgent("a", ScriptedModel(script), actions=[look], journal=journal)
+    assert agent.reply_sync("Go.", run_id="r").text == "Well."
+    assert lines(journal)[3].startswith('model answer 1: call look("[[[')
 
 
-def test_describe_shows_interruptions(tmp_path: Path) -> None:
+def test_describe_shows_interruptions(journal: Journal) -> None:
     async def main(journal: Journal) -> None:
         asked = asyncio.Event()
 
@@ -78,9 +77,8 @@ def test_describe_shows_interruptions(tmp_path: Path) -> None:
         agent.interrupt("Stop.")
         await reply
 
-    with Journal(tmp_path / "j") as journal:
-        asyncio.run(main(journal))
-        assert "interrupted by the user: Stop." in lines(journal)
+    asyncio.run(main(journal))
+    assert "interrupted by the user: Stop." in lines(journal)
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,9 @@ async def test_doubt_is_told_of_once_and_reminded_of(tmp_path: Path) -> None:
         assert waits.runs_below("a", "c") == 0
 
 
-def test_doubt_of_each_run_is_listed_with_what_else_waits_the_longest_first(tmp_path: Path) -> None:
+def test_doubt_of_each_run_is_listed_with_what_else_waits_the_longest_first(
+    journal: Journal,
+) -> None:
     async def pay() -> None:
         started.set()
         await asyncio.Event().wait()
@@ -163,6 +165,5 @@ def test_doubt_of_each_run_is_listed_with_what_else_waits_the_longest_first(tmp_
         await reply_of("third", "pay")
 
     started = asyncio.Event()
-    with Journal(tmp_path / "j") as journal:
-        asyncio.run(main())
-        assert [each.run for each in journal.waiting()] == ["first", "second", "third"]
+    asyncio.run(main())
+    assert [each.run for each in journal.waiting()] == ["first", "second", "third"]

@@ -294,16 +294,15 @@ class Equal(Memory):
 
 
 @pytest.mark.parametrize("memory", (Memory, Equal))
-def test_memory_is_told_nothing_twice_in_one_process(tmp_path: Path, memory: Any) -> None:
+def test_memory_is_told_nothing_twice_in_one_process(journal: Journal, memory: Any) -> None:
     kept = memory()
-    with Journal(tmp_path / "j") as journal:
-        model = ScriptedModel([ValueError("down"), "Yes."])
-        agent = ReActAgent("a", model, memory=kept, journal=journal)
-        assert agent.reply_sync("go", run_id="R").stop_reason == "error"
-        reply = agent.reply_sync("go", run_id="R")
-        assert contents(reply) == ["go", "Yes."]
-        assert agent.reply_sync("go", run_id="R") == reply
-        assert kept.items == reply.messages
+    model = ScriptedModel([ValueError("down"), "Yes."])
+    agent = ReActAgent("a", model, memory=kept, journal=journal)
+    assert agent.reply_sync("go", run_id="R").stop_reason == "error"
+    reply = agent.reply_sync("go", run_id="R")
+    assert contents(reply) == ["go", "Yes."]
+    assert agent.reply_sync("go", run_id="R") == reply
+    assert kept.items == reply.messages
 
 
 @pytest.mark.parametrize(
@@ -355,13 +354,12 @@ def test_state_says_what_of_a_run_it_holds(
     assert told(dual) == told(whole)
 
 
-def test_memories_that_are_equal_are_each_told(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j") as journal:
-        for number in range(2):
-            memory = Equal()
-            agent = ReActAgent("a", ScriptedModel(["Yes."]), memory=memory, journal=journal)
-            reply = agent.reply_sync("go", run_id="R")
-            assert memory.items == reply.messages, number
+def test_memories_that_are_equal_are_each_told(journal: Journal) -> None:
+    for number in range(2):
+        memory = Equal()
+        agent = ReActAgent("a", ScriptedModel(["Yes."]), memory=memory, journal=journal)
+        reply = agent.reply_sync("go", run_id="R")
+        assert memory.items == reply.messages, number
 
 
 # -- budgets ---------------------------------------------------------------------------------------
@@ -386,41 +384,37 @@ def test_model_that_was_being_asked_when_the_process_ended_counts(tmp_path: Path
         assert budget.spent.model_calls == 2
 
 
-def test_resume_call_refused_by_the_budget_counts_nothing(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j") as journal:
-        script = [call("act_on", what=1), "Yes."]
+def test_resume_call_refused_by_the_budget_counts_nothing(journal: Journal) -> None:
+    script = [call("act_on", what=1), "Yes."]
 
-        def act_on(what: int) -> None:
-            """Act."""
+    def act_on(what: int) -> None:
+        """Act."""
 
-        agent = ReActAgent(
-            "a",
-            ScriptedModel(script),
-            actions=[act_on],
-            journal=journal,
-            budget=Budget(model_calls=1),
-        )
-        assert agent.reply_sync("go", run_id="R").stop_reason == "budget"
-        budget = Budget(model_calls=10)
-        agent = ReActAgent(
-            "a", ScriptedModel(script), actions=[act_on], journal=journal, budget=budget
-        )
-        assert agent.reply_sync("go", run_id="R").text == "Yes."
-        assert budget.spent.model_calls == 2
+    agent = ReActAgent(
+        "a",
+        ScriptedModel(script),
+        actions=[act_on],
+        journal=journal,
+        budget=Budget(model_calls=1),
+    )
+    assert agent.reply_sync("go", run_id="R").stop_reason == "budget"
+    budget = Budget(model_calls=10)
+    agent = ReActAgent("a", ScriptedModel(script), actions=[act_on], journal=journal, budget=budget)
+    assert agent.reply_sync("go", run_id="R").text == "Yes."
+    assert budget.spent.model_calls == 2
 
 
-def test_run_that_took_more_than_was_reserved_is_counted_in_full(tmp_path: Path) -> None:
+def test_run_that_took_more_than_was_reserved_is_counted_in_full(journal: Journal) -> None:
     model = lambda: ScriptedModel([ModelReply("Yes.", (), Usage(900, 900))], max_tokens=10)  # noqa: E731
-    with Journal(tmp_path / "j") as journal:
-        agent = ReActAgent("a", model(), journal=journal, budget=Budget(tokens=1000))
-        first = agent.reply_sync("go", run_id="R")
-        assert first.text == "Yes."
-        budget = Budget(tokens=1000)
-        agent = ReActAgent("a", model(), journal=journal, budget=budget)
-        again = agent.reply_sync("go", run_id="R")
-        assert (again.text, again.stop_reason) == (first.text, first.stop_reason)
-        assert budget.spent.tokens == 1800
-        assert agent.reply_sync("go", run_id="other").stop_reason == "budget"
+    agent = ReActAgent("a", model(), journal=journal, budget=Budget(tokens=1000))
+    first = agent.reply_sync("go", run_id="R")
+    assert first.text == "Yes."
+    budget = Budget(tokens=1000)
+    agent = ReActAgent("a", model(), journal=journal, budget=budget)
+    again = agent.reply_sync("go", run_id="R")
+    assert (again.text, again.stop_reason) == (first.text, first.stop_reason)
+    assert budget.spent.tokens == 1800
+    assert agent.reply_sync("go", run_id="other").stop_reason == "budget"
 
 
 def test_resume_counts_what_the_process_before_spent(tmp_path: Path) -> None:
@@ -452,23 +446,20 @@ def test_resume_counts_what_the_process_before_spent(tmp_path: Path) -> None:
 # -- another program -------------------------------------------------------------------------------
 
 
-def test_copy_belongs_to_the_program_that_goes_on_with_it(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j") as journal:
+def test_copy_belongs_to_the_program_that_goes_on_with_it(journal: Journal) -> None:
 
-        def agent(prompt: str, *script: Any) -> ReActAgent:
-            return ReActAgent("a", ScriptedModel(script), system_prompt=prompt, journal=journal)
+    def agent(prompt: str, *script: Any) -> ReActAgent:
+        return ReActAgent("a", ScriptedModel(script), system_prompt=prompt, journal=journal)
 
-        agent("one", ValueError("down")).reply_sync("go", run_id="R")
-        with pytest.raises(RunMismatch, match="system prompt"):
-            agent("two").reply_sync("go", run_id="R")
-        copy = journal.fork("R")
-        times = [[each.at for each in journal.entries(run)] for run in ("R", copy)]
-        assert times[0] == times[1], "a copy tells when things happened"
-        assert (
-            agent("two", 0, ValueError("down")).reply_sync("go", run_id=copy).stop_reason == "error"
-        )
-        with pytest.raises(RunMismatch, match="system prompt"):
-            agent("three").reply_sync("go", run_id=copy)
+    agent("one", ValueError("down")).reply_sync("go", run_id="R")
+    with pytest.raises(RunMismatch, match="system prompt"):
+        agent("two").reply_sync("go", run_id="R")
+    copy = journal.fork("R")
+    times = [[each.at for each in journal.entries(run)] for run in ("R", copy)]
+    assert times[0] == times[1], "a copy tells when things happened"
+    assert agent("two", 0, ValueError("down")).reply_sync("go", run_id=copy).stop_reason == "error"
+    with pytest.raises(RunMismatch, match="system prompt"):
+        agent("three").reply_sync("go", run_id=copy)
 
 
 # -- what is left over -----------------------------------------------------------------------------

@@ -137,26 +137,24 @@ class Lines:
     count: int = 0
 
 
-async def test_list_that_grows_is_recorded_item_by_item(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j") as journal:
-        async with recorded(journal, "R", "Lines", "me", Lines) as record:
-            state = Lines()
-            for number in range(200):
-                state.lines.append("x" * 1000)
-                state.count = number + 1
-                record.save(state)
-            await record.end("done")
-        written = sum(len(json.dumps(entry.data)) for entry in journal.entries("R"))
-        assert written < 300_000
-        async with recorded(journal, "R", "Lines", "me", Lines) as record:
-            assert record.state == state
-        assert journal.replay("R")["state"]["count"] == 200
+async def test_list_that_grows_is_recorded_item_by_item(journal: Journal) -> None:
+    async with recorded(journal, "R", "Lines", "me", Lines) as record:
+        state = Lines()
+        for number in range(200):
+            state.lines.append("x" * 1000)
+            state.count = number + 1
+            record.save(state)
+        await record.end("done")
+    written = sum(len(json.dumps(entry.data)) for entry in journal.entries("R"))
+    assert written < 300_000
+    async with recorded(journal, "R", "Lines", "me", Lines) as record:
+        assert record.state == state
+    assert journal.replay("R")["state"]["count"] == 200
 
 
-async def test_value_can_be_read_before_it_is_committed(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j") as journal:
-        async with recorded(journal, "R", "Lines", "me", Lines) as record:
-            assert record.stored_value(record.keep(b"one")) == b"one"
+async def test_value_can_be_read_before_it_is_committed(journal: Journal) -> None:
+    async with recorded(journal, "R", "Lines", "me", Lines) as record:
+        assert record.stored_value(record.keep(b"one")) == b"one"
 
 
 async def test_kept_value_is_written_with_the_entry_that_names_it(tmp_path: Path) -> None:
@@ -181,7 +179,7 @@ async def test_kept_value_is_written_with_the_entry_that_names_it(tmp_path: Path
             assert journal.kept(later) == value + b"!"
 
 
-async def test_step_that_failed_is_called_again(tmp_path: Path) -> None:
+async def test_step_that_failed_is_called_again(journal: Journal) -> None:
     called: list[str] = []
 
     async def pay(step: StepHandle) -> str:
@@ -191,23 +189,21 @@ async def test_step_that_failed_is_called_again(tmp_path: Path) -> None:
             raise ConnectionError("no answer")
         return "paid"
 
-    with Journal(tmp_path / "j") as journal:
-        async with recorded(journal, "R", "Lines", "me", Lines) as record:
-            with pytest.raises(ConnectionError):
-                await record.step("pay", pay, outcome="ask")
-            await record.commit()
-        assert journal.in_doubt("R") == []
-        async with recorded(journal, "R", "Lines", "me", Lines) as record:
-            assert await record.step("pay", pay, outcome="ask") == "paid"
+    async with recorded(journal, "R", "Lines", "me", Lines) as record:
+        with pytest.raises(ConnectionError):
+            await record.step("pay", pay, outcome="ask")
+        await record.commit()
+    assert journal.in_doubt("R") == []
+    async with recorded(journal, "R", "Lines", "me", Lines) as record:
+        assert await record.step("pay", pay, outcome="ask") == "paid"
 
 
-async def test_run_of_another_program_is_not_resumed(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j") as journal:
-        async with recorded(journal, "R", "Lines", "me", Lines, program={"urls": ["a"]}) as record:
-            await record.commit()
-        with pytest.raises(RunMismatch, match="urls"):
-            async with recorded(journal, "R", "Lines", "me", Lines, program={"urls": ["b"]}):
-                pass
+async def test_run_of_another_program_is_not_resumed(journal: Journal) -> None:
+    async with recorded(journal, "R", "Lines", "me", Lines, program={"urls": ["a"]}) as record:
+        await record.commit()
+    with pytest.raises(RunMismatch, match="urls"):
+        async with recorded(journal, "R", "Lines", "me", Lines, program={"urls": ["b"]}):
+            pass
 
 
 async def test_follow_yields_each_entry_as_it_is_written(tmp_path: Path) -> None:
@@ -227,18 +223,17 @@ async def test_follow_yields_each_entry_as_it_is_written(tmp_path: Path) -> None
     assert rest == [["over"]] * 2
 
 
-async def test_follow_yields_entries_of_its_own_process_at_once(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j") as journal:
-        with pytest.raises(ConfigError, match="after= must be a whole number from 0 up, got -1"):
-            await anext(journal.follow("R", after=-1))
-        async with recorded(journal, "R", "Lines", "me", Lines) as record:
-            view = journal.follow("R", after=1)
-            began = time.monotonic()
-            for number in range(20):  # of another process, each would come after 0.25 s
-                record.save(Lines([f"{number}"]))
-                coming = asyncio.ensure_future(anext(view))
-                await asyncio.sleep(0)
-                await record.commit()
-                assert (await coming).kind == "state"
-            assert time.monotonic() - began < 3
-            await view.aclose()
+async def test_follow_yields_entries_of_its_own_process_at_once(journal: Journal) -> None:
+    with pytest.raises(ConfigError, match="after= must be a whole number from 0 up, got -1"):
+        await anext(journal.follow("R", after=-1))
+    async with recorded(journal, "R", "Lines", "me", Lines) as record:
+        view = journal.follow("R", after=1)
+        began = time.monotonic()
+        for number in range(20):  # of another process, each would come after 0.25 s
+            record.save(Lines([f"{number}"]))
+            coming = asyncio.ensure_future(anext(view))
+            await asyncio.sleep(0)
+            await record.commit()
+            assert (await coming).kind == "state"
+        assert time.monotonic() - began < 3
+        await view.aclose()

@@ -70,15 +70,14 @@ def test_orchestrator_with_another_task_is_not_resumed(tmp_path: Path) -> None:
 
 
 async def test_run_of_an_orchestrator_recorded_without_its_task_compared_is_resumed(
-    tmp_path: Path,
+    journal: Journal,
 ) -> None:
-    with Journal(tmp_path / "j") as journal:
-        async with recorded(journal, "r", "Courier", "bo", Round) as record:
-            record.save(Round(["a"]))
-        await deliver(journal, "a b")
-        assert journal.run("r").state == "done"
-        async with recorded(journal, "r", "Courier", "bo", Round) as record:  # states no task
-            assert record.over == {"reason": "done", "text": "a b"}
+    async with recorded(journal, "r", "Courier", "bo", Round) as record:
+        record.save(Round(["a"]))
+    await deliver(journal, "a b")
+    assert journal.run("r").state == "done"
+    async with recorded(journal, "r", "Courier", "bo", Round) as record:  # states no task
+        assert record.over == {"reason": "done", "text": "a b"}
 
 
 def test_run_of_an_orchestrator_in_doubt_does_not_end(tmp_path: Path) -> None:
@@ -99,25 +98,24 @@ def test_run_of_an_orchestrator_in_doubt_does_not_end(tmp_path: Path) -> None:
         assert journal.run("r").state == "done"
 
 
-async def test_run_does_not_end_beside_a_call_that_was_cancelled(tmp_path: Path) -> None:
+async def test_run_does_not_end_beside_a_call_that_was_cancelled(journal: Journal) -> None:
     async def ring(step: StepHandle) -> None:
         await step.begins()
         await asyncio.Event().wait()  # nobody opens
 
-    with Journal(tmp_path / "j") as journal:
-        async with recorded(journal, "r", "Courier", "bo", Round) as record:
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.2):
-                    await record.step("ring", ring, outcome="ask", action="ring")
-            with pytest.raises(InDoubt):
-                await record.end("done", text="rung")
-            with pytest.raises(InDoubt, match="'ring' of run 'r' was running"):
+    async with recorded(journal, "r", "Courier", "bo", Round) as record:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
                 await record.step("ring", ring, outcome="ask", action="ring")
-        assert [each.action for each in journal.in_doubt("r")] == ["ring"]
+        with pytest.raises(InDoubt):
+            await record.end("done", text="rung")
+        with pytest.raises(InDoubt, match="'ring' of run 'r' was running"):
+            await record.step("ring", ring, outcome="ask", action="ring")
+    assert [each.action for each in journal.in_doubt("r")] == ["ring"]
 
 
 async def test_run_does_not_end_beside_a_call_of_a_part_unless_its_step_has_ended(
-    tmp_path: Path,
+    journal: Journal,
 ) -> None:
     async def half(step: StepHandle) -> str:
         part = Record(record.member("half/bo", "bo"), Round)
@@ -133,25 +131,24 @@ async def test_run_does_not_end_beside_a_call_of_a_part_unless_its_step_has_ende
             raise ConnectionError("nobody opens")
         return "it is not known whether somebody has heard it"
 
-    with Journal(tmp_path / "j") as journal:
-        async with recorded(journal, "r", "Courier", "bo", Round) as record:
-            fails = True
-            with pytest.raises(ConnectionError):
-                await record.step("half", half)
-            with pytest.raises(InDoubt, match="step 'half/bo/ring' of run 'r'"):
-                await record.end("done", text="rung")
-        assert journal.run("r").state == "in_doubt"
-        async with recorded(journal, "r", "Courier", "bo", Round) as record:
-            with pytest.raises(InDoubt):
-                await record.end("done", text="rung")
-            record.mark("half", "nobody opens")
+    async with recorded(journal, "r", "Courier", "bo", Round) as record:
+        fails = True
+        with pytest.raises(ConnectionError):
+            await record.step("half", half)
+        with pytest.raises(InDoubt, match="step 'half/bo/ring' of run 'r'"):
             await record.end("done", text="rung")
-        assert (journal.in_doubt("r"), journal.run("r").state) == ([], "done")
+    assert journal.run("r").state == "in_doubt"
+    async with recorded(journal, "r", "Courier", "bo", Round) as record:
+        with pytest.raises(InDoubt):
+            await record.end("done", text="rung")
+        record.mark("half", "nobody opens")
+        await record.end("done", text="rung")
+    assert (journal.in_doubt("r"), journal.run("r").state) == ([], "done")
 
 
 @pytest.mark.parametrize("how", ("raises", "waits", "waits, and says how it ended"))
 async def test_step_beside_one_that_fails_or_waits_ends_before_its_run_is_left(
-    tmp_path: Path, how: str
+    journal: Journal, how: str
 ) -> None:
     rung: list[str] = []
     is_over = asyncio.Event()
@@ -178,18 +175,17 @@ async def test_step_beside_one_that_fails_or_waits_ends_before_its_run_is_left(
     def stopped(stop: Stop) -> Outcome:
         return Outcome(stop.reason)
 
-    with Journal(tmp_path / "j") as journal:
-        for _ in range(2):
-            with suppress(ConnectionError, Stop):
-                async with recorded(journal, "r", "Courier", "bo", Round) as record:
-                    if how.endswith("ended"):
-                        await record.run_to_end(deliver_all, vars, stopped)
-                    else:
-                        await deliver_all()
-            assert (rung, journal.in_doubt("r")) == (["rung"], [])
+    for _ in range(2):
+        with suppress(ConnectionError, Stop):
+            async with recorded(journal, "r", "Courier", "bo", Round) as record:
+                if how.endswith("ended"):
+                    await record.run_to_end(deliver_all, vars, stopped)
+                else:
+                    await deliver_all()
+        assert (rung, journal.in_doubt("r")) == (["rung"], [])
 
 
-async def test_step_that_ended_is_not_called_again_by_the_same_process(tmp_path: Path) -> None:
+async def test_step_that_ended_is_not_called_again_by_the_same_process(journal: Journal) -> None:
     called: list[str] = []
 
     async def ring(step: StepHandle) -> Outcome:
@@ -207,13 +203,12 @@ async def test_step_that_ended_is_not_called_again_by_the_same_process(tmp_path:
         rung = await record.step("ring", ring, of=Outcome, outcome="ask", action="ring")
         return rung, await record.step("open", open_door)
 
-    with Journal(tmp_path / "j") as journal:
-        async with recorded(journal, "r", "Courier", "bo", Round) as record:
-            for _ in range(2):
-                with pytest.raises(ConnectionError):
-                    await visit()
-            assert await visit() == await visit() == (Outcome("done", "rung" * 1000), "opened")
-        assert called == ["ring", "open", "open", "open"]
+    async with recorded(journal, "r", "Courier", "bo", Round) as record:
+        for _ in range(2):
+            with pytest.raises(ConnectionError):
+                await visit()
+        assert await visit() == await visit() == (Outcome("done", "rung" * 1000), "opened")
+    assert called == ["ring", "open", "open", "open"]
 
 
 async def ring_at(journal: Journal, *, skipped: str = "") -> str:
@@ -310,20 +305,19 @@ async def signed(journal: Journal | None, later: Later, *, raises: bool = False)
 
 @pytest.mark.parametrize("raises", (False, True))
 def test_orchestrator_waits_for_a_later_and_goes_on_with_what_came(
-    tmp_path: Path, raises: bool
+    journal: Journal, raises: bool
 ) -> None:
-    with Journal(tmp_path / "j") as journal:
-        assert "waiting for the result 'signature'" in asyncio.run(
-            signed(journal, Later("signature"), raises=raises)
-        )
-        assert journal.run("r").state == "waiting"
-        (wait,) = journal.waiting()
-        assert (wait.name, wait.action) == ("signature", "sign")
-        assert journal.in_doubt("r") == []
-        journal.answer("r", "signature", "eva")
-        for _ in range(2):
-            assert asyncio.run(signed(journal, Later("signature"))) == "signed by eva"
-        assert journal.run("r").state == "done"
+    assert "waiting for the result 'signature'" in asyncio.run(
+        signed(journal, Later("signature"), raises=raises)
+    )
+    assert journal.run("r").state == "waiting"
+    (wait,) = journal.waiting()
+    assert (wait.name, wait.action) == ("signature", "sign")
+    assert journal.in_doubt("r") == []
+    journal.answer("r", "signature", "eva")
+    for _ in range(2):
+        assert asyncio.run(signed(journal, Later("signature"))) == "signed by eva"
+    assert journal.run("r").state == "done"
 
 
 def test_later_without_what_it_waits_for_or_a_journal_is_refused(tmp_path: Path) -> None:
@@ -354,16 +348,15 @@ async def plainly(journal: Journal) -> None:
         await record.step("sign", sign, action="sign")
 
 
-def test_orchestrator_stopped_by_a_wait_waits_and_is_cancelled(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j") as journal:
-        for _ in range(2):
-            with pytest.raises(Stop, match="waiting for the result 'signature'"):
-                asyncio.run(plainly(journal))
-            assert journal.run("r").state == "waiting"
-            assert len(journal.waiting()) == 1
-        journal.cancel("r", by="eva")
-        assert journal.run("r").state == "cancelled"
-        assert journal.waiting() == []
+def test_orchestrator_stopped_by_a_wait_waits_and_is_cancelled(journal: Journal) -> None:
+    for _ in range(2):
+        with pytest.raises(Stop, match="waiting for the result 'signature'"):
+            asyncio.run(plainly(journal))
+        assert journal.run("r").state == "waiting"
+        assert len(journal.waiting()) == 1
+    journal.cancel("r", by="eva")
+    assert journal.run("r").state == "cancelled"
+    assert journal.waiting() == []
 
 
 def test_run_cut_off_as_it_began_to_wait_is_cancelled(tmp_path: Path) -> None:
@@ -415,12 +408,11 @@ async def poem(journal: Journal, budget: Budget) -> Outcome:
 
 
 def test_orchestrator_whose_budget_is_spent_ends_as_budget_and_goes_on_with_more(
-    tmp_path: Path,
+    journal: Journal,
 ) -> None:
-    with Journal(tmp_path / "j") as journal:
-        for calls in (1, 2):
-            ended = asyncio.run(poem(journal, Budget(model_calls=calls)))
-            assert ended.stop_reason == journal.run("p").state == "budget"
-            assert f"are needed and 0 of {calls} are left" in ended.text
-        ended = asyncio.run(poem(journal, Budget(model_calls=3)))
-        assert ended == Outcome("done", "['one', 'two']: fine")
+    for calls in (1, 2):
+        ended = asyncio.run(poem(journal, Budget(model_calls=calls)))
+        assert ended.stop_reason == journal.run("p").state == "budget"
+        assert f"are needed and 0 of {calls} are left" in ended.text
+    ended = asyncio.run(poem(journal, Budget(model_calls=3)))
+    assert ended == Outcome("done", "['one', 'two']: fine")

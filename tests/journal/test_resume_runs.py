@@ -180,13 +180,12 @@ async def test_call_in_doubt_waits_for_a_person(tmp_path: Path) -> None:
 
 
 async def test_run_of_which_nothing_is_recorded_is_deleted_and_needs_nobody(
-    tmp_path: Path,
+    journal: Journal,
 ) -> None:
-    with Journal(tmp_path / "journal") as journal:
-        (await journal.begin("r1", "ReActAgent", "desk", "Hello")).close()
-        (one,) = await desk(journal, at_once).resume_runs()
-        assert one.outcome == "empty"
-        assert journal.runs() == []
+    (await journal.begin("r1", "ReActAgent", "desk", "Hello")).close()
+    (one,) = await desk(journal, at_once).resume_runs()
+    assert one.outcome == "empty"
+    assert journal.runs() == []
 
 
 async def test_decided_run_goes_on_beside_one_of_which_nothing_is_recorded(
@@ -331,7 +330,7 @@ async def test_resumption_that_is_cancelled_waits_for_the_cleanup_of_each_run(
 
 
 @pytest.mark.parametrize("way", ("resume_runs", "resume_decided"))
-async def test_run_whose_task_a_program_cancels_stops_no_other(tmp_path: Path, way: str) -> None:
+async def test_run_whose_task_a_program_cancels_stops_no_other(journal: Journal, way: str) -> None:
     working = asyncio.Queue[asyncio.Task[Any] | None]()
     go_on = asyncio.Event()
 
@@ -343,32 +342,30 @@ async def test_run_whose_task_a_program_cancels_stops_no_other(tmp_path: Path, w
                 await go_on.wait()
             return await super().complete(messages, *args, **options)
 
-    with Journal(tmp_path / "journal") as journal:
-        clerk = desk(journal, at_once, approver=Waiting(), access_policy=ACCESS_REQUESTED)
-        clerk.model = Slow([orders] * 8)
-        for run, name in RUNS.items():
-            await clerk.reply(f"I am {name}", thread=name, run_id=run)
-        for wait in journal.waiting():
-            journal.answer(wait.run, wait.key, True)
-        resume = clerk.resume_runs if way == "resume_runs" else clerk.resume_decided
-        resuming = asyncio.create_task(resume())
-        for task in [await working.get() for _ in RUNS]:
-            if task is not None:
-                task.cancel()
-                await asyncio.wait((task,))
-        go_on.set()
-        results = await resuming
-        assert [each.outcome for each in results] == ["resumed", "failed", "resumed"]
-        assert "run 'r2' was cancelled" in str(results[1].error)
-        assert [run.state for run in reversed(journal.runs())] == ["done", "cancelled", "done"]
+    clerk = desk(journal, at_once, approver=Waiting(), access_policy=ACCESS_REQUESTED)
+    clerk.model = Slow([orders] * 8)
+    for run, name in RUNS.items():
+        await clerk.reply(f"I am {name}", thread=name, run_id=run)
+    for wait in journal.waiting():
+        journal.answer(wait.run, wait.key, True)
+    resume = clerk.resume_runs if way == "resume_runs" else clerk.resume_decided
+    resuming = asyncio.create_task(resume())
+    for task in [await working.get() for _ in RUNS]:
+        if task is not None:
+            task.cancel()
+            await asyncio.wait((task,))
+    go_on.set()
+    results = await resuming
+    assert [each.outcome for each in results] == ["resumed", "failed", "resumed"]
+    assert "run 'r2' was cancelled" in str(results[1].error)
+    assert [run.state for run in reversed(journal.runs())] == ["done", "cancelled", "done"]
 
 
-async def test_resume_runs_takes_only_runs_of_this_agent_that_did_not_end(tmp_path: Path) -> None:
-    with Journal(tmp_path / "journal") as journal:
-        await desk(journal, at_once).reply("Hi", run_id="ended")
-        (await journal.begin("r1", "ReActAgent", "another", "Hello")).close()
-        (await journal.begin("r2", "Conversation", "desk", "Hello")).close()
-        assert await desk(journal, at_once).resume_runs() == []
+async def test_resume_runs_takes_only_runs_of_this_agent_that_did_not_end(journal: Journal) -> None:
+    await desk(journal, at_once).reply("Hi", run_id="ended")
+    (await journal.begin("r1", "ReActAgent", "another", "Hello")).close()
+    (await journal.begin("r2", "Conversation", "desk", "Hello")).close()
+    assert await desk(journal, at_once).resume_runs() == []
 
 
 def dual_act(journal: Journal, wait: Callable[[], Any]) -> DualActAgent:
@@ -450,7 +447,7 @@ async def test_late_reply_is_sent_at_the_end_of_its_run_while_others_go_on(tmp_p
 
 
 async def test_resume_decided_called_again_resumes_only_what_no_other_call_resumes(
-    tmp_path: Path,
+    journal: Journal,
 ) -> None:
     begun, let_go = asyncio.Event(), asyncio.Event()
     ordered: list[str | None] = []
@@ -464,27 +461,26 @@ async def test_resume_decided_called_again_resumes_only_what_no_other_call_resum
             await let_go.wait()
         return f"for {context.thread}"
 
-    with Journal(tmp_path / "journal") as journal:
-        model = ScriptedModel([orders] * 8)
-        clerk = ReActAgent("clerk", model, actions=[order], approver=Waiting(), journal=journal)
-        for run, thread in (("r1", "ada"), ("r2", "ada"), ("r3", "bo"), ("r4", "cy")):
-            await clerk.reply("Order.", thread=thread, run_id=run)
+    model = ScriptedModel([orders] * 8)
+    clerk = ReActAgent("clerk", model, actions=[order], approver=Waiting(), journal=journal)
+    for run, thread in (("r1", "ada"), ("r2", "ada"), ("r3", "bo"), ("r4", "cy")):
+        await clerk.reply("Order.", thread=thread, run_id=run)
 
-        def permit(*runs: str) -> None:
-            for wait in journal.waiting():
-                if wait.run in runs:
-                    journal.answer(wait.run, wait.key, True)
+    def permit(*runs: str) -> None:
+        for wait in journal.waiting():
+            if wait.run in runs:
+                journal.answer(wait.run, wait.key, True)
 
-        permit("r1", "r2", "r3")  # r2 comes after r1, and r3 when there is room
-        first = asyncio.create_task(clerk.resume_decided(concurrency=1))
-        await begun.wait()
-        assert await clerk.resume_decided() == []
-        permit("r4")
-        second = asyncio.create_task(clerk.resume_decided())
-        let_go.set()
-        assert [each.run.id for each in await first] == ["r1", "r2", "r3"]
-        assert [each.run.id for each in await second] == ["r4"]
-        assert sorted(map(str, ordered)) == ["ada", "ada", "bo", "cy"]
+    permit("r1", "r2", "r3")  # r2 comes after r1, and r3 when there is room
+    first = asyncio.create_task(clerk.resume_decided(concurrency=1))
+    await begun.wait()
+    assert await clerk.resume_decided() == []
+    permit("r4")
+    second = asyncio.create_task(clerk.resume_decided())
+    let_go.set()
+    assert [each.run.id for each in await first] == ["r1", "r2", "r3"]
+    assert [each.run.id for each in await second] == ["r4"]
+    assert sorted(map(str, ordered)) == ["ada", "ada", "bo", "cy"]
 
 
 async def test_resumption_of_two_runs_of_a_thread_ends_without_a_fault_when_it_is_cancelled(

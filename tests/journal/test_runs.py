@@ -336,15 +336,14 @@ def test_dual_act_gives_values_of_the_type_asked_for(
         assert pair(journal).reply_sync("go", schema=type, run_id="R") == whole
 
 
-def test_member_with_a_journal_of_its_own_records_each_turn_as_a_run(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j") as journal:
-        worker = ReActAgent("r", ScriptedModel(["One.", "Two."]), journal=journal)
-        script = [decision("CONTINUE"), decision("CONTINUE"), decision("TERMINATE")]
-        human = ReActAgent("h", ScriptedModel(script))
-        reply = DualActAgent(human=human, reactive=worker).reply_sync("go", run_id="R")
-        assert reply.run_id == "R"
-        assert [run.id for run in journal.runs()] == ["R/R1/r", "R/R2/r"]
-        assert journal.replay("R/R2/r").text == "Two."
+def test_member_with_a_journal_of_its_own_records_each_turn_as_a_run(journal: Journal) -> None:
+    worker = ReActAgent("r", ScriptedModel(["One.", "Two."]), journal=journal)
+    script = [decision("CONTINUE"), decision("CONTINUE"), decision("TERMINATE")]
+    human = ReActAgent("h", ScriptedModel(script))
+    reply = DualActAgent(human=human, reactive=worker).reply_sync("go", run_id="R")
+    assert reply.run_id == "R"
+    assert [run.id for run in journal.runs()] == ["R/R1/r", "R/R2/r"]
+    assert journal.replay("R/R2/r").text == "Two."
 
 
 def test_value_of_a_terminal_action_stays_what_it_was_whatever_was_asked_for(
@@ -365,25 +364,22 @@ def test_value_of_a_terminal_action_stays_what_it_was_whatever_was_asked_for(
     assert pair().reply_sync("go", schema=Answer, run_id="R") == whole
 
 
-async def test_stream_of_a_dual_act_that_has_ended_tells_all_of_it(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j") as journal:
-        human = ReActAgent("h", ScriptedModel([decision("CONTINUE"), decision("TERMINATE")]))
-        worker = ReActAgent("r", ScriptedModel(["One."]))
-        pair = DualActAgent(DualActConfig(human=human, reactive=worker), journal=journal)
-        told = []
-        for _ in range(2):
-            events = [event async for event in pair.stream("go", run_id="R")]
-            told.append(
-                [each for each in events if isinstance(each, DecisionMade | ConclusionReached)]
-            )
-            assert isinstance(events[-1], Done)
-        assert len(told[0]) == 3
-        assert not any(each.past for each in told[0])
-        assert told[1] == [replace(each, past=True) for each in told[0]]
+async def test_stream_of_a_dual_act_that_has_ended_tells_all_of_it(journal: Journal) -> None:
+    human = ReActAgent("h", ScriptedModel([decision("CONTINUE"), decision("TERMINATE")]))
+    worker = ReActAgent("r", ScriptedModel(["One."]))
+    pair = DualActAgent(DualActConfig(human=human, reactive=worker), journal=journal)
+    told = []
+    for _ in range(2):
+        events = [event async for event in pair.stream("go", run_id="R")]
+        told.append([each for each in events if isinstance(each, DecisionMade | ConclusionReached)])
+        assert isinstance(events[-1], Done)
+    assert len(told[0]) == 3
+    assert not any(each.past for each in told[0])
+    assert told[1] == [replace(each, past=True) for each in told[0]]
 
 
 async def test_terminal_action_that_succeeded_ends_a_run_cancelled_beside_it(
-    tmp_path: Path,
+    journal: Journal,
 ) -> None:
     @action
     async def wait() -> None:
@@ -400,17 +396,16 @@ async def test_terminal_action_that_succeeded_ends_a_run_cancelled_beside_it(
     def make() -> ReActAgent:
         return ReActAgent("a", ScriptedModel(script), actions=[wait, finish], journal=journal)
 
-    with Journal(tmp_path / "runs.db") as journal:
-        agent = make()
-        reply = asyncio.create_task(agent.reply("Go.", run_id="R"))
-        agent.watch(lambda event: isinstance(event, CallEnded) and reply.cancel())
-        await asyncio.wait([reply])
-        assert (await make().reply("Go.", run_id="R")).stop_reason == "in_doubt"
-        journal.decide("R", "skip")
-        again = await make().reply("Go.", run_id="R")
-        assert (again.stop_reason, again.value) == ("terminal", "finished")
-        assert [step.action for step in again.steps[-2:]] == ["wait", "finish"]
-        assert journal.replay("R") == again
+    agent = make()
+    reply = asyncio.create_task(agent.reply("Go.", run_id="R"))
+    agent.watch(lambda event: isinstance(event, CallEnded) and reply.cancel())
+    await asyncio.wait([reply])
+    assert (await make().reply("Go.", run_id="R")).stop_reason == "in_doubt"
+    journal.decide("R", "skip")
+    again = await make().reply("Go.", run_id="R")
+    assert (again.stop_reason, again.value) == ("terminal", "finished")
+    assert [step.action for step in again.steps[-2:]] == ["wait", "finish"]
+    assert journal.replay("R") == again
 
 
 async def test_dual_act_that_was_cancelled_goes_on(tmp_path: Path) -> None:
@@ -471,7 +466,7 @@ def test_journal_of_a_dual_act_grows_with_what_is_new(tmp_path: Path) -> None:
     assert size(20) < 2.5 * size(10)
 
 
-async def test_dual_act_that_is_cancelled_is_told_so(tmp_path: Path) -> None:
+async def test_dual_act_that_is_cancelled_is_told_so(journal: Journal) -> None:
     begun = asyncio.Event()
 
     async def wait(messages: Any, actions: Any) -> str:
@@ -479,21 +474,20 @@ async def test_dual_act_that_is_cancelled_is_told_so(tmp_path: Path) -> None:
         await asyncio.Event().wait()
         return ""
 
-    with Journal(tmp_path / "j") as journal:
-        for _ in range(3):  # and so when it was resumed
-            begun.clear()
-            human = ReActAgent("H", ScriptedModel([wait]))
-            agent = DualActAgent(
-                DualActConfig(human, ReActAgent("R", ScriptedModel([]))), journal=journal
-            )
-            reply = asyncio.create_task(agent.reply("go", run_id="R"))
-            await begun.wait()
-            reply.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await reply
-            assert journal.run("R").state == "cancelled"
-            assert journal.replay("R").stop_reason == "cancelled"
-            assert journal.entries("R")[-1].data["detail"] == ""
+    for _ in range(3):  # and so when it was resumed
+        begun.clear()
+        human = ReActAgent("H", ScriptedModel([wait]))
+        agent = DualActAgent(
+            DualActConfig(human, ReActAgent("R", ScriptedModel([]))), journal=journal
+        )
+        reply = asyncio.create_task(agent.reply("go", run_id="R"))
+        await begun.wait()
+        reply.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reply
+        assert journal.run("R").state == "cancelled"
+        assert journal.replay("R").stop_reason == "cancelled"
+        assert journal.entries("R")[-1].data["detail"] == ""
 
 
 async def test_parts_of_agents_with_a_slash_in_their_id_are_apart(place: Place) -> None:
@@ -545,7 +539,7 @@ async def test_answer_that_was_interrupted_counts_after_a_crash(tmp_path: Path) 
 
 
 async def test_scripted_model_goes_on_after_the_answer_that_was_interrupted(
-    tmp_path: Path,
+    journal: Journal,
 ) -> None:
     begun = asyncio.Event()
 
@@ -554,22 +548,20 @@ async def test_scripted_model_goes_on_after_the_answer_that_was_interrupted(
         await asyncio.Event().wait()
         return ""
 
-    with Journal(tmp_path / "j") as journal:
+    def agent() -> ReActAgent:
+        script = [hang, ValueError("down"), "Yes."]
+        return ReActAgent("a", ScriptedModel(script), journal=journal)
 
-        def agent() -> ReActAgent:
-            script = [hang, ValueError("down"), "Yes."]
-            return ReActAgent("a", ScriptedModel(script), journal=journal)
-
-        first = agent()
-        task = asyncio.ensure_future(first.reply("go", run_id="R"))
-        await begun.wait()
-        first.interrupt("Rather so.")
-        assert (await task).stop_reason == "error"
-        assert (await agent().reply("go", run_id="R")).text == "Yes."
+    first = agent()
+    task = asyncio.ensure_future(first.reply("go", run_id="R"))
+    await begun.wait()
+    first.interrupt("Rather so.")
+    assert (await task).stop_reason == "error"
+    assert (await agent().reply("go", run_id="R")).text == "Yes."
 
 
 async def test_scripted_model_gives_the_answer_again_with_which_a_run_was_cancelled(
-    tmp_path: Path,
+    journal: Journal,
 ) -> None:
     begun = asyncio.Event()
     hanging = True
@@ -580,17 +572,15 @@ async def test_scripted_model_gives_the_answer_again_with_which_a_run_was_cancel
             await asyncio.Event().wait()
         return "First."
 
-    with Journal(tmp_path / "j") as journal:
+    def agent() -> ReActAgent:
+        return ReActAgent("a", ScriptedModel([first, "Second."]), journal=journal)
 
-        def agent() -> ReActAgent:
-            return ReActAgent("a", ScriptedModel([first, "Second."]), journal=journal)
-
-        task = asyncio.ensure_future(agent().reply("go", run_id="R"))
-        await begun.wait()
-        task.cancel()
-        await asyncio.wait([task])
-        hanging = False
-        assert (await agent().reply("go", run_id="R")).text == "First."
+    task = asyncio.ensure_future(agent().reply("go", run_id="R"))
+    await begun.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    hanging = False
+    assert (await agent().reply("go", run_id="R")).text == "First."
 
 
 def _family() -> Any:

@@ -205,33 +205,30 @@ async def test_forged_a_second_and_a_late_answer_change_nothing(place: Place) ->
             journal.answer("late", entry.data["wait"], True)
 
 
-async def test_waiting_run_checks_who_answers_and_records_it(tmp_path: Path) -> None:
+async def test_waiting_run_checks_who_answers_and_records_it(journal: Journal) -> None:
     till = Till()
-    with Journal(tmp_path / "runs.db") as journal:
-        agent = clerk(
-            journal, [call("pay", coins=3), "Ok."], till.pay, approver=Waiting(who=("eva", "bo"))
-        )
-        await agent.reply("Pay 3.", run_id="r")
-        (wait,) = journal.waiting("r")
-        assert wait.who == ("eva", "bo")
-        assert journal.waiting(agent=wait.agent) == [wait]
-        assert journal.waiting(agent="other") == []
-        for name in (None, "mallory"):
-            with pytest.raises(NotPermitted, match="may be answered by eva or bo, and not by"):
-                journal.answer("r", wait.key, True, by=name)
-        with pytest.raises(ConfigError, match="'pay' takes coins, and ChangedArgs has euros"):
-            journal.answer("r", wait.key, ChangedArgs({"euros": 2}), by="bo")
-        journal.answer("r", wait.key, ChangedArgs({"coins": 2}), by="bo")
-        reply = await agent.reply("Pay 3.", run_id="r")
-        assert (reply.text, till.paid) == ("Ok.", [2])
-        assert "A person changed the arguments" in results(reply)[0]
-        assert [each.data["by"] for each in journal.entries("r") if each.kind == "permitted"] == [
-            "bo"
-        ]
+    agent = clerk(
+        journal, [call("pay", coins=3), "Ok."], till.pay, approver=Waiting(who=("eva", "bo"))
+    )
+    await agent.reply("Pay 3.", run_id="r")
+    (wait,) = journal.waiting("r")
+    assert wait.who == ("eva", "bo")
+    assert journal.waiting(agent=wait.agent) == [wait]
+    assert journal.waiting(agent="other") == []
+    for name in (None, "mallory"):
+        with pytest.raises(NotPermitted, match="may be answered by eva or bo, and not by"):
+            journal.answer("r", wait.key, True, by=name)
+    with pytest.raises(ConfigError, match="'pay' takes coins, and ChangedArgs has euros"):
+        journal.answer("r", wait.key, ChangedArgs({"euros": 2}), by="bo")
+    journal.answer("r", wait.key, ChangedArgs({"coins": 2}), by="bo")
+    reply = await agent.reply("Pay 3.", run_id="r")
+    assert (reply.text, till.paid) == ("Ok.", [2])
+    assert "A person changed the arguments" in results(reply)[0]
+    assert [each.data["by"] for each in journal.entries("r") if each.kind == "permitted"] == ["bo"]
 
 
 async def test_answer_before_its_call_by_somebody_who_may_not_give_it_does_not_count(
-    tmp_path: Path,
+    journal: Journal,
 ) -> None:
     def sign(context: Context[Any]) -> Later:
         """Have it signed."""
@@ -239,12 +236,11 @@ async def test_answer_before_its_call_by_somebody_who_may_not_give_it_does_not_c
             journal.answer(str(context.run_id), "signature", "X", by=name)
         return Later("signature", who="eva")
 
-    with Journal(tmp_path / "runs.db") as journal:
-        agent = clerk(journal, [call("sign"), "Signed."], sign)
-        assert (await agent.reply("Sign.", run_id="r")).stop_reason == "waiting"
-        journal.answer("r", "signature", "Eva", by="eva")
-        reply = await agent.reply("Sign.", run_id="r")
-        assert (reply.text, results(reply)) == ("Signed.", ["Eva"])
+    agent = clerk(journal, [call("sign"), "Signed."], sign)
+    assert (await agent.reply("Sign.", run_id="r")).stop_reason == "waiting"
+    journal.answer("r", "signature", "Eva", by="eva")
+    reply = await agent.reply("Sign.", run_id="r")
+    assert (reply.text, results(reply)) == ("Signed.", ["Eva"])
 
 
 async def test_question_open_at_a_crash_is_the_same_afterwards(tmp_path: Path) -> None:
@@ -296,18 +292,17 @@ async def test_always_from_the_journal_permits_and_without_a_journal_it_is_refus
     assert "which needs a reply with a journal=" in results(reply)[0]
 
 
-async def test_fork_asks_for_itself_and_its_original_goes_on(tmp_path: Path) -> None:
+async def test_fork_asks_for_itself_and_its_original_goes_on(journal: Journal) -> None:
     till = Till()
-    with Journal(tmp_path / "runs.db") as journal:
-        agent = clerk(journal, [call("pay", coins=3), "Ok.", "Ok."], till.pay)
-        await agent.reply("Pay 3.", run_id="r")
-        journal.answer("r", journal.waiting()[0].key, True)
-        copy = journal.fork("r")
-        assert (await agent.reply("Pay 3.", run_id=copy)).stop_reason == "waiting"
-        assert (till.paid, len(journal.waiting(copy))) == ([], 1)
-        (resumed,) = await agent.resume_decided()  # what was permitted is carried out once
-        assert (resumed.run.id, resumed.reply and resumed.reply.text) == ("r", "Ok.")
-        assert (till.paid, len(journal.waiting(copy))) == ([3], 1)
+    agent = clerk(journal, [call("pay", coins=3), "Ok.", "Ok."], till.pay)
+    await agent.reply("Pay 3.", run_id="r")
+    journal.answer("r", journal.waiting()[0].key, True)
+    copy = journal.fork("r")
+    assert (await agent.reply("Pay 3.", run_id=copy)).stop_reason == "waiting"
+    assert (till.paid, len(journal.waiting(copy))) == ([], 1)
+    (resumed,) = await agent.resume_decided()  # what was permitted is carried out once
+    assert (resumed.run.id, resumed.reply and resumed.reply.text) == ("r", "Ok.")
+    assert (till.paid, len(journal.waiting(copy))) == ([3], 1)
 
 
 # -- results, moments and questions ----------------------------------------------------------------
@@ -362,7 +357,9 @@ async def test_answer_that_comes_before_its_question_is_kept_and_given(place: Pl
             journal.answer("r", "another", 1)
 
 
-async def test_wait_that_nobody_answers_in_time_is_an_error_or_the_default(tmp_path: Path) -> None:
+async def test_wait_that_nobody_answers_in_time_is_an_error_or_the_default(
+    journal: Journal,
+) -> None:
     def overdue() -> Later:
         """Wait for a result until a moment that is over."""
         return Later("k", until=PAST)
@@ -371,32 +368,30 @@ async def test_wait_that_nobody_answers_in_time_is_an_error_or_the_default(tmp_p
         """Wait for a moment that is over."""
         return Later(until=PAST)
 
-    with Journal(tmp_path / "runs.db") as journal:
-        calls = [call("overdue"), call("send_later"), call("nap")]
-        agent = clerk(journal, [calls, "Ok."], overdue, send_later, nap)
-        reply = await agent.reply("Go.", run_id="r")
-        error, default, moment = results(reply)
-        assert error.startswith('{"error": "no result \'k\': nobody has answered by 2020-01-01')
-        assert (default, moment) == ("nothing", "null")
+    calls = [call("overdue"), call("send_later"), call("nap")]
+    agent = clerk(journal, [calls, "Ok."], overdue, send_later, nap)
+    reply = await agent.reply("Go.", run_id="r")
+    error, default, moment = results(reply)
+    assert error.startswith('{"error": "no result \'k\': nobody has answered by 2020-01-01')
+    assert (default, moment) == ("nothing", "null")
 
 
-async def test_moment_can_be_answered_by_hand(tmp_path: Path) -> None:
+async def test_moment_can_be_answered_by_hand(journal: Journal) -> None:
     def sleep() -> Later:
         """Sleep for a year."""
         return Later(until=86_400 * 365)
 
-    with Journal(tmp_path / "runs.db") as journal:
-        agent = clerk(journal, [call("sleep"), "Awake."], sleep)
-        await agent.reply("Sleep.", run_id="r")
-        (wait,) = journal.waiting(kind="moment")
-        assert wait.until is not None
-        assert await agent.resume_decided() == []
-        with pytest.raises(ConfigError, match="its answer is None, got 3"):
-            journal.answer("r", wait.key, 3)
-        journal.answer("r", wait.key)
-        (resumed,) = await agent.resume_decided()
-        assert resumed.reply is not None
-        assert resumed.reply.text == "Awake."
+    agent = clerk(journal, [call("sleep"), "Awake."], sleep)
+    await agent.reply("Sleep.", run_id="r")
+    (wait,) = journal.waiting(kind="moment")
+    assert wait.until is not None
+    assert await agent.resume_decided() == []
+    with pytest.raises(ConfigError, match="its answer is None, got 3"):
+        journal.answer("r", wait.key, 3)
+    journal.answer("r", wait.key)
+    (resumed,) = await agent.resume_decided()
+    assert resumed.reply is not None
+    assert resumed.reply.text == "Awake."
 
 
 async def test_question_to_a_person_waits_and_its_action_begins_anew(place: Place) -> None:
@@ -540,34 +535,30 @@ async def test_thread_goes_on_while_a_call_waits(tmp_path: Path, durable: bool) 
         assert journal.replay("r").text == "Paid."
 
 
-async def test_result_takes_its_place_if_nothing_else_came(tmp_path: Path) -> None:
+async def test_result_takes_its_place_if_nothing_else_came(journal: Journal) -> None:
     till = Till()
-    with Journal(tmp_path / "runs.db") as journal:
-        agent = clerk(journal, [call("pay", coins=3), "Paid."], till.pay)
-        await agent.reply("Pay 3.", run_id="r", thread="ada")
-        journal.answer("r", journal.waiting()[0].key, True)
-        await agent.resume_decided()
-        seen = [each["content"] for each in agent.memory_in("ada").get_memories()]
-        assert seen == ["Pay 3.", "", "paid 3", "Paid."]
+    agent = clerk(journal, [call("pay", coins=3), "Paid."], till.pay)
+    await agent.reply("Pay 3.", run_id="r", thread="ada")
+    journal.answer("r", journal.waiting()[0].key, True)
+    await agent.resume_decided()
+    seen = [each["content"] for each in agent.memory_in("ada").get_memories()]
+    assert seen == ["Pay 3.", "", "paid 3", "Paid."]
 
 
-async def test_group_waits_with_its_member(tmp_path: Path) -> None:
+async def test_group_waits_with_its_member(journal: Journal) -> None:
     till = Till()
-    with Journal(tmp_path / "runs.db") as journal:
-        payer = ReActAgent(
-            "payer", ScriptedModel([call("pay", coins=3), "Paid."]), actions=[till.pay]
-        )
-        other = ReActAgent("other", ScriptedModel(["I saw it."]))
-        talk = Conversation(
-            [payer, other], id="talk", until=MaxTurns(2), journal=journal, approver=Waiting()
-        )
-        assert (await talk.reply("Pay.", run_id="r")).stop_reason == "waiting"
-        (wait,) = journal.waiting("r")
-        assert (wait.path, till.paid) == ("T1/payer", [])
-        journal.answer("r", wait.key, True)
-        (resumed,) = await talk.resume_decided()
-        assert resumed.reply is not None
-        assert (resumed.reply.text, till.paid) == ("I saw it.", [3])
+    payer = ReActAgent("payer", ScriptedModel([call("pay", coins=3), "Paid."]), actions=[till.pay])
+    other = ReActAgent("other", ScriptedModel(["I saw it."]))
+    talk = Conversation(
+        [payer, other], id="talk", until=MaxTurns(2), journal=journal, approver=Waiting()
+    )
+    assert (await talk.reply("Pay.", run_id="r")).stop_reason == "waiting"
+    (wait,) = journal.waiting("r")
+    assert (wait.path, till.paid) == ("T1/payer", [])
+    journal.answer("r", wait.key, True)
+    (resumed,) = await talk.resume_decided()
+    assert resumed.reply is not None
+    assert (resumed.reply.text, till.paid) == ("I saw it.", [3])
 
 
 async def test_caller_waits_with_its_sub_agent_and_the_others_are_asked_once(
@@ -625,20 +616,18 @@ async def test_message_is_told_that_its_reply_waits_and_gets_it_later(tmp_path: 
         await asyncio.wait_for(said.wait(), 10)
 
 
-async def test_waiting_reply_raises_what_it_waits_for(tmp_path: Path) -> None:
-    with Journal(tmp_path / "runs.db") as journal:
-        agent = clerk(journal, [call("send_batch", number=1)], send_batch)
-        with pytest.raises(RunWaiting, match="the result 'batch-1' of send_batch"):
-            (await agent.reply("Send.")).raise_for_error()
+async def test_waiting_reply_raises_what_it_waits_for(journal: Journal) -> None:
+    agent = clerk(journal, [call("send_batch", number=1)], send_batch)
+    with pytest.raises(RunWaiting, match="the result 'batch-1' of send_batch"):
+        (await agent.reply("Send.")).raise_for_error()
 
 
-async def test_approver_in_the_process_decides_at_once_as_before(tmp_path: Path) -> None:
+async def test_approver_in_the_process_decides_at_once_as_before(journal: Journal) -> None:
     till = Till()
-    with Journal(tmp_path / "runs.db") as journal:
-        asked = CallbackApprover(lambda request: True)
-        agent = clerk(journal, [call("pay", coins=3), "Paid."], till.pay, approver=asked)
-        assert (await agent.reply("Pay 3.")).text == "Paid."
-        assert (till.paid, journal.waiting()) == ([3], [])
+    asked = CallbackApprover(lambda request: True)
+    agent = clerk(journal, [call("pay", coins=3), "Paid."], till.pay, approver=asked)
+    assert (await agent.reply("Pay 3.")).text == "Paid."
+    assert (till.paid, journal.waiting()) == ([3], [])
 
 
 # -- the journal -----------------------------------------------------------------------------------

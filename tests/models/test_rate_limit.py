@@ -76,91 +76,65 @@ def clock() -> SetClock:
     return SetClock()
 
 
-async def test_rate_limit_lets_so_many_requests_begin_in_any_minute(clock: SetClock) -> None:
-    line = Line(RateLimit(2, clock=clock))
-    await line.come(0)
-    clock.advance(30)
-    await line.come(0, 0, 0)
-    assert line.begun == [0, 1]
-    clock.advance(29.9)
-    await settled()
-    assert line.begun == [0, 1]
-    clock.advance(0.1)
-    await settled()
-    assert line.begun == [0, 1, 2]
-    clock.advance(30)
-    await settled()
-    assert line.begun == [0, 1, 2, 3]
-    await line.end()
+Steps = list[tuple[str, Any, int]]
+"""Tokens that `come`, seconds that `pass`, or what the first `settle`s; and how many have begun."""
+
+MINUTES: dict[str, tuple[dict[str, int], Steps]] = {
+    "so many requests begin in any minute": (
+        {"requests_per_minute": 2},
+        [
+            *(("come", [0], 1), ("pass", 30, 1), ("come", [0, 0, 0], 2)),
+            *(("pass", 29.9, 2), ("pass", 0.1, 3), ("pass", 30, 4)),
+        ],
+    ),
+    "requests are served in order whatever their size": (
+        {"tokens_per_minute": 100},
+        [("come", [60, 60, 1, 1], 1), ("pass", 60, 4)],
+    ),
+    "unused tokens are given back at once": (
+        {"tokens_per_minute": 100},
+        [("come", [90, 50], 1), ("settle", 10, 2)],
+    ),
+    "so many tokens are used in any minute, whatever the one before gave back": (
+        {"tokens_per_minute": 100},
+        [
+            *(("come", [90], 1), ("settle", 40, 1), ("come", [60], 2)),
+            ("pass", 60, 2),
+            ("come", [100, 1], 3),
+        ],
+    ),
+    "the estimate stays where a provider counted nothing": (
+        {"tokens_per_minute": 100},
+        [("come", [90], 1), ("settle", 0, 1), ("come", [50], 1)],
+    ),
+    "the next is delayed if more was used than thought; what is long past counts no more": (
+        {"tokens_per_minute": 100},
+        [
+            *(("come", [10], 1), ("settle", 100, 1), ("come", [1], 1)),
+            *(("pass", 60, 2), ("settle", 5000, 2), ("come", [1], 3)),
+        ],
+    ),
+    "a request above the limit waits until it is alone": (
+        {"tokens_per_minute": 100},
+        [("come", [5000], 1), ("come", [5000], 1), ("pass", 60, 2)],
+    ),
+}
 
 
-async def test_rate_limit_serves_requests_in_order_whatever_their_size(clock: SetClock) -> None:
-    line = Line(RateLimit(tokens_per_minute=100, clock=clock))
-    await line.come(60, 60, 1, 1)
-    assert line.begun == [0]
-    clock.advance(60)
-    await settled()
-    assert line.begun == [0, 1, 2, 3]
-    await line.end()
-
-
-async def test_rate_limit_gives_unused_tokens_back_at_once(clock: SetClock) -> None:
-    line = Line(RateLimit(tokens_per_minute=100, clock=clock))
-    await line.come(90, 50)
-    assert line.begun == [0]
-    line.tasks[0].result().settle(10)
-    await settled()
-    assert line.begun == [0, 1]
-    await line.end()
-
-
-async def test_rate_limit_lets_so_many_tokens_be_used_in_any_minute(clock: SetClock) -> None:
-    line = Line(RateLimit(tokens_per_minute=100, clock=clock))
-    await line.come(90)
-    line.tasks[0].result().settle(40)
-    await line.come(60)  # all that is left
-    assert line.begun == [0, 1]
-    clock.advance(60)
-    await line.come(100, 1)  # no more than a minute has, whatever the one before gave back
-    assert line.begun == [0, 1, 2]
-    await line.end()
-
-
-async def test_rate_limit_keeps_the_estimate_where_a_provider_counted_nothing(
-    clock: SetClock,
+@pytest.mark.parametrize(("limits", "steps"), MINUTES.values(), ids=MINUTES)
+async def test_rate_limit_of_a_minute(
+    clock: SetClock, limits: dict[str, int], steps: Steps
 ) -> None:
-    line = Line(RateLimit(tokens_per_minute=100, clock=clock))
-    await line.come(90)
-    line.tasks[0].result().settle(0)
-    await line.come(50)
-    assert line.begun == [0]
-    await line.end()
-
-
-async def test_rate_limit_delays_the_next_if_more_was_used_than_thought(clock: SetClock) -> None:
-    line = Line(RateLimit(tokens_per_minute=100, clock=clock))
-    await line.come(10)
-    line.tasks[0].result().settle(100)
-    await line.come(1)
-    assert line.begun == [0]
-    clock.advance(60)
-    await settled()
-    assert line.begun == [0, 1]
-    line.tasks[0].result().settle(5000)  # long past, so it counts no more
-    await line.come(1)
-    assert line.begun == [0, 1, 2]
-    await line.end()
-
-
-async def test_rate_limit_lets_a_request_above_it_wait_until_it_is_alone(clock: SetClock) -> None:
-    line = Line(RateLimit(tokens_per_minute=100, clock=clock))
-    await line.come(5000)
-    assert line.begun == [0]
-    await line.come(5000)
-    assert line.begun == [0]
-    clock.advance(60)
-    await settled()
-    assert line.begun == [0, 1]
+    line = Line(RateLimit(**limits, clock=clock))
+    for what, amount, begun in steps:
+        if what == "come":
+            await line.come(*amount)
+        elif what == "pass":
+            clock.advance(amount)
+        else:
+            line.tasks[0].result().settle(amount)
+        await settled()
+        assert line.begun == [*range(begun)]
     await line.end()
 
 

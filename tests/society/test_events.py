@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -74,7 +73,7 @@ async def test_event_schedules_others_in_its_own_step_whatever_the_length_of_ste
     assert minutes[-1][1] == 59
 
 
-async def test_events_of_a_state_and_of_a_resumed_run_come_as_without_it(tmp_path: Path) -> None:
+async def test_events_of_a_state_and_of_a_resumed_run_come_as_without_it(journal: Journal) -> None:
     def counter() -> Counter:
         return Counter(3, arrive=30, serve=12, servers=3)
 
@@ -91,14 +90,13 @@ async def test_events_of_a_state_and_of_a_resumed_run_come_as_without_it(tmp_pat
         if row["step"] == 37:
             raise KeyError
 
-    with Journal(tmp_path / "j.db") as journal:
-        options: Any = {"steps": 50, "step": "7min", "run_id": "r", "save_every": 10}
-        async with Society(services=[counter()], journal=journal) as cut:
-            with pytest.raises(KeyError):
-                await cut.run(**options, progress=stop)
-        async with Society(services=[counter()], journal=journal) as resumed:
-            await resumed.run(**options)
-            assert resumed.state_dict() == state
+    options: Any = {"steps": 50, "step": "7min", "run_id": "r", "save_every": 10}
+    async with Society(services=[counter()], journal=journal) as cut:
+        with pytest.raises(KeyError):
+            await cut.run(**options, progress=stop)
+    async with Society(services=[counter()], journal=journal) as resumed:
+        await resumed.run(**options)
+        assert resumed.state_dict() == state
 
 
 async def test_event_that_fails_ends_the_run_and_names_the_service() -> None:

@@ -205,7 +205,7 @@ async def test_intervention_changes_are_part_of_the_state() -> None:
     assert seen == [({"tax": 2}, [], 50, None, False)]
 
 
-async def test_interventions_of_a_resumed_run_are_each_made_once(tmp_path: Path) -> None:
+async def test_interventions_of_a_resumed_run_are_each_made_once(journal: Journal) -> None:
     def stop(row: Any) -> None:
         if row["step"] == 3:
             raise Stop
@@ -220,16 +220,15 @@ async def test_interventions_of_a_resumed_run_are_each_made_once(tmp_path: Path)
     async with made(None, *both) as society:
         await society.run(steps=6)
         whole = state_of(society)
-    with Journal(tmp_path / "journal") as journal:
-        async with made(journal, *both) as society:
-            with pytest.raises(Stop):
-                await society.run(steps=6, run_id="R", save_every=3, progress=stop)
-        async with made(journal) as society:
-            with pytest.raises(RunMismatch):
-                await society.run(steps=6, run_id="R", save_every=3)
-        async with made(journal, *both) as society:
+    async with made(journal, *both) as society:
+        with pytest.raises(Stop):
+            await society.run(steps=6, run_id="R", save_every=3, progress=stop)
+    async with made(journal) as society:
+        with pytest.raises(RunMismatch):
             await society.run(steps=6, run_id="R", save_every=3)
-            assert state_of(society) == whole
+    async with made(journal, *both) as society:
+        await society.run(steps=6, run_id="R", save_every=3)
+        assert state_of(society) == whole
 
 
 class Stop(Exception):
@@ -237,7 +236,7 @@ class Stop(Exception):
 
 
 @pytest.mark.parametrize("in_place", (True, False))
-async def test_intervention_during_a_run_is_recorded(tmp_path: Path, in_place: bool) -> None:
+async def test_intervention_during_a_run_is_recorded(journal: Journal, in_place: bool) -> None:
     one, two, before = (Intervention(at, status={f"mood-{at}": at}) for at in (2, 5, 1))
 
     def made(journal: Journal | None = None) -> Society:
@@ -257,17 +256,16 @@ async def test_intervention_during_a_run_is_recorded(tmp_path: Path, in_place: b
         if row["step"] == 4:
             raise Stop
 
-    with Journal(tmp_path / "journal") as journal:
-        async with made(journal) as society:
-            with pytest.raises(Stop):
-                await society.run(steps=7, run_id="R", save_every=3, progress=live)
-            if in_place:
-                await society.run(steps=7, run_id="R", save_every=3)
-                assert state_of(society) == whole
-        async with made(journal) as society:
+    async with made(journal) as society:
+        with pytest.raises(Stop):
+            await society.run(steps=7, run_id="R", save_every=3, progress=live)
+        if in_place:
             await society.run(steps=7, run_id="R", save_every=3)
             assert state_of(society) == whole
-            assert society.interventions == (before, one, two)
+    async with made(journal) as society:
+        await society.run(steps=7, run_id="R", save_every=3)
+        assert state_of(society) == whole
+        assert society.interventions == (before, one, two)
 
 
 async def test_intervention_is_on_disk_before_its_step(

@@ -52,7 +52,7 @@ class Paused:
             )
 
 
-async def test_live_run_pauses_between_two_steps_and_is_asked_then(tmp_path: Path) -> None:
+async def test_live_run_pauses_between_two_steps_and_is_asked_then(journal: Journal) -> None:
     survey = Survey("mood", [Question("money", "How much?", "number", by=lambda r: 1)])
 
     def made(journal: Journal | None = None) -> Society:
@@ -61,23 +61,22 @@ async def test_live_run_pauses_between_two_steps_and_is_asked_then(tmp_path: Pat
     async with made() as society:
         await society.run(steps=5)
         whole = state_of(society)
-    with Journal(tmp_path / "journal") as journal:
-        society = made(journal)
-        paused = Paused(1)
-        run = asyncio.create_task(society.run(steps=5, progress=paused.progress))
-        await paused.reached.wait()
-        assert society.number == 2
-        said = await society.interview(1, "How are you?")
-        answers = await asyncio.gather(*(society.survey(survey) for _ in range(2)))
-        assert "I am" in said
-        assert [len(each) for each in answers] == [5, 5]
-        assert {each.step for each in answers[0]} == {2}
-        with pytest.raises(DefinitionError, match="running already"):
-            await society.step()
-        paused.go_on.set()
-        await run
-        assert state_of(society) == whole
-        society.close()
+    society = made(journal)
+    paused = Paused(1)
+    run = asyncio.create_task(society.run(steps=5, progress=paused.progress))
+    await paused.reached.wait()
+    assert society.number == 2
+    said = await society.interview(1, "How are you?")
+    answers = await asyncio.gather(*(society.survey(survey) for _ in range(2)))
+    assert "I am" in said
+    assert [len(each) for each in answers] == [5, 5]
+    assert {each.step for each in answers[0]} == {2}
+    with pytest.raises(DefinitionError, match="running already"):
+        await society.step()
+    paused.go_on.set()
+    await run
+    assert state_of(society) == whole
+    society.close()
 
 
 class Thinks(Busy):

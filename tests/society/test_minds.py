@@ -119,23 +119,21 @@ async def test_mind_tells_in_the_evening_what_it_was_told_in_the_morning() -> No
     assert remembers(*await evening(12, [])) == 12
 
 
-async def test_mind_remembers_after_its_process_was_stopped(tmp_path: Path) -> None:
+async def test_mind_remembers_after_its_process_was_stopped(journal: Journal) -> None:
     sent: Sent = []
-    with Journal(tmp_path / "journal") as journal:
-        with pytest.raises(Stop):
-            await evening(10, sent, journal, stop=True)
-        assert remembers(*await evening(10, sent, journal)) == 10
+    with pytest.raises(Stop):
+        await evening(10, sent, journal, stop=True)
+    assert remembers(*await evening(10, sent, journal)) == 10
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("stop", (False, True))
-async def test_minds_of_a_hundred_citizens_remember(tmp_path: Path, stop: bool) -> None:
+async def test_minds_of_a_hundred_citizens_remember(journal: Journal, stop: bool) -> None:
     sent: Sent = []
-    with Journal(tmp_path / "journal") as journal:
-        if stop:
-            with pytest.raises(Stop):
-                await evening(100, sent, journal, stop=True)
-        assert remembers(*await evening(100, sent, journal)) == 100
+    if stop:
+        with pytest.raises(Stop):
+            await evening(100, sent, journal, stop=True)
+    assert remembers(*await evening(100, sent, journal)) == 100
 
 
 async def test_mind_costs_few_tokens_a_day() -> None:

@@ -109,7 +109,7 @@ async def test_model_that_hangs_or_fails_costs_that_citizen_its_answer(
     assert "so a rule decides: the model did not answer" in warned[0]
 
 
-async def test_model_outage_is_recorded_and_repeated_on_resume(tmp_path: Path) -> None:
+async def test_model_outage_is_recorded_and_repeated_on_resume(journal: Journal) -> None:
     class Stop(Exception):
         pass
 
@@ -117,21 +117,20 @@ async def test_model_outage_is_recorded_and_repeated_on_resume(tmp_path: Path) -
         if row["step"] == 1:
             raise Stop
 
-    with Journal(tmp_path / "journal") as journal:
-        first = Counting(hangs="2", fails="3")
-        citizens = [asking(id=number) for number in range(1, 5)]
-        options: dict[str, Any] = {"journal": journal, "model_timeout_s": 0.05}
-        async with Society(citizens, model=first, **options) as society:
-            with pytest.raises(Stop):
-                await society.run(steps=3, run_id="R", progress=stop)
-        told = [list(each.memory.stream) for each in citizens]
-        second = Counting()
-        citizens = [asking(id=number) for number in range(1, 5)]
-        async with Society(citizens, model=second, **options) as society:
-            rows = await society.run(steps=3, run_id="R")
-        assert [each.memory.stream[:2] for each in citizens] == told
-        assert second.calls == 4  # those of the last step alone
-        assert [row["fallbacks"] for row in rows] == [2, 2, 0]
+    first = Counting(hangs="2", fails="3")
+    citizens = [asking(id=number) for number in range(1, 5)]
+    options: dict[str, Any] = {"journal": journal, "model_timeout_s": 0.05}
+    async with Society(citizens, model=first, **options) as society:
+        with pytest.raises(Stop):
+            await society.run(steps=3, run_id="R", progress=stop)
+    told = [list(each.memory.stream) for each in citizens]
+    second = Counting()
+    citizens = [asking(id=number) for number in range(1, 5)]
+    async with Society(citizens, model=second, **options) as society:
+        rows = await society.run(steps=3, run_id="R")
+    assert [each.memory.stream[:2] for each in citizens] == told
+    assert second.calls == 4  # those of the last step alone
+    assert [row["fallbacks"] for row in rows] == [2, 2, 0]
 
 
 async def test_manifest_tells_by_a_hash_whether_the_prompts_were_the_same(
@@ -191,17 +190,16 @@ async def test_model_that_exits_costs_the_turn_of_one_and_the_answer_of_those_wh
 
 @pytest.mark.parametrize("id", ("{}", "flat#{}"))
 async def test_budget_of_a_society_holds_for_all_together_and_across_processes(
-    tmp_path: Path, id: str
+    journal: Journal, id: str
 ) -> None:
-    with Journal(tmp_path / "journal") as journal:
-        for _ in range(2):
-            model, budget = Counting(), Budget(model_calls=5)
-            citizens = [asking(id=id.format(number)) for number in range(3)]
-            async with Society(citizens, model=model, budget=budget, journal=journal) as society:
-                rows = await society.run(steps=3, run_id="R")
-            assert [row["fallbacks"] for row in rows] == [0, 1, 3]
-            assert budget.spent.model_calls == 5
-        assert model.calls == 0
+    for _ in range(2):
+        model, budget = Counting(), Budget(model_calls=5)
+        citizens = [asking(id=id.format(number)) for number in range(3)]
+        async with Society(citizens, model=model, budget=budget, journal=journal) as society:
+            rows = await society.run(steps=3, run_id="R")
+        assert [row["fallbacks"] for row in rows] == [0, 1, 3]
+        assert budget.spent.model_calls == 5
+    assert model.calls == 0
 
 
 @pytest.mark.parametrize("same", (False, True), ids=("another", "same"))

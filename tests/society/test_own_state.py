@@ -11,7 +11,6 @@ import functools
 import random
 from collections import deque
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -235,23 +234,22 @@ async def test_state_of_a_society_has_what_each_owner_keeps(kind: str) -> None:
 @pytest.mark.parametrize("forked", (False, True))
 @pytest.mark.parametrize("kind", MAKE)
 async def test_run_that_failed_and_is_resumed_has_what_each_owner_keeps(
-    kind: str, forked: bool, tmp_path: Path
+    kind: str, forked: bool, journal: Journal
 ) -> None:
     def fail(row: dict[str, Any]) -> None:
         if row["step"] == 6:
             raise RuntimeError("amid")
 
-    with Journal(tmp_path / "j.db") as journal:
-        async with MAKE[kind]() as whole:
-            await whole.run(steps=9)
-            then = end(whole)
-        async with MAKE[kind](journal=journal) as broken:
-            with pytest.raises(RuntimeError, match="amid"):
-                await broken.run(steps=9, run_id="b", save_every=4, progress=fail)
-        async with MAKE[kind](journal=journal) as resumed:
-            id = journal.fork("b", "c") if forked else "b"
-            await resumed.run(steps=9, run_id=id, save_every=4)
-            assert end(resumed) == then
+    async with MAKE[kind]() as whole:
+        await whole.run(steps=9)
+        then = end(whole)
+    async with MAKE[kind](journal=journal) as broken:
+        with pytest.raises(RuntimeError, match="amid"):
+            await broken.run(steps=9, run_id="b", save_every=4, progress=fail)
+    async with MAKE[kind](journal=journal) as resumed:
+        id = journal.fork("b", "c") if forked else "b"
+        await resumed.run(steps=9, run_id=id, save_every=4)
+        assert end(resumed) == then
 
 
 @pytest.mark.parametrize("kind", MAKE)

@@ -876,7 +876,7 @@ async def test_closing_ends_a_run(caplog: pytest.LogCaptureFixture) -> None:
     assert not [line for line in caplog.messages if "lost its turn" in line]
 
 
-async def test_society_citizen_that_left_stays_gone_on_resume(tmp_path: Path) -> None:
+async def test_society_citizen_that_left_stays_gone_on_resume(journal: Journal) -> None:
     class Stop(Exception):
         pass
 
@@ -891,20 +891,19 @@ async def test_society_citizen_that_left_stays_gone_on_resume(tmp_path: Path) ->
     def make() -> list[CitizenAgent]:
         return [living(leave, id=1, money=5), living(print, id=2, money=6)]
 
-    with Journal(tmp_path / "journal") as journal:
-        async with Society(make(), journal=journal) as society:
-            with pytest.raises(Stop):
-                await society.run(steps=4, run_id="R", save_every=1, progress=stop)
-            rows = list(society.metrics)
-        async with Society(make(), journal=journal) as society:
-            assert (await society.run(steps=4, run_id="R", save_every=1))[:3] == rows
-            assert society.ids() == ["2"]
-            assert [row["money"] for row in society.metrics] == [11, 6, 6, 6]
-        found = journal.replay("R")
-        assert [row["step"] for row in found["state"]["rows"]] == [0, 1, 2, 3]
+    async with Society(make(), journal=journal) as society:
+        with pytest.raises(Stop):
+            await society.run(steps=4, run_id="R", save_every=1, progress=stop)
+        rows = list(society.metrics)
+    async with Society(make(), journal=journal) as society:
+        assert (await society.run(steps=4, run_id="R", save_every=1))[:3] == rows
+        assert society.ids() == ["2"]
+        assert [row["money"] for row in society.metrics] == [11, 6, 6, 6]
+    found = journal.replay("R")
+    assert [row["step"] for row in found["state"]["rows"]] == [0, 1, 2, 3]
 
 
-async def test_society_run_in_which_an_agent_joined_continues_in_a_fork(tmp_path: Path) -> None:
+async def test_society_run_in_which_an_agent_joined_continues_in_a_fork(journal: Journal) -> None:
     class Stop(Exception):
         pass
 
@@ -922,38 +921,36 @@ async def test_society_run_in_which_an_agent_joined_continues_in_a_fork(tmp_path
     async with Society(mother()) as society:
         await society.run(steps=4)
         whole = society.state_dict()
-    with Journal(tmp_path / "journal") as journal:
-        async with Society(mother(), journal=journal) as society:
-            with pytest.raises(Stop):
-                await society.run(steps=4, run_id="R", save_every=1, progress=stop)
-        async with Society(mother(), journal=journal) as society:
-            with pytest.raises(StateError, match=r"has not: 2: add them .* resume a fork"):
-                await society.run(steps=4, run_id="R", save_every=1)
-        async with Society([*mother(), living(print, id=2)], journal=journal) as society:
-            await society.run(steps=4, run_id=journal.fork("R"), save_every=1)
-            assert society.state_dict() == whole
+    async with Society(mother(), journal=journal) as society:
+        with pytest.raises(Stop):
+            await society.run(steps=4, run_id="R", save_every=1, progress=stop)
+    async with Society(mother(), journal=journal) as society:
+        with pytest.raises(StateError, match=r"has not: 2: add them .* resume a fork"):
+            await society.run(steps=4, run_id="R", save_every=1)
+    async with Society([*mother(), living(print, id=2)], journal=journal) as society:
+        await society.run(steps=4, run_id=journal.fork("R"), save_every=1)
+        assert society.state_dict() == whole
 
 
-async def test_society_run_of_another_society_is_refused(tmp_path: Path) -> None:
-    with Journal(tmp_path / "journal") as journal:
-        async with Society(busy(3), town(), services=[Bank()], journal=journal) as society:
-            rows = await society.run(steps=2, run_id="R")
-            assert await society.run(steps=2, run_id="R") == rows  # it has ended
-            assert society.metrics == rows
-            await society.run(steps=1)
-            again = await society.run(steps=2, run_id="R2")
-            assert await society.run(steps=2, run_id="R2") == again
-            assert [row["step"] for row in society.metrics] == [0, 1, 2, 3, 4]
-        async with Society(busy(4), town(), services=[Bank()], journal=journal) as other:
-            with pytest.raises(RunMismatch, match="agents"):
-                await other.run(steps=2, run_id="R")
-        async with Society(busy(3), town(), seed=1, services=[Bank()], journal=journal) as other:
-            with pytest.raises(RunMismatch, match="seed"):
-                await other.run(steps=2, run_id="R")
-        options: Any = {"services": [Bank()], "journal": journal, "start": "2027-01-01"}
-        async with Society(busy(3), town(), **options) as other:
-            with pytest.raises(RunMismatch, match="start"):
-                await other.run(steps=2, run_id="R")
+async def test_society_run_of_another_society_is_refused(journal: Journal) -> None:
+    async with Society(busy(3), town(), services=[Bank()], journal=journal) as society:
+        rows = await society.run(steps=2, run_id="R")
+        assert await society.run(steps=2, run_id="R") == rows  # it has ended
+        assert society.metrics == rows
+        await society.run(steps=1)
+        again = await society.run(steps=2, run_id="R2")
+        assert await society.run(steps=2, run_id="R2") == again
+        assert [row["step"] for row in society.metrics] == [0, 1, 2, 3, 4]
+    async with Society(busy(4), town(), services=[Bank()], journal=journal) as other:
+        with pytest.raises(RunMismatch, match="agents"):
+            await other.run(steps=2, run_id="R")
+    async with Society(busy(3), town(), seed=1, services=[Bank()], journal=journal) as other:
+        with pytest.raises(RunMismatch, match="seed"):
+            await other.run(steps=2, run_id="R")
+    options: Any = {"services": [Bank()], "journal": journal, "start": "2027-01-01"}
+    async with Society(busy(3), town(), **options) as other:
+        with pytest.raises(RunMismatch, match="start"):
+            await other.run(steps=2, run_id="R")
 
 
 async def test_society_run_with_other_parameters_or_another_network_is_refused(

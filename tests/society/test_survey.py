@@ -178,23 +178,22 @@ async def test_survey_keeps_the_societys_limits_of_time_and_budget() -> None:
     assert sorted(each.source for each in answers) == ["model", "model", "rule", "rule"]
 
 
-async def test_survey_that_was_recorded_is_not_asked_again(tmp_path: Path) -> None:
+async def test_survey_that_was_recorded_is_not_asked_again(journal: Journal) -> None:
     model = Fixed({"mood": 4, "away": True})
-    with Journal(tmp_path / "journal") as journal:
-        told = []
-        for _ in range(2):
-            async with Society(people(a={}, b={}), model=model, journal=journal) as society:
-                told.append(await society.survey(SURVEY, run_id="S"))
-        assert told[0] == told[1]
-        assert len(model.asked) == 2
-        async with Society(people(a={}), model=model, journal=journal) as society:
-            with pytest.raises(RunMismatch):
-                await society.survey(SURVEY, run_id="S")
+    told = []
+    for _ in range(2):
         async with Society(people(a={}, b={}), model=model, journal=journal) as society:
-            await society.survey(SURVEY, ["a"], run_id="T")
-            for other, who in ((SURVEY, ["b"]), (Survey("feeling", [MOOD]), ["a"])):
-                with pytest.raises(RunMismatch):
-                    await society.survey(other, who, run_id="T")
+            told.append(await society.survey(SURVEY, run_id="S"))
+    assert told[0] == told[1]
+    assert len(model.asked) == 2
+    async with Society(people(a={}), model=model, journal=journal) as society:
+        with pytest.raises(RunMismatch):
+            await society.survey(SURVEY, run_id="S")
+    async with Society(people(a={}, b={}), model=model, journal=journal) as society:
+        await society.survey(SURVEY, ["a"], run_id="T")
+        for other, who in ((SURVEY, ["b"]), (Survey("feeling", [MOOD]), ["a"])):
+            with pytest.raises(RunMismatch):
+                await society.survey(other, who, run_id="T")
 
 
 async def test_survey_that_was_broken_off_continues(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,7 +53,7 @@ async def test_town_day_is_the_same_in_whatever_order_citizens_have_their_turns(
 
 
 async def test_town_day_that_stops_at_noon_continues_to_the_same_evening(
-    city: City, tmp_path: Path
+    city: City, journal: Journal
 ) -> None:
     class Stop(Exception):
         pass
@@ -64,14 +63,13 @@ async def test_town_day_that_stops_at_noon_continues_to_the_same_evening(
             raise Stop
 
     whole = await lived(city)
-    with Journal(tmp_path / "journal") as journal:
-        async with town(city, journal=journal) as society:
-            with pytest.raises(Stop):
-                await society.run(days=1, run_id="R", save_every=12, progress=stop)
-        async with town(city, journal=journal) as society:
-            rows = await society.run(days=1, run_id="R", save_every=12)
-            assert rows == whole[2]
-            assert state_of(society) == whole[0]
+    async with town(city, journal=journal) as society:
+        with pytest.raises(Stop):
+            await society.run(days=1, run_id="R", save_every=12, progress=stop)
+    async with town(city, journal=journal) as society:
+        rows = await society.run(days=1, run_id="R", save_every=12)
+        assert rows == whole[2]
+        assert state_of(society) == whole[0]
 
 
 async def test_days_and_posts_go_on_where_the_length_of_a_step_changes(city: City) -> None:

@@ -676,12 +676,11 @@ async def test_participant_that_has_changed_stops_the_resumed_run(tmp_path: Path
     assert caught.value.changed == ("model",)
 
 
-async def test_run_that_has_not_ended_cannot_be_replayed(tmp_path: Path) -> None:
-    with Journal(tmp_path / "j.db") as journal:
-        record = await journal.begin(RUN, "Conversation", "talk", "go")
-        record.close()
-        with pytest.raises(StateError, match="has not ended"):
-            journal.replay(RUN)
+async def test_run_that_has_not_ended_cannot_be_replayed(journal: Journal) -> None:
+    record = await journal.begin(RUN, "Conversation", "talk", "go")
+    record.close()
+    with pytest.raises(StateError, match="has not ended"):
+        journal.replay(RUN)
 
 
 def test_conversation_wrong_journal_is_refused() -> None:
@@ -762,21 +761,19 @@ def test_conversation_in_a_space_resumes(tmp_path: Path) -> None:
     assert contents == ["go", "a: one", "one", "a: two"]
 
 
-def test_participant_without_a_record_has_its_reply_kept_whole(tmp_path: Path) -> None:
+def test_participant_without_a_record_has_its_reply_kept_whole(journal: Journal) -> None:
     class Worker(Talker):
         async def reply(self, text: Any, **wanted: Any) -> Any:
             step = Step(1, "look", {"at": 1}, {"result": [2]}, None)
             return replace(await super().reply(text), steps=[step], value={"n": [1]})
 
-    with Journal(tmp_path / "j") as journal:
+    def talk() -> Conversation:
+        return Conversation([Worker("Ann")], until=MaxTurns(1), journal=journal)
 
-        def talk() -> Conversation:
-            return Conversation([Worker("Ann")], until=MaxTurns(1), journal=journal)
-
-        whole = talk().reply_sync("go", run_id="R")
-        assert whole.steps[0].action == "look"
-        kept = [each for each in journal.entries("R") if each.data.get("key") == "T1/Ann"]
-        copy = journal.fork("R", upto=kept[-1].sequence)
-        again = talk()
-        assert replace(again.reply_sync("go", run_id=copy), run_id="R") == whole
-        assert again.agents["Ann"].asked == 0
+    whole = talk().reply_sync("go", run_id="R")
+    assert whole.steps[0].action == "look"
+    kept = [each for each in journal.entries("R") if each.data.get("key") == "T1/Ann"]
+    copy = journal.fork("R", upto=kept[-1].sequence)
+    again = talk()
+    assert replace(again.reply_sync("go", run_id=copy), run_id="R") == whole
+    assert again.agents["Ann"].asked == 0

@@ -184,7 +184,7 @@ async def test_agents_that_share_one_never_pass_it_together() -> None:
 
 @pytest.mark.parametrize(("limit", "delegates"), ((3, 2), (5, 4), (9, 8)))
 def test_budget_delegates_at_once_make_exactly_the_calls_of_the_limit(
-    limit: int, delegates: int, tmp_path: Path
+    limit: int, delegates: int, journal: Journal
 ) -> None:
     """Without a limit they would make two calls each: 4, 8 and 16."""
 
@@ -199,32 +199,31 @@ def test_budget_delegates_at_once_make_exactly_the_calls_of_the_limit(
                 await all_begun.wait()
             return await super().complete(*args, **more)
 
-    with Journal(tmp_path / "j.db") as journal:
-        for budget in (
-            Budget(model_calls=limit),
-            Budget(model_calls=limit, journal=journal, name="all"),
-        ):
-            begun: list[Together] = []
-            all_begun = asyncio.Event()
-            models = [Together() for _ in range(delegates)]
+    for budget in (
+        Budget(model_calls=limit),
+        Budget(model_calls=limit, journal=journal, name="all"),
+    ):
+        begun: list[Together] = []
+        all_begun = asyncio.Event()
+        models = [Together() for _ in range(delegates)]
 
-            async def delegate(number: int) -> str:
-                """Delegate."""
-                helper = ReActAgent(
-                    f"helper {number}",
-                    models[number],  # noqa: B023
-                    actions=[work],
-                    budget=budget.child(model_calls=2),  # noqa: B023
-                    max_iterations=2,
-                )
-                return (await helper.reply("go")).stop_reason
+        async def delegate(number: int) -> str:
+            """Delegate."""
+            helper = ReActAgent(
+                f"helper {number}",
+                models[number],  # noqa: B023
+                actions=[work],
+                budget=budget.child(model_calls=2),  # noqa: B023
+                max_iterations=2,
+            )
+            return (await helper.reply("go")).stop_reason
 
-            async def main() -> list[str]:
-                return await asyncio.gather(*map(delegate, range(delegates)))
+        async def main() -> list[str]:
+            return await asyncio.gather(*map(delegate, range(delegates)))
 
-            reasons = asyncio.run(main())
-            assert sum(model.asked for model in models) == budget.spent.model_calls == limit
-            assert reasons.count("budget") == 2 * delegates - limit
+        reasons = asyncio.run(main())
+        assert sum(model.asked for model in models) == budget.spent.model_calls == limit
+        assert reasons.count("budget") == 2 * delegates - limit
 
 
 def test_actions_find_it_and_give_parts_of_it_away() -> None:

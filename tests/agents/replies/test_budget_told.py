@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,7 +84,7 @@ async def test_budget_warning_comes_for_a_parents_limit_too() -> None:
     ]
 
 
-async def test_budget_line_of_a_resumed_run_is_the_one_it_had(tmp_path: Path) -> None:
+async def test_budget_line_of_a_resumed_run_is_the_one_it_had(journal: Journal) -> None:
     def agent(journal: Journal, *answers: Any) -> ReActAgent:
         model = ScriptedModel(answers)
         budget = Budget(model_calls=10)
@@ -93,13 +92,12 @@ async def test_budget_line_of_a_resumed_run_is_the_one_it_had(tmp_path: Path) ->
             "clerk", model, actions=[look], journal=journal, budget=budget, budget_line=True
         )
 
-    with Journal(tmp_path / "runs.db") as journal:
-        first = agent(journal, *looks(1)[:1], ConnectionError("down"))
-        assert (await first.reply("Go.", run_id="r")).stop_reason == "error"
-        later = agent(journal, "", "", "Done.")
-        assert (await later.reply("Go.", run_id="r")).text == "Done."
-        assert lines_of(later.model) == ["What is left of the budget: 8 model calls."]
-        assert journal.replay("r").text == "Done."
+    first = agent(journal, *looks(1)[:1], ConnectionError("down"))
+    assert (await first.reply("Go.", run_id="r")).stop_reason == "error"
+    later = agent(journal, "", "", "Done.")
+    assert (await later.reply("Go.", run_id="r")).text == "Done."
+    assert lines_of(later.model) == ["What is left of the budget: 8 model calls."]
+    assert journal.replay("r").text == "Done."
 
 
 @pytest.mark.parametrize(

@@ -50,14 +50,13 @@ async def events_of(agent: Any) -> list[Any]:
 
 @pytest.mark.parametrize("length", (240, 255))
 def test_member_with_a_journal_replies_in_a_group_whose_run_has_the_longest_id(
-    length: int, tmp_path: Path
+    length: int, journal: Journal
 ) -> None:
-    with Journal(tmp_path / "runs.db") as journal:
-        human = ReActAgent("H", ScriptedModel([ACCEPT]))
-        worker = ReActAgent("R", ScriptedModel(["Done."]), journal=journal)
-        both = DualActAgent(human=human, reactive=worker, first="reactive")
-        assert both.reply_sync("Go.", run_id="x" * length).text == "Done."
-        assert [each.state for each in journal.runs()] == ["done"]
+    human = ReActAgent("H", ScriptedModel([ACCEPT]))
+    worker = ReActAgent("R", ScriptedModel(["Done."]), journal=journal)
+    both = DualActAgent(human=human, reactive=worker, first="reactive")
+    assert both.reply_sync("Go.", run_id="x" * length).text == "Done."
+    assert [each.state for each in journal.runs()] == ["done"]
 
 
 def test_events_of_the_past_say_so_and_what_was_refused_has_its_call(tmp_path: Path) -> None:
@@ -147,37 +146,36 @@ def test_journal_of_an_agent_may_be_given_later(tmp_path: Path) -> None:
     assert agent.journal is None
 
 
-def test_hooks_of_a_dual_act_that_have_ended_are_not_called_again(tmp_path: Path) -> None:
+def test_hooks_of_a_dual_act_that_have_ended_are_not_called_again(journal: Journal) -> None:
     called: list[str] = []
-    with Journal(tmp_path / "j") as journal:
 
-        def pair() -> DualActAgent:
-            go = ACCEPT.replace("TERMINATE", "CONTINUE")
-            human = ReActAgent("H", ScriptedModel([go, ACCEPT]))
-            dual = DualActAgent(human=human, reactive=agent_of("Done."), journal=journal)
+    def pair() -> DualActAgent:
+        go = ACCEPT.replace("TERMINATE", "CONTINUE")
+        human = ReActAgent("H", ScriptedModel([go, ACCEPT]))
+        dual = DualActAgent(human=human, reactive=agent_of("Done."), journal=journal)
 
-            def changing(type: str, name: str, change: Any) -> None:
-                def hook(_: Any, about: dict[str, Any]) -> dict[str, Any]:
-                    called.append(f"{type}.{about['loop']}")
-                    return {name: change(about[name])}
+        def changing(type: str, name: str, change: Any) -> None:
+            def hook(_: Any, about: dict[str, Any]) -> dict[str, Any]:
+                called.append(f"{type}.{about['loop']}")
+                return {name: change(about[name])}
 
-                dual.register_hook(type, "change", hook)
+            dual.register_hook(type, "change", hook)
 
-            changing("pre_reasoning", "prompt", lambda prompt: f"{prompt} Be kind.")
-            changing("post_reasoning", "decision", lambda made: replace(made, reasoning="kind"))
-            changing("pre_acting", "instruction", lambda text: f"{text} Be quick.")
-            changing("post_acting", "conclusion", lambda made: replace(made, summary="Quick."))
-            return dual
+        changing("pre_reasoning", "prompt", lambda prompt: f"{prompt} Be kind.")
+        changing("post_reasoning", "decision", lambda made: replace(made, reasoning="kind"))
+        changing("pre_acting", "instruction", lambda text: f"{text} Be quick.")
+        changing("post_acting", "conclusion", lambda made: replace(made, summary="Quick."))
+        return dual
 
-        whole = pair().reply_sync("Do it.", run_id="r")
-        every = called.copy()
-        ended = {e.data["key"]: e.sequence for e in journal.entries("r") if e.kind == "ended"}
-        for number, key in enumerate(every, 1):
-            called.clear()
-            copy = journal.fork("r", upto=ended[key])
-            reply = pair().reply_sync("Do it.", run_id=copy)
-            assert replace(reply, run_id="r") == whole
-            assert called == every[number:]
+    whole = pair().reply_sync("Do it.", run_id="r")
+    every = called.copy()
+    ended = {e.data["key"]: e.sequence for e in journal.entries("r") if e.kind == "ended"}
+    for number, key in enumerate(every, 1):
+        called.clear()
+        copy = journal.fork("r", upto=ended[key])
+        reply = pair().reply_sync("Do it.", run_id=copy)
+        assert replace(reply, run_id="r") == whole
+        assert called == every[number:]
 
 
 def test_task_stays_as_a_hook_first_changed_it(tmp_path: Path) -> None:

@@ -288,34 +288,33 @@ def _resumable(
     return ReActAgent("boss", model, actions=tools, journal=journal), model, asked
 
 
-async def test_crash_between_two_sub_agents_repeats_neither(tmp_path: Path) -> None:
+async def test_crash_between_two_sub_agents_repeats_neither(journal: Journal) -> None:
     budget = Budget(model_calls=100)
-    with Journal(tmp_path / "runs.db") as journal:
-        looked: list[str] = []
+    looked: list[str] = []
 
-        def pay(what: str) -> str:
-            return f"paid {what}"
+    def pay(what: str) -> str:
+        return f"paid {what}"
 
-        def look(what: str) -> str:
-            looked.append(what)
-            return f"saw {what}"
+    def look(what: str) -> str:
+        looked.append(what)
+        return f"saw {what}"
 
-        boss, _, _ = _resumable(journal, look, pay)
-        whole = await boss.reply("Go.", thread="ada", run_id="r", budget=budget)
-        assert budget.spent.model_calls == 6
-        (outline,) = journal.runs()
-        assert (outline.thread, outline.model_calls) == ("ada", 6)
-        entries = journal.entries("r")
-        paths = {each.path for each in entries}
-        assert paths == {"", "1.0/helper", "1.1/helper"}
-        again = Budget(model_calls=100)
-        boss, model, asked = _resumable(journal, look, pay)
-        reply = await boss.reply("Go.", thread="ada", run_id="r", budget=again)
-        assert (reply.text, reply.steps) == (whole.text, whole.steps)
-        assert (asked, model.received, looked) == ([], [], ["A"])
-        assert again.spent.model_calls == 6
-        assert journal.delete(thread="ada").runs == ["r"]
-        assert journal.runs() == []
+    boss, _, _ = _resumable(journal, look, pay)
+    whole = await boss.reply("Go.", thread="ada", run_id="r", budget=budget)
+    assert budget.spent.model_calls == 6
+    (outline,) = journal.runs()
+    assert (outline.thread, outline.model_calls) == ("ada", 6)
+    entries = journal.entries("r")
+    paths = {each.path for each in entries}
+    assert paths == {"", "1.0/helper", "1.1/helper"}
+    again = Budget(model_calls=100)
+    boss, model, asked = _resumable(journal, look, pay)
+    reply = await boss.reply("Go.", thread="ada", run_id="r", budget=again)
+    assert (reply.text, reply.steps) == (whole.text, whole.steps)
+    assert (asked, model.received, looked) == ([], [], ["A"])
+    assert again.spent.model_calls == 6
+    assert journal.delete(thread="ada").runs == ["r"]
+    assert journal.runs() == []
 
 
 async def test_crash_within_a_sub_agent_continues_there(tmp_path: Path) -> None:

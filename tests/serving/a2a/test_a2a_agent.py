@@ -351,28 +351,27 @@ def test_a2a_agent_without_an_approver_refuses_what_is_asked(serve: Serve) -> No
 
 
 def test_a2a_agent_asks_nobody_for_what_only_the_servers_operator_may_answer(
-    serve: Serve, tmp_path: Path
+    serve: Serve, journal: Journal
 ) -> None:
-    with Journal(tmp_path / "runs.db") as journal:
-        agent = shop(Call("c", "buy", {"item": "tea"}), "Hello.", "Done.")
-        agent.journal = journal
-        url = serve(asgi(agent, token={"ada": "t-ada"}))
+    agent = shop(Call("c", "buy", {"item": "tea"}), "Hello.", "Done.")
+    agent.journal = journal
+    url = serve(asgi(agent, token={"ada": "t-ada"}))
 
-        class Nobody:
-            async def approve(self, request: Any) -> bool:
-                raise NotImplementedError
+    class Nobody:
+        async def approve(self, request: Any) -> bool:
+            raise NotImplementedError
 
-            async def answer(self, question: Any) -> str:
-                raise NotImplementedError
+        async def answer(self, question: Any) -> str:
+            raise NotImplementedError
 
-        far = A2AAgent("far", url, headers={"Authorization": "Bearer t-ada"}, approver=Nobody())
-        waits = far.reply_sync("Buy tea").text
-        assert waits.startswith('waiting for the approval of buy(item="tea")')
-        assert far.reply_sync("Hello").text == "Hello."
-        (wait,) = journal.waiting()
-        journal.answer(wait.run, wait.key, True)
-        asyncio.run(until(lambda: journal.run(wait.run).state == "done"))
-        assert BOUGHT == ["tea"]
+    far = A2AAgent("far", url, headers={"Authorization": "Bearer t-ada"}, approver=Nobody())
+    waits = far.reply_sync("Buy tea").text
+    assert waits.startswith('waiting for the approval of buy(item="tea")')
+    assert far.reply_sync("Hello").text == "Hello."
+    (wait,) = journal.waiting()
+    journal.answer(wait.run, wait.key, True)
+    asyncio.run(until(lambda: journal.run(wait.run).state == "done"))
+    assert BOUGHT == ["tea"]
 
 
 def test_a2a_agent_states_its_token(serve: Serve) -> None:

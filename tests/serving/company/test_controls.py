@@ -77,19 +77,18 @@ def test_schedule_last_firing_is_the_one_with_the_latest_time(
     assert [(each["name"], each["last"]) for each in found] == [("yearly", None), ("daily", fired)]
 
 
-def test_schedule_is_not_paused_if_the_pausing_process_died(tmp_path: Path) -> None:
+def test_schedule_is_not_paused_if_the_pausing_process_died(journal: Journal) -> None:
     """The company fires it: its note was never whole. Paused once more, it is."""
-    with Journal(tmp_path / "runs.db") as journal:
-        control = ScheduleControl(journal, "daily", "eva")
-        control.pause()
-        (note,) = journal.runs()
-        journal.delete(note.id)
-        cut_off = asyncio.run(journal.begin(note.id, note.kind, note.agent, note.task))
-        cut_off.close()
-        assert control.paused() is None
-        control.pause()
-        assert (paused := control.paused()) is not None
-        assert paused.task == "paused by eva"
+    control = ScheduleControl(journal, "daily", "eva")
+    control.pause()
+    (note,) = journal.runs()
+    journal.delete(note.id)
+    cut_off = asyncio.run(journal.begin(note.id, note.kind, note.agent, note.task))
+    cut_off.close()
+    assert control.paused() is None
+    control.pause()
+    assert (paused := control.paused()) is not None
+    assert paused.task == "paused by eva"
 
 
 def test_paused_schedule_fires_for_no_time_that_passes_and_goes_on(

@@ -306,42 +306,40 @@ def test_a2a_task_of_a_killed_process_goes_on_and_is_fetched_by_its_id(tmp_path:
 
 @pytest.mark.parametrize("shared", (False, True))
 def test_a2a_task_goes_on_after_an_application_that_ends_in_order(
-    tmp_path: Path, shared: bool
+    journal: Journal, shared: bool
 ) -> None:
     answers = (call("buy", item="tea"), "Done.")
-    with Journal(tmp_path / "runs.db") as journal:
-        with serving(asgi(shop(*answers, journal=journal, shared=shared))) as url:
-            task = started(url, "Buy tea\nand soon")
-            wanted = asked(task)["approval"]
-        assert journal.run(task["id"]).state == "waiting"
-        with serving(asgi(shop(*answers, journal=journal, shared=shared))) as url:
-            answer = data({"approval": wanted, "permit": True}, taskId=task["id"])
-            ended = rpc(url, "SendMessage", answer)["result"]["task"]
-            assert state(ended) == "TASK_STATE_COMPLETED"
-            assert ended["contextId"] == task["contextId"]
-            assert BOUGHT == ["tea"]
-        with serving(asgi(shop(journal=journal, shared=shared))) as url:
-            got = rpc(url, "GetTask", {"id": task["id"]})["result"]
-            assert got["history"][0]["parts"][0]["text"] == "Buy tea\nand soon"
+    with serving(asgi(shop(*answers, journal=journal, shared=shared))) as url:
+        task = started(url, "Buy tea\nand soon")
+        wanted = asked(task)["approval"]
+    assert journal.run(task["id"]).state == "waiting"
+    with serving(asgi(shop(*answers, journal=journal, shared=shared))) as url:
+        answer = data({"approval": wanted, "permit": True}, taskId=task["id"])
+        ended = rpc(url, "SendMessage", answer)["result"]["task"]
+        assert state(ended) == "TASK_STATE_COMPLETED"
+        assert ended["contextId"] == task["contextId"]
+        assert BOUGHT == ["tea"]
+    with serving(asgi(shop(journal=journal, shared=shared))) as url:
+        got = rpc(url, "GetTask", {"id": task["id"]})["result"]
+        assert got["history"][0]["parts"][0]["text"] == "Buy tea\nand soon"
 
 
 @pytest.mark.parametrize("ends_by", ("the client", "the application"))
 def test_a2a_task_that_is_cut_off_in_a_call_stays_cancelled_or_waits_for_a_decision(
-    tmp_path: Path, ends_by: str
+    journal: Journal, ends_by: str
 ) -> None:
-    with Journal(tmp_path / "runs.db") as journal:
-        with serving(asgi(shop(call("wait"), journal=journal))) as url:
-            given = plain("Wait") | {"configuration": {"returnImmediately": True}}
-            task = rpc(url, "SendMessage", given)["result"]["task"]
-            assert BEGUN.wait(10)
-            if ends_by == "the client":
-                ended = rpc(url, "CancelTask", {"id": task["id"]})["result"]
-                assert state(ended) == "TASK_STATE_CANCELED"
-        assert journal.run(task["id"]).state == "in_doubt"
-        with serving(asgi(shop(journal=journal))) as url:
-            got = rpc(url, "GetTask", {"id": task["id"]})["result"]
-            expected = "CANCELED" if ends_by == "the client" else "INPUT_REQUIRED"
-            assert state(got) == f"TASK_STATE_{expected}"
+    with serving(asgi(shop(call("wait"), journal=journal))) as url:
+        given = plain("Wait") | {"configuration": {"returnImmediately": True}}
+        task = rpc(url, "SendMessage", given)["result"]["task"]
+        assert BEGUN.wait(10)
+        if ends_by == "the client":
+            ended = rpc(url, "CancelTask", {"id": task["id"]})["result"]
+            assert state(ended) == "TASK_STATE_CANCELED"
+    assert journal.run(task["id"]).state == "in_doubt"
+    with serving(asgi(shop(journal=journal))) as url:
+        got = rpc(url, "GetTask", {"id": task["id"]})["result"]
+        expected = "CANCELED" if ends_by == "the client" else "INPUT_REQUIRED"
+        assert state(got) == f"TASK_STATE_{expected}"
 
 
 @pytest.mark.long

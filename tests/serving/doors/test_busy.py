@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -113,30 +112,29 @@ def test_busy_server_takes_the_answer_of_the_task_that_fills_it(serve: Serve) ->
 
 
 def test_busy_server_goes_on_with_a_task_that_waited_once_there_is_room(
-    serve: Serve, tmp_path: Path
+    serve: Serve, journal: Journal
 ) -> None:
-    with Journal(tmp_path / "runs.db") as journal:
-        agent = shop(call("buy", item="tea"), call("wait"), "Bought.", journal=journal)
-        url = serve(asgi(agent, token={"ada": "t-ada"}, max_replies=1))
+    agent = shop(call("buy", item="tea"), call("wait"), "Bought.", journal=journal)
+    url = serve(asgi(agent, token={"ada": "t-ada"}, max_replies=1))
 
-        ada = {"Authorization": "Bearer t-ada"}
+    ada = {"Authorization": "Bearer t-ada"}
 
-        def said(text: str, at_once: bool) -> Any:
-            message = {"messageId": text, "role": "ROLE_USER", "parts": [{"text": text}]}
-            params = {"message": message, "configuration": {"returnImmediately": at_once}}
-            return rpc(url, "SendMessage", params, **ada)["result"]["task"]
+    def said(text: str, at_once: bool) -> Any:
+        message = {"messageId": text, "role": "ROLE_USER", "parts": [{"text": text}]}
+        params = {"message": message, "configuration": {"returnImmediately": at_once}}
+        return rpc(url, "SendMessage", params, **ada)["result"]["task"]
 
-        waits = said("Buy tea.", False)
-        assert waits["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
-        (wait,) = journal.waiting(waits["id"])
-        fills = said("Wait.", True)
-        assert BEGUN.wait(20)
-        journal.answer(waits["id"], wait.key, True, by="boss")
-        rpc(url, "CancelTask", {"id": fills["id"]}, **ada)
-        http, answer = requested(url, "SubscribeToTask", {"id": waits["id"]}, headers=ada)
-        with closing(http):
-            assert '"Bought."' in answer.read().decode()
-        assert BOUGHT == ["tea"]
+    waits = said("Buy tea.", False)
+    assert waits["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    (wait,) = journal.waiting(waits["id"])
+    fills = said("Wait.", True)
+    assert BEGUN.wait(20)
+    journal.answer(waits["id"], wait.key, True, by="boss")
+    rpc(url, "CancelTask", {"id": fills["id"]}, **ada)
+    http, answer = requested(url, "SubscribeToTask", {"id": waits["id"]}, headers=ada)
+    with closing(http):
+        assert '"Bought."' in answer.read().decode()
+    assert BOUGHT == ["tea"]
 
 
 @pytest.mark.parametrize("wrong", (0, 1.5, "2"))

@@ -355,14 +355,13 @@ def test_doors_with_a_wrong_argument_say_which(options: Any, told: str) -> None:
 
 
 def test_caller_behind_mcp_is_deleted_by_its_name_and_no_caller_whose_name_begins_so(
-    serve: Serve, tmp_path: Path
+    serve: Serve, journal: Journal
 ) -> None:
-    with Journal(tmp_path / "runs.db") as journal:
-        agent = ReActAgent("bot", ScriptedModel(["Good day."] * 2), journal=journal)
-        url = serve(asgi(agent, token={"ada": "t-ada", "ada-lovelace": "t-lovelace"}))
-        assert say(url, "mcp", "t-ada") == (True, "")
-        assert say(url, "mcp", "t-lovelace") == (True, "")
-        journal.delete(thread="mcp-ada")
-        (left,) = journal.runs()
-        assert left.thread is not None
-        assert left.thread.startswith("mcp-ada-lovelace/")
+    agent = ReActAgent("bot", ScriptedModel(["Good day."] * 2), journal=journal)
+    url = serve(asgi(agent, token={"ada": "t-ada", "ada-lovelace": "t-lovelace"}))
+    assert say(url, "mcp", "t-ada") == (True, "")
+    assert say(url, "mcp", "t-lovelace") == (True, "")
+    journal.delete(thread="mcp-ada")
+    (left,) = journal.runs()
+    assert left.thread is not None
+    assert left.thread.startswith("mcp-ada-lovelace/")

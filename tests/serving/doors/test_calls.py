@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -99,7 +98,7 @@ async def test_caller_goes_on_with_its_conversation_after_a_call_of_90_minutes(
 
 @pytest.mark.parametrize("run_id", (None, "refund-1"))
 async def test_call_of_a_reply_that_waits_names_its_run_which_goes_on_once_it_is_answered(
-    tmp_path: Path, run_id: str | None
+    journal: Journal, run_id: str | None
 ) -> None:
     @action(access_policy=ACCESS_REQUESTED)
     async def refund() -> str:
@@ -107,37 +106,35 @@ async def test_call_of_a_reply_that_waits_names_its_run_which_goes_on_once_it_is
         return "refunded"
 
     model = ScriptedModel([{"name": "refund", "args": {}}, "It is refunded."])
-    with Journal(tmp_path / "runs.db") as journal:
-        served = Served(ReActAgent("Clerk", model, actions=[refund], journal=journal))
-        assert served.journal_of("Clerk") is journal
-        say = ("ada", "Clerk", "say", {"content": "Refund it."})
-        loop = asyncio.get_running_loop()
-        with pytest.raises(RunWaiting, match="the approval of refund") as waiting:
-            await served.call(*say, Caller(loop, None, run_id=run_id))
-        run = waiting.value.run_id
-        assert run is not None
-        assert run == (run_id or journal.waiting()[0].run)
-        (wait,) = await served.waits("Clerk", run)
-        await served.answer(run, lambda: journal.answer(run, wait.key, True, by="ada"))
-        caller = Caller(loop, None, run_id=run)
-        assert await served.call(*say, caller) == "It is refunded."
-        await served.close()
+    served = Served(ReActAgent("Clerk", model, actions=[refund], journal=journal))
+    assert served.journal_of("Clerk") is journal
+    say = ("ada", "Clerk", "say", {"content": "Refund it."})
+    loop = asyncio.get_running_loop()
+    with pytest.raises(RunWaiting, match="the approval of refund") as waiting:
+        await served.call(*say, Caller(loop, None, run_id=run_id))
+    run = waiting.value.run_id
+    assert run is not None
+    assert run == (run_id or journal.waiting()[0].run)
+    (wait,) = await served.waits("Clerk", run)
+    await served.answer(run, lambda: journal.answer(run, wait.key, True, by="ada"))
+    caller = Caller(loop, None, run_id=run)
+    assert await served.call(*say, caller) == "It is refunded."
+    await served.close()
 
 
 async def test_caller_who_asks_for_a_run_of_anothers_reads_what_one_reads_who_asks_for_none(
-    tmp_path: Path,
+    journal: Journal,
 ) -> None:
-    with Journal(tmp_path / "runs.db") as journal:
-        served = Served(ReActAgent("Clerk", ScriptedModel(["Yes."]), journal=journal))
-        caller = Caller(asyncio.get_running_loop(), None, run_id="of-ada")
-        await served.call("rpc-ada", "Clerk", "say", {"content": "Hello."}, caller)
-        assert await served.waits("Clerk", "of-ada", "rpc-ada") == []
-        for sender in ("rpc-ad", "rpc-bob"):
-            for run in ("of-ada", "nix"):
-                with pytest.raises(NotPermitted) as refused:
-                    await served.waits("Clerk", run, sender)
-                assert str(refused.value) == f"you have no run {run!r}"
-        await served.close()
+    served = Served(ReActAgent("Clerk", ScriptedModel(["Yes."]), journal=journal))
+    caller = Caller(asyncio.get_running_loop(), None, run_id="of-ada")
+    await served.call("rpc-ada", "Clerk", "say", {"content": "Hello."}, caller)
+    assert await served.waits("Clerk", "of-ada", "rpc-ada") == []
+    for sender in ("rpc-ad", "rpc-bob"):
+        for run in ("of-ada", "nix"):
+            with pytest.raises(NotPermitted) as refused:
+                await served.waits("Clerk", run, sender)
+            assert str(refused.value) == f"you have no run {run!r}"
+    await served.close()
 
 
 async def test_caller_pays_for_no_call_that_is_refused_before_it_begins() -> None:

@@ -90,129 +90,123 @@ def test_openai_request_that_its_client_sends_again_goes_on_with_its_first_run(
 
 
 def test_caller_pays_for_a_reply_that_goes_on_once_an_operator_has_permitted_it(
-    serve: Serve, tmp_path: Path
+    serve: Serve, journal: Journal
 ) -> None:
-    with Journal(tmp_path / "runs.db") as journal:
-        whole = Budget(name="callers", journal=journal)
-        agent = shop(PAY, "Bought.", journal=journal)
-        url = serve(asgi(agent, token={"ada": "t-ada", "bob": "t-bob"}, budget=whole))
-        made = client(url, "t-ada").responses.create(model="shop", input="Buy.")
-        (wait,) = journal.waiting()
-        journal.answer(wait.run, wait.key, True, by="eva")
-        asyncio.run(until(lambda: journal.run(wait.run).state == "done"))
-        assert client(url, "t-ada").responses.retrieve(made.id).output_text == "Bought."
-        spent = {each.name: each.spent.model_calls for each in journal.budgets.list()}
-        assert spent == {"callers": 2, "callers/ada": 2}
+    whole = Budget(name="callers", journal=journal)
+    agent = shop(PAY, "Bought.", journal=journal)
+    url = serve(asgi(agent, token={"ada": "t-ada", "bob": "t-bob"}, budget=whole))
+    made = client(url, "t-ada").responses.create(model="shop", input="Buy.")
+    (wait,) = journal.waiting()
+    journal.answer(wait.run, wait.key, True, by="eva")
+    asyncio.run(until(lambda: journal.run(wait.run).state == "done"))
+    assert client(url, "t-ada").responses.retrieve(made.id).output_text == "Bought."
+    spent = {each.name: each.spent.model_calls for each in journal.budgets.list()}
+    assert spent == {"callers": 2, "callers/ada": 2}
 
 
-def test_openai_response_whose_process_ended_goes_on_at_the_next_start(tmp_path: Path) -> None:
+def test_openai_response_whose_process_ended_goes_on_at_the_next_start(journal: Journal) -> None:
     hanging = Hanging()
-    with Journal(tmp_path / "runs.db") as journal:
-        with serving(asgi(ReActAgent("shop", hanging, journal=journal))) as url:
-            responses = client(url).responses
-            with responses.create(model="shop", input="Hi.", stream=True) as events:
-                begun = next(each for each in events if each.type == "response.created")
-                assert hanging.begun.wait(20)
-                journal.leave_runs(begun.response.id.removeprefix("resp_"))
-        model = ScriptedModel(["Hello."])
-        model.name = hanging.name
-        with serving(asgi(ReActAgent("shop", model, journal=journal))) as url:
-            run_id = begun.response.id.removeprefix("resp_")
-            asyncio.run(until(lambda: journal.run(run_id).state == "done"))
-            assert client(url).responses.retrieve(begun.response.id).output_text == "Hello."
+    with serving(asgi(ReActAgent("shop", hanging, journal=journal))) as url:
+        responses = client(url).responses
+        with responses.create(model="shop", input="Hi.", stream=True) as events:
+            begun = next(each for each in events if each.type == "response.created")
+            assert hanging.begun.wait(20)
+            journal.leave_runs(begun.response.id.removeprefix("resp_"))
+    model = ScriptedModel(["Hello."])
+    model.name = hanging.name
+    with serving(asgi(ReActAgent("shop", model, journal=journal))) as url:
+        run_id = begun.response.id.removeprefix("resp_")
+        asyncio.run(until(lambda: journal.run(run_id).state == "done"))
+        assert client(url).responses.retrieve(begun.response.id).output_text == "Hello."
 
 
-def test_openai_response_of_a_program_that_has_changed_is_that_of_its_fork(tmp_path: Path) -> None:
-    with Journal(tmp_path / "runs.db") as journal:
-        with serving(asgi(shop(PAY, "Bought.", journal=journal))) as url:
-            made = client(url).responses.create(model="shop", input="Buy.")
-        changed = shop(PAY, "Bought.", "Yes.", journal=journal, system_prompt="Be brief.")
-        changed.on_mismatch = "fork"
-        with serving(asgi(changed)) as url:
-            responses = client(url).responses
-            for _ in ("for the run", "for its fork, which asks for itself"):
-                asyncio.run(until(journal.waiting))
-                (wait,) = journal.waiting()
-                assert responses.retrieve(made.id).output_text.startswith(
-                    "waiting for the approval"
-                )
-                journal.answer(wait.run, wait.key, True, by="eva")
-            asyncio.run(until(lambda: journal.run(wait.run).state == "done"))
-            assert responses.retrieve(made.id).output_text == "Bought."
-            more = responses.create(model="shop", input="Sure?", previous_response_id=made.id)
-            assert (more.output_text, BOUGHT) == ("Yes.", ["tea"])
-            responses.delete(made.id)
-            assert [each.id for each in journal.runs()] == [more.id.removeprefix("resp_")]
+def test_openai_response_of_a_program_that_has_changed_is_that_of_its_fork(
+    journal: Journal,
+) -> None:
+    with serving(asgi(shop(PAY, "Bought.", journal=journal))) as url:
+        made = client(url).responses.create(model="shop", input="Buy.")
+    changed = shop(PAY, "Bought.", "Yes.", journal=journal, system_prompt="Be brief.")
+    changed.on_mismatch = "fork"
+    with serving(asgi(changed)) as url:
+        responses = client(url).responses
+        for _ in ("for the run", "for its fork, which asks for itself"):
+            asyncio.run(until(journal.waiting))
+            (wait,) = journal.waiting()
+            assert responses.retrieve(made.id).output_text.startswith("waiting for the approval")
+            journal.answer(wait.run, wait.key, True, by="eva")
+        asyncio.run(until(lambda: journal.run(wait.run).state == "done"))
+        assert responses.retrieve(made.id).output_text == "Bought."
+        more = responses.create(model="shop", input="Sure?", previous_response_id=made.id)
+        assert (more.output_text, BOUGHT) == ("Yes.", ["tea"])
+        responses.delete(made.id)
+        assert [each.id for each in journal.runs()] == [more.id.removeprefix("resp_")]
 
 
 def test_a2a_task_of_a_program_that_has_changed_is_that_of_its_fork_also_after_a_restart(
-    tmp_path: Path,
+    journal: Journal,
 ) -> None:
-    with Journal(tmp_path / "runs.db") as journal:
 
-        def get(url: str) -> dict[str, Any]:
-            return dict(rpc(url, "GetTask", {"id": task["id"]})["result"])
+    def get(url: str) -> dict[str, Any]:
+        return dict(rpc(url, "GetTask", {"id": task["id"]})["result"])
 
-        def changed() -> ReActAgent:
-            agent = shop(PAY, "Bought.", journal=journal, system_prompt="Be brief.")
-            agent.on_mismatch = "fork"
-            return agent
+    def changed() -> ReActAgent:
+        agent = shop(PAY, "Bought.", journal=journal, system_prompt="Be brief.")
+        agent.on_mismatch = "fork"
+        return agent
 
-        with serving(asgi(shop(PAY, "Bought.", journal=journal))) as url:
-            task = started(url, "Buy.")
-            assert state(task) == "TASK_STATE_INPUT_REQUIRED"
-        for _ in ("for the run", "for its fork, which asks for itself"):
-            with serving(asgi(changed())) as url:
-                asyncio.run(until(journal.waiting))
-                asyncio.run(until(lambda url=url: state(get(url)) == state(task)))
-                (wait,) = journal.waiting()
-                journal.answer(wait.run, wait.key, True, by="eva")
-                if wait.run != task["id"]:
-                    asyncio.run(until(lambda run=wait.run: journal.run(run).state == "done"))
+    with serving(asgi(shop(PAY, "Bought.", journal=journal))) as url:
+        task = started(url, "Buy.")
+        assert state(task) == "TASK_STATE_INPUT_REQUIRED"
+    for _ in ("for the run", "for its fork, which asks for itself"):
         with serving(asgi(changed())) as url:
-            now = rpc(url, "GetTask", {"id": task["id"]})["result"]
-            assert (now["id"], state(now)) == (task["id"], "TASK_STATE_COMPLETED")
-            assert now["artifacts"][0]["parts"][0]["text"] == "Bought."
-            (listed,) = rpc(url, "ListTasks", {})["result"]["tasks"]
-            assert (listed["id"], state(listed)) == (task["id"], state(now))
-        assert len(journal.runs()) == 2
+            asyncio.run(until(journal.waiting))
+            asyncio.run(until(lambda url=url: state(get(url)) == state(task)))
+            (wait,) = journal.waiting()
+            journal.answer(wait.run, wait.key, True, by="eva")
+            if wait.run != task["id"]:
+                asyncio.run(until(lambda run=wait.run: journal.run(run).state == "done"))
+    with serving(asgi(changed())) as url:
+        now = rpc(url, "GetTask", {"id": task["id"]})["result"]
+        assert (now["id"], state(now)) == (task["id"], "TASK_STATE_COMPLETED")
+        assert now["artifacts"][0]["parts"][0]["text"] == "Bought."
+        (listed,) = rpc(url, "ListTasks", {})["result"]["tasks"]
+        assert (listed["id"], state(listed)) == (task["id"], state(now))
+    assert len(journal.runs()) == 2
 
 
 def test_a2a_task_of_a_program_that_has_changed_waits_until_that_is_restored(
-    tmp_path: Path,
+    journal: Journal,
 ) -> None:
-    with Journal(tmp_path / "runs.db") as journal:
-        with serving(asgi(shop(PAY, "Bought.", journal=journal))) as url:
-            task = started(url, "Buy.")
-        (wait,) = journal.waiting()
-        journal.answer(wait.run, wait.key, True, by="eva")
-        with serving(asgi(shop(PAY, journal=journal, system_prompt="Be brief."))) as url:
-            asyncio.run(until(journal.waiting))
-            get = partial(rpc, url, "GetTask", {"id": task["id"]})
-            asyncio.run(until(lambda: state(get()["result"]) == "TASK_STATE_INPUT_REQUIRED"))
-            now = get()["result"]
-            (part,) = now["status"]["message"]["parts"]
-            assert "its program has changed" in part["text"]
-            assert "Be brief" not in json.dumps(now), "a prompt is not the caller's"
-        with serving(asgi(shop(PAY, "Bought.", journal=journal))) as url:
-            asyncio.run(until(lambda: journal.run(task["id"]).state == "done"))
-            now = rpc(url, "GetTask", {"id": task["id"]})["result"]
-            assert (state(now), BOUGHT) == ("TASK_STATE_COMPLETED", ["tea"])
+    with serving(asgi(shop(PAY, "Bought.", journal=journal))) as url:
+        task = started(url, "Buy.")
+    (wait,) = journal.waiting()
+    journal.answer(wait.run, wait.key, True, by="eva")
+    with serving(asgi(shop(PAY, journal=journal, system_prompt="Be brief."))) as url:
+        asyncio.run(until(journal.waiting))
+        get = partial(rpc, url, "GetTask", {"id": task["id"]})
+        asyncio.run(until(lambda: state(get()["result"]) == "TASK_STATE_INPUT_REQUIRED"))
+        now = get()["result"]
+        (part,) = now["status"]["message"]["parts"]
+        assert "its program has changed" in part["text"]
+        assert "Be brief" not in json.dumps(now), "a prompt is not the caller's"
+    with serving(asgi(shop(PAY, "Bought.", journal=journal))) as url:
+        asyncio.run(until(lambda: journal.run(task["id"]).state == "done"))
+        now = rpc(url, "GetTask", {"id": task["id"]})["result"]
+        assert (state(now), BOUGHT) == ("TASK_STATE_COMPLETED", ["tea"])
 
 
 def test_a2a_task_of_a_program_that_has_changed_goes_on_as_soon_as_a_person_says_so(
-    tmp_path: Path,
+    journal: Journal,
 ) -> None:
-    with Journal(tmp_path / "runs.db") as journal:
-        with serving(asgi(shop(PAY, journal=journal))) as url:
-            task = started(url, "Buy.")
+    with serving(asgi(shop(PAY, journal=journal))) as url:
+        task = started(url, "Buy.")
+    (wait,) = journal.waiting()
+    journal.answer(wait.run, wait.key, True, by="eva")
+    with serving(asgi(shop(PAY, journal=journal, system_prompt="Be brief."))) as url:
+        asyncio.run(until(journal.waiting))
         (wait,) = journal.waiting()
-        journal.answer(wait.run, wait.key, True, by="eva")
-        with serving(asgi(shop(PAY, journal=journal, system_prompt="Be brief."))) as url:
-            asyncio.run(until(journal.waiting))
-            (wait,) = journal.waiting()
-            assert (wait.run, wait.kind) == (task["id"], "program")
-            journal.answer(wait.run, wait.key, "fork", by="eva")
-            asyncio.run(until(journal.waiting))
-            (wait,) = journal.waiting()  # its copy asks for itself
-            assert (wait.run, wait.kind) == (f"{task['id']}.changed", "approval")
+        assert (wait.run, wait.kind) == (task["id"], "program")
+        journal.answer(wait.run, wait.key, "fork", by="eva")
+        asyncio.run(until(journal.waiting))
+        (wait,) = journal.waiting()  # its copy asks for itself
+        assert (wait.run, wait.kind) == (f"{task['id']}.changed", "approval")

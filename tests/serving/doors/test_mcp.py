@@ -437,18 +437,17 @@ async def test_mcp_door_sessions_have_threads_of_their_own(serve: Serve) -> None
 
 @MODES
 def test_mcp_door_caller_is_deleted_with_the_threads_of_its_sessions(
-    serve: Serve, mode: str, tmp_path: Path
+    serve: Serve, mode: str, journal: Journal
 ) -> None:
-    with Journal(tmp_path / "runs.db") as journal:
-        clerk = ReActAgent("clerk", ScriptedModel(["hi"]), journal=journal)
+    clerk = ReActAgent("clerk", ScriptedModel(["hi"]), journal=journal)
 
-        async def main() -> None:
-            async with mcp.Client(f"{serve(asgi(clerk))}/mcp", mode=mode) as client:
-                assert text(await client.call_tool("say", {"content": "a"})) == "hi"
+    async def main() -> None:
+        async with mcp.Client(f"{serve(asgi(clerk))}/mcp", mode=mode) as client:
+            assert text(await client.call_tool("say", {"content": "a"})) == "hi"
 
-        asyncio.run(main())
-        assert [each.id for each in journal.runs(thread="mcp")] == journal.delete(thread="mcp").runs
-        assert journal.runs() == []
+    asyncio.run(main())
+    assert [each.id for each in journal.runs(thread="mcp")] == journal.delete(thread="mcp").runs
+    assert journal.runs() == []
 
 
 async def test_mcp_door_without_sessions_takes_only_threads_that_it_has_named(serve: Serve) -> None:

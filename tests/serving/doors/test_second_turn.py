@@ -37,7 +37,9 @@ def last_word(messages: Any, actions: Any) -> str:
     return f"re: {messages[-1]['content']}"
 
 
-def test_openai_cancelled_response_says_which_one_to_continue(serve: Serve, tmp_path: Path) -> None:
+def test_openai_cancelled_response_says_which_one_to_continue(
+    serve: Serve, journal: Journal
+) -> None:
     class Once(Waiting):
         async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> Any:
             if messages[-1]["content"] == "Wait.":
@@ -64,8 +66,7 @@ def test_openai_cancelled_response_says_which_one_to_continue(serve: Serve, tmp_
                 )
             assert (await here.responses.create(input="And?", **more)).output_text == "re: And?"
 
-    with Journal(tmp_path / "runs.db") as journal:
-        asyncio.run(main(journal))
+    asyncio.run(main(journal))
 
 
 def test_openai_servers_that_continue_one_response_at_once_give_two_ids(
@@ -132,7 +133,7 @@ def texts(events: list[dict[str, Any]]) -> str:
 
 
 def test_ag_ui_run_sent_again_after_it_broke_off_repeats_no_call_in_doubt(
-    serve: Serve, tmp_path: Path
+    serve: Serve, journal: Journal
 ) -> None:
     begun, cancelled = threading.Event(), threading.Event()
 
@@ -147,19 +148,18 @@ def test_ag_ui_run_sent_again_after_it_broke_off_repeats_no_call_in_doubt(
             cancelled.set()
         return "bought"
 
-    with Journal(tmp_path / "runs.db") as journal:
-        model = ScriptedModel([Call("c", "buy", {}), "Once more."])
-        agent = ReActAgent("bot", model, actions=[buy], journal=journal)
-        url = serve(asgi(agent))
-        broken_off(url, begun)
-        assert cancelled.wait(20)
-        (first,) = journal.runs()
-        asyncio.run(ended(journal, first.id))
-        events = run(url)
-        assert events[-1]["type"] == "RUN_FINISHED"
-        assert "whose outcome is unknown" in texts(events)
-        assert [each.id for each in journal.runs()] == [first.id]
-        assert texts(run(url, runId="r2")) == "Once more."
+    model = ScriptedModel([Call("c", "buy", {}), "Once more."])
+    agent = ReActAgent("bot", model, actions=[buy], journal=journal)
+    url = serve(asgi(agent))
+    broken_off(url, begun)
+    assert cancelled.wait(20)
+    (first,) = journal.runs()
+    asyncio.run(ended(journal, first.id))
+    events = run(url)
+    assert events[-1]["type"] == "RUN_FINISHED"
+    assert "whose outcome is unknown" in texts(events)
+    assert [each.id for each in journal.runs()] == [first.id]
+    assert texts(run(url, runId="r2")) == "Once more."
 
 
 async def ended(journal: Journal, run_id: str) -> None:

@@ -63,109 +63,104 @@ PAY = {"name": "buy", "args": {"item": "tea"}}
 
 
 def test_a2a_task_that_waits_is_input_required_and_holds_up_nobody(
-    serve: Serve, tmp_path: Path
+    serve: Serve, journal: Journal
 ) -> None:
-    with Journal(tmp_path / "runs.db") as journal:
-        agent = shop(*[PAY] * 30, "Bought.", journal=journal, approver=Waiting(who="eva"))
-        url = serve(asgi(agent))
-        tasks = [rpc(url, "SendMessage", plain("Buy."))["result"]["task"] for _ in range(30)]
-        for task in tasks:
-            assert state(task) == "TASK_STATE_INPUT_REQUIRED"
-            text = task["status"]["message"]["parts"][0]["text"]
-            assert text.startswith('waiting for the approval of buy(item="tea"), by eva, since ')
-        got = rpc(url, "GetTask", {"id": tasks[0]["id"]})["result"]
-        assert state(got) == "TASK_STATE_INPUT_REQUIRED"
-        (wait,) = journal.waiting(tasks[0]["id"])
-        assert wait.who == ("eva",)
-        journal.answer(wait.run, wait.key, True, by="eva")
-        rpc(url, "SubscribeToTask", {"id": wait.run})  # the server goes on with it by itself
-        got = rpc(url, "GetTask", {"id": tasks[0]["id"]})["result"]
-        assert (state(got), got["artifacts"][0]["parts"][0]["text"]) == (
-            "TASK_STATE_COMPLETED",
-            "Bought.",
-        )
+    agent = shop(*[PAY] * 30, "Bought.", journal=journal, approver=Waiting(who="eva"))
+    url = serve(asgi(agent))
+    tasks = [rpc(url, "SendMessage", plain("Buy."))["result"]["task"] for _ in range(30)]
+    for task in tasks:
+        assert state(task) == "TASK_STATE_INPUT_REQUIRED"
+        text = task["status"]["message"]["parts"][0]["text"]
+        assert text.startswith('waiting for the approval of buy(item="tea"), by eva, since ')
+    got = rpc(url, "GetTask", {"id": tasks[0]["id"]})["result"]
+    assert state(got) == "TASK_STATE_INPUT_REQUIRED"
+    (wait,) = journal.waiting(tasks[0]["id"])
+    assert wait.who == ("eva",)
+    journal.answer(wait.run, wait.key, True, by="eva")
+    rpc(url, "SubscribeToTask", {"id": wait.run})  # the server goes on with it by itself
+    got = rpc(url, "GetTask", {"id": tasks[0]["id"]})["result"]
+    assert (state(got), got["artifacts"][0]["parts"][0]["text"]) == (
+        "TASK_STATE_COMPLETED",
+        "Bought.",
+    )
 
 
 def test_a2a_callers_with_twenty_open_questions_leave_the_agent_to_others_and_answer_later(
-    serve: Serve, tmp_path: Path
+    serve: Serve, journal: Journal
 ) -> None:
-    with Journal(tmp_path / "runs.db") as journal:
-        made = [PAY] * 20 + ["Hello.", "Bought."]
-        url = serve(asgi(shop(*made, journal=journal)))
-        tasks = [started(url, "Buy.") for _ in range(20)]
-        assert {state(each) for each in tasks} == {"TASK_STATE_INPUT_REQUIRED"}
-        other = rpc(url, "SendMessage", plain("Hi"), source="127.0.0.2")["result"]["task"]
-        assert state(other) == "TASK_STATE_COMPLETED"
-        task = tasks[0]
-        mine = data({"approval": asked(task)["approval"], "permit": True}, taskId=task["id"])
-        assert rpc(url, "SendMessage", mine, source="127.0.0.2")["error"]["code"] == -32001
-        forged = data({"approval": "0" * 64, "permit": True}, taskId=task["id"])
-        assert rpc(url, "SendMessage", forged)["error"]["code"] == -32602
-        # Of another task of the caller's: an equal call is another question.
-        other = data({"approval": asked(tasks[1])["approval"], "permit": True}, taskId=task["id"])
-        assert rpc(url, "SendMessage", other)["error"]["code"] == -32602
-        assert BOUGHT == []
-        ended = rpc(url, "SendMessage", mine)["result"]["task"]
-        assert (state(ended), BOUGHT) == ("TASK_STATE_COMPLETED", ["tea"])
-        refused = data({"approval": asked(task)["approval"], "permit": False}, taskId=task["id"])
-        assert rpc(url, "SendMessage", refused)["error"]["code"] == -32004
-        assert [each.id for each in journal.runs(decided_by="local")] == [task["id"]]
-        cancelled = rpc(url, "CancelTask", {"id": tasks[1]["id"]})["result"]
-        assert state(cancelled) == "TASK_STATE_CANCELED"
-        assert journal.waiting(tasks[1]["id"]) == []
+    made = [PAY] * 20 + ["Hello.", "Bought."]
+    url = serve(asgi(shop(*made, journal=journal)))
+    tasks = [started(url, "Buy.") for _ in range(20)]
+    assert {state(each) for each in tasks} == {"TASK_STATE_INPUT_REQUIRED"}
+    other = rpc(url, "SendMessage", plain("Hi"), source="127.0.0.2")["result"]["task"]
+    assert state(other) == "TASK_STATE_COMPLETED"
+    task = tasks[0]
+    mine = data({"approval": asked(task)["approval"], "permit": True}, taskId=task["id"])
+    assert rpc(url, "SendMessage", mine, source="127.0.0.2")["error"]["code"] == -32001
+    forged = data({"approval": "0" * 64, "permit": True}, taskId=task["id"])
+    assert rpc(url, "SendMessage", forged)["error"]["code"] == -32602
+    # Of another task of the caller's: an equal call is another question.
+    other = data({"approval": asked(tasks[1])["approval"], "permit": True}, taskId=task["id"])
+    assert rpc(url, "SendMessage", other)["error"]["code"] == -32602
+    assert BOUGHT == []
+    ended = rpc(url, "SendMessage", mine)["result"]["task"]
+    assert (state(ended), BOUGHT) == ("TASK_STATE_COMPLETED", ["tea"])
+    refused = data({"approval": asked(task)["approval"], "permit": False}, taskId=task["id"])
+    assert rpc(url, "SendMessage", refused)["error"]["code"] == -32004
+    assert [each.id for each in journal.runs(decided_by="local")] == [task["id"]]
+    cancelled = rpc(url, "CancelTask", {"id": tasks[1]["id"]})["result"]
+    assert state(cancelled) == "TASK_STATE_CANCELED"
+    assert journal.waiting(tasks[1]["id"]) == []
 
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a2a_caller_with_a_thousand_tasks_that_wait_begins_no_more_and_others_do(
-    serve: Serve, tmp_path: Path
+    serve: Serve, journal: Journal
 ) -> None:
-    with Journal(tmp_path / "runs.db") as journal:
-        url = serve(asgi(shop(PAY, "Hello.", "Hello.", journal=journal)))
-        task = started(url, "Buy.")
-        sender = str(journal.run(task["id"]).thread).partition("/")[0]
-        clerk = shop(*[PAY] * 999, journal=journal, approver=Waiting())
+    url = serve(asgi(shop(PAY, "Hello.", "Hello.", journal=journal)))
+    task = started(url, "Buy.")
+    sender = str(journal.run(task["id"]).thread).partition("/")[0]
+    clerk = shop(*[PAY] * 999, journal=journal, approver=Waiting())
 
-        async def wait() -> None:
-            for number in range(999):
-                await clerk.reply("Buy.", thread=f"{sender}/{number}")
+    async def wait() -> None:
+        for number in range(999):
+            await clerk.reply("Buy.", thread=f"{sender}/{number}")
 
-        asyncio.run(wait())
-        assert "answer one first" in rpc(url, "SendMessage", plain("Hi"))["error"]["message"]
-        other = rpc(url, "SendMessage", plain("Hi"), source="127.0.0.2")["result"]["task"]
-        assert state(other) == "TASK_STATE_COMPLETED"
-        rpc(url, "CancelTask", {"id": task["id"]})
-        again = rpc(url, "SendMessage", plain("Hi"))["result"]["task"]
-        assert state(again) == "TASK_STATE_COMPLETED"
-
-
-def test_a2a_subscriber_of_a_task_that_waits_joins_it_again(serve: Serve, tmp_path: Path) -> None:
-    with Journal(tmp_path / "runs.db") as journal:
-        url = serve(asgi(shop(call("ask"), "Red it is.", journal=journal)))
-        told = rpc(url, "SendStreamingMessage", plain("Which?"))
-        status = told[-1]["statusUpdate"]["status"]
-        assert status["state"] == "TASK_STATE_INPUT_REQUIRED"
-        (wait,) = journal.waiting()
-        assert (wait.kind, wait.text) == ("question", "What colour?")
-        journal.answer(wait.run, wait.key, "red", by="eva")  # another process
-        told = rpc(url, "SubscribeToTask", {"id": wait.run})
-        last = told[-1].get("statusUpdate") or told[-1]["task"]
-        assert state(last) == "TASK_STATE_COMPLETED"
+    asyncio.run(wait())
+    assert "answer one first" in rpc(url, "SendMessage", plain("Hi"))["error"]["message"]
+    other = rpc(url, "SendMessage", plain("Hi"), source="127.0.0.2")["result"]["task"]
+    assert state(other) == "TASK_STATE_COMPLETED"
+    rpc(url, "CancelTask", {"id": task["id"]})
+    again = rpc(url, "SendMessage", plain("Hi"))["result"]["task"]
+    assert state(again) == "TASK_STATE_COMPLETED"
 
 
-def test_a2a_task_that_goes_on_works_at_once(serve: Serve, tmp_path: Path) -> None:
+def test_a2a_subscriber_of_a_task_that_waits_joins_it_again(serve: Serve, journal: Journal) -> None:
+    url = serve(asgi(shop(call("ask"), "Red it is.", journal=journal)))
+    told = rpc(url, "SendStreamingMessage", plain("Which?"))
+    status = told[-1]["statusUpdate"]["status"]
+    assert status["state"] == "TASK_STATE_INPUT_REQUIRED"
+    (wait,) = journal.waiting()
+    assert (wait.kind, wait.text) == ("question", "What colour?")
+    journal.answer(wait.run, wait.key, "red", by="eva")  # another process
+    told = rpc(url, "SubscribeToTask", {"id": wait.run})
+    last = told[-1].get("statusUpdate") or told[-1]["task"]
+    assert state(last) == "TASK_STATE_COMPLETED"
+
+
+def test_a2a_task_that_goes_on_works_at_once(serve: Serve, journal: Journal) -> None:
     """It was submitted before: an answer does not begin it anew."""
-    with Journal(tmp_path / "runs.db") as journal:
-        url = serve(asgi(shop(call("ask"), "Red it is.", journal=journal)))
-        task = started(url, "Which?")
-        assert state(task) == "TASK_STATE_INPUT_REQUIRED"
-        told = rpc(url, "SendStreamingMessage", plain("red", taskId=task["id"]))
-        assert state(told[0]["task"]) == "TASK_STATE_WORKING"
-        assert state(told[-1]["statusUpdate"]) == "TASK_STATE_COMPLETED"
+    url = serve(asgi(shop(call("ask"), "Red it is.", journal=journal)))
+    task = started(url, "Which?")
+    assert state(task) == "TASK_STATE_INPUT_REQUIRED"
+    told = rpc(url, "SendStreamingMessage", plain("red", taskId=task["id"]))
+    assert state(told[0]["task"]) == "TASK_STATE_WORKING"
+    assert state(told[-1]["statusUpdate"]) == "TASK_STATE_COMPLETED"
 
 
 def test_a2a_subscriber_hears_the_end_of_a_task_whose_run_ended_first(
-    serve: Serve, tmp_path: Path
+    serve: Serve, journal: Journal
 ) -> None:
     let_go = threading.Event()
 
@@ -176,20 +171,19 @@ def test_a2a_subscriber_hears_the_end_of_a_task_whose_run_ended_first(
                 await asyncio.to_thread(let_go.wait, 30)
             return made
 
-    with Journal(tmp_path / "runs.db") as journal:
-        model = ScriptedModel([call("ask"), "Red it is."])
-        url = serve(asgi(Late("shop", model, actions=[ask], journal=journal)))
-        id = rpc(url, "SendMessage", plain("Which?"))["result"]["task"]["id"]
-        http, answer = requested(url, "SubscribeToTask", {"id": id})
-        with closing(http):
-            told = (json.loads(line[6:])["result"] for line in answer if line[:5] == b"data:")
-            assert state(next(told)["task"]) == "TASK_STATE_INPUT_REQUIRED"
-            (wait,) = journal.waiting()
-            journal.answer(wait.run, wait.key, "red", by="eva")  # another process
-            assert state(next(told)["task"]) == "TASK_STATE_WORKING"
-            let_go.set()
-            last = [*told][-1:]
-            assert [state(each["statusUpdate"]) for each in last] == ["TASK_STATE_COMPLETED"]
+    model = ScriptedModel([call("ask"), "Red it is."])
+    url = serve(asgi(Late("shop", model, actions=[ask], journal=journal)))
+    id = rpc(url, "SendMessage", plain("Which?"))["result"]["task"]["id"]
+    http, answer = requested(url, "SubscribeToTask", {"id": id})
+    with closing(http):
+        told = (json.loads(line[6:])["result"] for line in answer if line[:5] == b"data:")
+        assert state(next(told)["task"]) == "TASK_STATE_INPUT_REQUIRED"
+        (wait,) = journal.waiting()
+        journal.answer(wait.run, wait.key, "red", by="eva")  # another process
+        assert state(next(told)["task"]) == "TASK_STATE_WORKING"
+        let_go.set()
+        last = [*told][-1:]
+        assert [state(each["statusUpdate"]) for each in last] == ["TASK_STATE_COMPLETED"]
 
 
 def test_a2a_subscriber_hears_the_next_question_of_a_task_that_another_server_goes_on_with(
@@ -265,7 +259,7 @@ def test_a2a_task_is_cancelled_at_a_server_that_does_not_work_on_it(
 
 
 def test_a2a_member_of_a_group_asks_in_its_name_and_goes_on_at_the_next_server(
-    tmp_path: Path,
+    journal: Journal,
 ) -> None:
     accepts = '{"action": "TERMINATE", "new_instruction": "", "reasoning": "good"}'
 
@@ -275,17 +269,16 @@ def test_a2a_member_of_a_group_asks_in_its_name_and_goes_on_at_the_next_server(
         group = {"human": boss, "reactive": clerk, "first": "reactive"}
         return DualActAgent(id="shop", journal=journal, **group)
 
-    with Journal(tmp_path / "runs.db") as journal:
-        with serving(asgi(made(journal))) as url:
-            task = started(url, "Buy.")
-            assert (asked(task)["agent"], asked(task)["action"]) == ("clerk", "buy")
-        with serving(asgi(made(journal))) as url:
-            permit = {"approval": asked(task)["approval"], "permit": True}
-            sent = rpc(url, "SendMessage", data(permit, taskId=task["id"]))["result"]["task"]
-            assert asked(sent)["text"] == "What colour?"
-            ended = started(url, "red", taskId=task["id"])
-            assert ended["artifacts"][0]["parts"][0]["text"] == "Red tea."
-        assert BOUGHT == ["tea"]
+    with serving(asgi(made(journal))) as url:
+        task = started(url, "Buy.")
+        assert (asked(task)["agent"], asked(task)["action"]) == ("clerk", "buy")
+    with serving(asgi(made(journal))) as url:
+        permit = {"approval": asked(task)["approval"], "permit": True}
+        sent = rpc(url, "SendMessage", data(permit, taskId=task["id"]))["result"]["task"]
+        assert asked(sent)["text"] == "What colour?"
+        ended = started(url, "red", taskId=task["id"])
+        assert ended["artifacts"][0]["parts"][0]["text"] == "Red tea."
+    assert BOUGHT == ["tea"]
 
 
 @pytest.mark.parametrize(
@@ -348,7 +341,7 @@ def test_runs_of_an_agent_go_on_while_the_journal_of_another_is_away(
 
 
 def test_runs_go_on_after_a_look_at_which_an_agents_own_registry_failed(
-    serve: Serve, tmp_path: Path
+    serve: Serve, journal: Journal
 ) -> None:
     class Away(ActionRegistry):
         """Raises at its looks until it has done so twice."""
@@ -361,18 +354,15 @@ def test_runs_go_on_after_a_look_at_which_an_agents_own_registry_failed(
                 raise OSError("the registry is away")
             return super().get_actions(*args)
 
-    with Journal(tmp_path / "runs.db") as journal:
-        agent = shop(PAY, "Bought.", journal=journal, approver=Waiting())
-        asyncio.run(agent.reply("Buy."))
-        other = ReActAgent(
-            "other", ScriptedModel([]), actions=(registry := Away()), journal=journal
-        )
-        serve(asgi([other, agent]))
-        registry.fails = 2
-        asyncio.run(until(lambda: not registry.fails))
-        for wait in journal.waiting():
-            journal.answer(wait.run, wait.key, True, by="eva")
-        asyncio.run(until(lambda: all(run.state == "done" for run in journal.runs())))
+    agent = shop(PAY, "Bought.", journal=journal, approver=Waiting())
+    asyncio.run(agent.reply("Buy."))
+    other = ReActAgent("other", ScriptedModel([]), actions=(registry := Away()), journal=journal)
+    serve(asgi([other, agent]))
+    registry.fails = 2
+    asyncio.run(until(lambda: not registry.fails))
+    for wait in journal.waiting():
+        journal.answer(wait.run, wait.key, True, by="eva")
+    asyncio.run(until(lambda: all(run.state == "done" for run in journal.runs())))
 
 
 def test_run_that_is_permitted_goes_on_beside_one_that_takes_long(
@@ -401,33 +391,32 @@ def test_run_that_is_permitted_goes_on_beside_one_that_takes_long(
 
 @pytest.mark.parametrize("by", ("its caller", "eva"))
 def test_a2a_task_whose_caller_has_spent_its_budget_stays_until_there_is_more(
-    serve: Serve, tmp_path: Path, by: str
+    serve: Serve, journal: Journal, by: str
 ) -> None:
-    with Journal(tmp_path / "runs.db") as journal:
-        whole = Budget(name="callers", model_calls=1, journal=journal)
-        clerk = shop(*[PAY] * 2, *["Bought."] * 2, id="clerk", journal=journal, approver=Waiting())
-        for _ in range(2):
-            asyncio.run(clerk.reply("Buy."))
-        others = journal.waiting()
-        agents = [shop(PAY, "Bought.", journal=journal), clerk]
-        url = serve(asgi(agents, budget=lambda name: whole))
-        task = started(url, "Buy.")
-        permit = data({"approval": asked(task)["approval"], "permit": True}, taskId=task["id"])
-        if by == "its caller":
-            assert rpc(url, "SendMessage", permit)["error"]["code"] == -32029
-            assert len(journal.waiting(task["id"])) == 1
-        else:
-            journal.answer(task["id"], asked(task)["approval"], True, by=by)
-        for each in others:  # when the second one has gone on, the doors have looked at all
-            journal.answer(each.run, each.key, True, by="eva")
-            asyncio.run(until(lambda: journal.run(each.run).state == "done"))  # noqa: B023
-        got = rpc(url, "GetTask", {"id": task["id"]})["result"]
-        assert (state(got), BOUGHT) == ("TASK_STATE_INPUT_REQUIRED", ["tea"] * 2)
-        journal.budgets.limit("callers", model_calls=9)
-        if by == "its caller":
-            rpc(url, "SendMessage", permit)
-        asyncio.run(until(lambda: journal.run(task["id"]).state == "done"))
-        assert BOUGHT == ["tea"] * 3
+    whole = Budget(name="callers", model_calls=1, journal=journal)
+    clerk = shop(*[PAY] * 2, *["Bought."] * 2, id="clerk", journal=journal, approver=Waiting())
+    for _ in range(2):
+        asyncio.run(clerk.reply("Buy."))
+    others = journal.waiting()
+    agents = [shop(PAY, "Bought.", journal=journal), clerk]
+    url = serve(asgi(agents, budget=lambda name: whole))
+    task = started(url, "Buy.")
+    permit = data({"approval": asked(task)["approval"], "permit": True}, taskId=task["id"])
+    if by == "its caller":
+        assert rpc(url, "SendMessage", permit)["error"]["code"] == -32029
+        assert len(journal.waiting(task["id"])) == 1
+    else:
+        journal.answer(task["id"], asked(task)["approval"], True, by=by)
+    for each in others:  # when the second one has gone on, the doors have looked at all
+        journal.answer(each.run, each.key, True, by="eva")
+        asyncio.run(until(lambda: journal.run(each.run).state == "done"))  # noqa: B023
+    got = rpc(url, "GetTask", {"id": task["id"]})["result"]
+    assert (state(got), BOUGHT) == ("TASK_STATE_INPUT_REQUIRED", ["tea"] * 2)
+    journal.budgets.limit("callers", model_calls=9)
+    if by == "its caller":
+        rpc(url, "SendMessage", permit)
+    asyncio.run(until(lambda: journal.run(task["id"]).state == "done"))
+    assert BOUGHT == ["tea"] * 3
 
 
 # -- AG-UI -----------------------------------------------------------------------------------------
@@ -502,47 +491,43 @@ def test_ag_ui_answer_goes_on_in_its_own_request_also_beside_a_look_of_the_serve
 
 
 def test_ag_ui_client_whose_answer_comes_after_the_operators_gets_the_reply(
-    serve: Serve, tmp_path: Path
+    serve: Serve, journal: Journal
 ) -> None:
     """While its run goes on, and after its end."""
-    with Journal(tmp_path / "runs.db") as journal:
-        url = serve(asgi(shop(PAY, "Bought.", journal=journal)))
-        (asked,) = run(url, user("Buy."))[-1]["outcome"]["interrupts"]
-        (wait,) = journal.waiting()
-        journal.answer(wait.run, wait.key, True, by="eva")
-        entry = {"interruptId": asked["id"], "status": "resolved", "payload": {"approved": False}}
-        for _ in range(2):
-            events = run(url, user("Buy."), resume=[entry])
-            assert "".join(each.get("delta", "") for each in events) == "Bought."
-            assert events[-1]["outcome"] == {"type": "success"}
-        run(url, user("Buy."), resume=[entry], threadId="another", status=400)
-        assert BOUGHT == ["tea"]
+    url = serve(asgi(shop(PAY, "Bought.", journal=journal)))
+    (asked,) = run(url, user("Buy."))[-1]["outcome"]["interrupts"]
+    (wait,) = journal.waiting()
+    journal.answer(wait.run, wait.key, True, by="eva")
+    entry = {"interruptId": asked["id"], "status": "resolved", "payload": {"approved": False}}
+    for _ in range(2):
+        events = run(url, user("Buy."), resume=[entry])
+        assert "".join(each.get("delta", "") for each in events) == "Bought."
+        assert events[-1]["outcome"] == {"type": "success"}
+    run(url, user("Buy."), resume=[entry], threadId="another", status=400)
+    assert BOUGHT == ["tea"]
 
 
 def test_ag_ui_client_of_a_changed_program_is_asked_by_the_copy_that_goes_on(
-    tmp_path: Path,
+    journal: Journal,
 ) -> None:
-    with Journal(tmp_path / "runs.db") as journal:
-        with serving(asgi(shop(PAY, "Bought.", journal=journal))) as url:
-            (asked,) = run(url, user("Buy."))[-1]["outcome"]["interrupts"]
-        (wait,) = journal.waiting()
-        journal.answer(wait.run, wait.key, True, by="eva")
-        changed = shop(PAY, "Bought.", journal=journal, system_prompt="Be brief.")
-        changed.on_mismatch = "fork"
-        with serving(asgi(changed)) as url:
-            asyncio.run(
-                until(lambda: [e.run for e in journal.waiting()] == [f"{wait.run}.changed"])
-            )
-            entry = {"interruptId": asked["id"], "status": "resolved"}
-            entry["payload"] = {"approved": False}
-            (again,) = run(url, user("Buy."), resume=[entry])[-1]["outcome"]["interrupts"]
-            assert (again["reason"], BOUGHT) == ("approval", [])
-            assert again["id"] != asked["id"]
+    with serving(asgi(shop(PAY, "Bought.", journal=journal))) as url:
+        (asked,) = run(url, user("Buy."))[-1]["outcome"]["interrupts"]
+    (wait,) = journal.waiting()
+    journal.answer(wait.run, wait.key, True, by="eva")
+    changed = shop(PAY, "Bought.", journal=journal, system_prompt="Be brief.")
+    changed.on_mismatch = "fork"
+    with serving(asgi(changed)) as url:
+        asyncio.run(until(lambda: [e.run for e in journal.waiting()] == [f"{wait.run}.changed"]))
+        entry = {"interruptId": asked["id"], "status": "resolved"}
+        entry["payload"] = {"approved": False}
+        (again,) = run(url, user("Buy."), resume=[entry])[-1]["outcome"]["interrupts"]
+        assert (again["reason"], BOUGHT) == ("approval", [])
+        assert again["id"] != asked["id"]
 
 
 @pytest.mark.parametrize("breaks", (False, True))
 def test_ag_ui_client_that_sends_its_own_answer_again_gets_the_reply(
-    serve: Serve, tmp_path: Path, breaks: bool
+    serve: Serve, journal: Journal, breaks: bool
 ) -> None:
     """Its connection broke while its run went on, or after the end; its other answer is refused."""
     answering, left = threading.Event(), threading.Event()
@@ -554,24 +539,23 @@ def test_ag_ui_client_that_sends_its_own_answer_again_gets_the_reply(
         assert not breaks or left.wait(20)
         return "Bought."
 
-    with Journal(tmp_path / "runs.db") as journal:
-        agent = shop(journal=journal)
-        agent.model = ScriptedModel(answer)
-        url = serve(asgi(agent))
-        (asked,) = run(url, user("Buy."))[-1]["outcome"]["interrupts"]
-        entry = {"interruptId": asked["id"], "status": "resolved", "payload": {"approved": True}}
-        if breaks:
-            given = {"threadId": "t", "runId": "r", "messages": [user("Buy.")], "resume": [entry]}
-            with httpx2.stream("POST", f"{url}/ag-ui", json=given):
-                assert answering.wait(20)
-            left.set()
-        for _ in range(2):
-            events = run(url, user("Buy."), resume=[entry])
-            assert "".join(each.get("delta", "") for each in events) == "Bought."
-            assert events[-1]["outcome"] == {"type": "success"}
-        other = {**entry, "payload": {"approved": False}}
-        run(url, user("Buy."), resume=[other], status=400)
-        assert BOUGHT == ["tea"]
+    agent = shop(journal=journal)
+    agent.model = ScriptedModel(answer)
+    url = serve(asgi(agent))
+    (asked,) = run(url, user("Buy."))[-1]["outcome"]["interrupts"]
+    entry = {"interruptId": asked["id"], "status": "resolved", "payload": {"approved": True}}
+    if breaks:
+        given = {"threadId": "t", "runId": "r", "messages": [user("Buy.")], "resume": [entry]}
+        with httpx2.stream("POST", f"{url}/ag-ui", json=given):
+            assert answering.wait(20)
+        left.set()
+    for _ in range(2):
+        events = run(url, user("Buy."), resume=[entry])
+        assert "".join(each.get("delta", "") for each in events) == "Bought."
+        assert events[-1]["outcome"] == {"type": "success"}
+    other = {**entry, "payload": {"approved": False}}
+    run(url, user("Buy."), resume=[other], status=400)
+    assert BOUGHT == ["tea"]
 
 
 @pytest.mark.parametrize("breaks", (False, True))
@@ -622,45 +606,43 @@ def test_ag_ui_client_without_a_journal_that_sends_its_own_answer_again_reads_wh
 
 @pytest.mark.parametrize("mode", ("legacy", "auto"))
 def test_mcp_client_is_asked_by_elicitation_while_its_run_waits(
-    serve: Serve, tmp_path: Path, mode: str
+    serve: Serve, journal: Journal, mode: str
 ) -> None:
-    with Journal(tmp_path / "runs.db") as journal:
-        waited: list[Any] = []
+    waited: list[Any] = []
 
-        async def elicit(context: Any, params: Any) -> types.ElicitResult:
-            waited.extend(journal.waiting())
-            return types.ElicitResult(action="accept", content={"permit": True})
+    async def elicit(context: Any, params: Any) -> types.ElicitResult:
+        waited.extend(journal.waiting())
+        return types.ElicitResult(action="accept", content={"permit": True})
 
-        async def main() -> Any:
-            url = f"{serve(asgi(shop(PAY, 'Bought.', journal=journal)))}/mcp"
-            async with mcp.Client(url, mode=mode, elicitation_callback=elicit) as made:
-                return await made.call_tool("say", {"content": "Buy."})
+    async def main() -> Any:
+        url = f"{serve(asgi(shop(PAY, 'Bought.', journal=journal)))}/mcp"
+        async with mcp.Client(url, mode=mode, elicitation_callback=elicit) as made:
+            return await made.call_tool("say", {"content": "Buy."})
 
-        result = asyncio.run(main())
-        assert (result.is_error, result.content[0].text) == (False, "Bought.")
-        (wait,) = waited
-        assert (journal.run(wait.run).state, BOUGHT) == ("done", ["tea"])
+    result = asyncio.run(main())
+    assert (result.is_error, result.content[0].text) == (False, "Bought.")
+    (wait,) = waited
+    assert (journal.run(wait.run).state, BOUGHT) == ("done", ["tea"])
 
 
 @pytest.mark.parametrize("mode", ("legacy", "auto"))
 def test_mcp_client_whose_answer_comes_after_the_operators_gets_the_reply(
-    serve: Serve, tmp_path: Path, mode: str
+    serve: Serve, journal: Journal, mode: str
 ) -> None:
-    with Journal(tmp_path / "runs.db") as journal:
 
-        async def elicit(context: Any, params: Any) -> types.ElicitResult:
-            (wait,) = journal.waiting()
-            journal.answer(wait.run, wait.key, True, by="eva")
-            return types.ElicitResult(action="decline")
+    async def elicit(context: Any, params: Any) -> types.ElicitResult:
+        (wait,) = journal.waiting()
+        journal.answer(wait.run, wait.key, True, by="eva")
+        return types.ElicitResult(action="decline")
 
-        async def main() -> Any:
-            url = f"{serve(asgi(shop(PAY, 'Bought.', journal=journal)))}/mcp"
-            async with mcp.Client(url, mode=mode, elicitation_callback=elicit) as made:
-                return await made.call_tool("say", {"content": "Buy."})
+    async def main() -> Any:
+        url = f"{serve(asgi(shop(PAY, 'Bought.', journal=journal)))}/mcp"
+        async with mcp.Client(url, mode=mode, elicitation_callback=elicit) as made:
+            return await made.call_tool("say", {"content": "Buy."})
 
-        result = asyncio.run(main())
-        assert (result.is_error, result.content[0].text) == (False, "Bought.")
-        assert BOUGHT == ["tea"]
+    result = asyncio.run(main())
+    assert (result.is_error, result.content[0].text) == (False, "Bought.")
+    assert BOUGHT == ["tea"]
 
 
 def test_mcp_client_that_sends_its_own_answer_again_gets_the_reply(
@@ -723,24 +705,23 @@ def test_mcp_client_without_a_journal_that_sends_its_own_answer_again_gets_the_r
 
 
 def test_mcp_client_whose_person_leaves_the_form_open_gets_the_reply_once_an_operator_answers(
-    serve: Serve, tmp_path: Path
+    serve: Serve, journal: Journal
 ) -> None:
-    with Journal(tmp_path / "runs.db") as journal:
 
-        async def elicit(context: Any, params: Any) -> types.ElicitResult:
-            (wait,) = journal.waiting()
-            journal.answer(wait.run, wait.key, True, by="eva")
-            await asyncio.Event().wait()
-            raise AssertionError
+    async def elicit(context: Any, params: Any) -> types.ElicitResult:
+        (wait,) = journal.waiting()
+        journal.answer(wait.run, wait.key, True, by="eva")
+        await asyncio.Event().wait()
+        raise AssertionError
 
-        async def main() -> Any:
-            url = f"{serve(asgi(shop(PAY, 'Bought.', journal=journal)))}/mcp"
-            async with mcp.Client(url, mode="legacy", elicitation_callback=elicit) as made:
-                return await made.call_tool("say", {"content": "Buy."})
+    async def main() -> Any:
+        url = f"{serve(asgi(shop(PAY, 'Bought.', journal=journal)))}/mcp"
+        async with mcp.Client(url, mode="legacy", elicitation_callback=elicit) as made:
+            return await made.call_tool("say", {"content": "Buy."})
 
-        result = asyncio.run(main())
-        assert (result.is_error, result.content[0].text) == (False, "Bought.")
-        assert BOUGHT == ["tea"]
+    result = asyncio.run(main())
+    assert (result.is_error, result.content[0].text) == (False, "Bought.")
+    assert BOUGHT == ["tea"]
 
 
 @pytest.mark.parametrize("mode", ("legacy", "auto"))
@@ -769,38 +750,36 @@ def test_mcp_client_gets_the_reply_of_a_run_that_another_process_works_on(
 
 
 def test_mcp_client_that_cannot_ask_reads_what_waits_and_for_whom(
-    serve: Serve, tmp_path: Path
+    serve: Serve, journal: Journal
 ) -> None:
-    with Journal(tmp_path / "runs.db") as journal:
 
-        async def main() -> Any:
-            url = f"{serve(asgi(shop(PAY, 'Bought.', journal=journal)))}/mcp"
-            async with mcp.Client(url) as made:
-                return await made.call_tool("say", {"content": "Buy."})
+    async def main() -> Any:
+        url = f"{serve(asgi(shop(PAY, 'Bought.', journal=journal)))}/mcp"
+        async with mcp.Client(url) as made:
+            return await made.call_tool("say", {"content": "Buy."})
 
-        text = asyncio.run(main()).content[0].text
-        assert text.startswith('waiting for the approval of buy(item="tea"), since ')
-        assert "its operator answers" in text
-        (wait,) = journal.waiting()
-        journal.answer(wait.run, wait.key, False, by="eva")
-        assert BOUGHT == []
+    text = asyncio.run(main()).content[0].text
+    assert text.startswith('waiting for the approval of buy(item="tea"), since ')
+    assert "its operator answers" in text
+    (wait,) = journal.waiting()
+    journal.answer(wait.run, wait.key, False, by="eva")
+    assert BOUGHT == []
 
 
 # -- OpenAI's interface ----------------------------------------------------------------------------
 
 
-def test_openai_client_reads_what_waits_and_for_whom(serve: Serve, tmp_path: Path) -> None:
-    with Journal(tmp_path / "runs.db") as journal:
-        agent = shop(PAY, "Bought.", journal=journal, approver=Waiting(who="eva"))
-        chat = client(serve(asgi(agent))).chat.completions
-        made = chat.create(model="shop", messages=[{"role": "user", "content": "Buy."}])
-        said = made.choices[0].message.content or ""
-        assert said.startswith('waiting for the approval of buy(item="tea"), by eva, since ')
-        assert [each.action for each in journal.waiting()] == ["buy"]
+def test_openai_client_reads_what_waits_and_for_whom(serve: Serve, journal: Journal) -> None:
+    agent = shop(PAY, "Bought.", journal=journal, approver=Waiting(who="eva"))
+    chat = client(serve(asgi(agent))).chat.completions
+    made = chat.create(model="shop", messages=[{"role": "user", "content": "Buy."}])
+    said = made.choices[0].message.content or ""
+    assert said.startswith('waiting for the approval of buy(item="tea"), by eva, since ')
+    assert [each.action for each in journal.waiting()] == ["buy"]
 
 
 def test_openai_response_is_in_progress_until_somebody_answers_and_then_fetched(
-    serve: Serve, tmp_path: Path
+    serve: Serve, journal: Journal
 ) -> None:
     seen: list[Any] = []
 
@@ -808,31 +787,30 @@ def test_openai_response_is_in_progress_until_somebody_answers_and_then_fetched(
         seen[:] = [each["content"] for each in messages if each["role"] != "tool"]
         return "Bought." if messages[-1]["role"] == "tool" else call("buy", item="tea")
 
-    with Journal(tmp_path / "runs.db") as journal:
-        agent = shop(journal=journal)
-        agent.model = ScriptedModel(answer)
-        responses = client(serve(asgi(agent))).responses
-        made = responses.create(model="shop", input="Buy.", instructions="Be brief.")
-        assert made.status == "in_progress"
-        assert made.output_text.startswith('waiting for the approval of buy(item="tea"), since ')
-        assert responses.retrieve(made.id).status == "in_progress"
-        with responses.create(model="shop", input="Buy more.", stream=True) as stream:
-            assert [each.type for each in stream][-1] == "response.in_progress"
-        with pytest.raises(openai.ConflictError, match="is in progress, waiting for the approval"):
-            responses.create(model="shop", input="And?", previous_response_id=made.id)
-        (wait, _) = journal.waiting()
-        journal.answer(wait.run, wait.key, True, by="eva")
-        asyncio.run(until(lambda: journal.run(wait.run).state == "done"))
-        got = responses.retrieve(made.id)
-        assert (got.status, got.output_text, BOUGHT) == ("completed", "Bought.", ["tea"])
-        assert seen[:2] == ["Be brief.", "Buy."]
-        more = responses.create(model="shop", input="Again.", previous_response_id=made.id)
-        assert more.status == "in_progress"
-        assert "Bought." in json.dumps(seen)
+    agent = shop(journal=journal)
+    agent.model = ScriptedModel(answer)
+    responses = client(serve(asgi(agent))).responses
+    made = responses.create(model="shop", input="Buy.", instructions="Be brief.")
+    assert made.status == "in_progress"
+    assert made.output_text.startswith('waiting for the approval of buy(item="tea"), since ')
+    assert responses.retrieve(made.id).status == "in_progress"
+    with responses.create(model="shop", input="Buy more.", stream=True) as stream:
+        assert [each.type for each in stream][-1] == "response.in_progress"
+    with pytest.raises(openai.ConflictError, match="is in progress, waiting for the approval"):
+        responses.create(model="shop", input="And?", previous_response_id=made.id)
+    (wait, _) = journal.waiting()
+    journal.answer(wait.run, wait.key, True, by="eva")
+    asyncio.run(until(lambda: journal.run(wait.run).state == "done"))
+    got = responses.retrieve(made.id)
+    assert (got.status, got.output_text, BOUGHT) == ("completed", "Bought.", ["tea"])
+    assert seen[:2] == ["Be brief.", "Buy."]
+    more = responses.create(model="shop", input="Again.", previous_response_id=made.id)
+    assert more.status == "in_progress"
+    assert "Bought." in json.dumps(seen)
 
 
 def test_openai_group_that_goes_on_later_hears_what_was_said_once(
-    serve: Serve, tmp_path: Path
+    serve: Serve, journal: Journal
 ) -> None:
     seen: list[Any] = []
 
@@ -842,44 +820,40 @@ def test_openai_group_that_goes_on_later_hears_what_was_said_once(
             return call("buy", item="tea")
         return "Bought."
 
-    with Journal(tmp_path / "runs.db") as journal:
-        clerk = shop(id="clerk")
-        clerk.model = ScriptedModel(answer)
-        group = Conversation([clerk], id="shop", until=MaxTurns(1), journal=journal)
-        responses = client(serve(asgi(group))).responses
-        made = responses.create(model="shop", input="Buy.")
-        assert made.status == "in_progress"
-        (wait,) = journal.waiting()
-        journal.answer(wait.run, wait.key, True, by="eva")
-        asyncio.run(until(lambda: journal.run(wait.run).state == "done"))
-        responses.create(model="shop", input="And?", previous_response_id=made.id)
-        assert len([each for each in seen if "Buy." in each]) == 1
+    clerk = shop(id="clerk")
+    clerk.model = ScriptedModel(answer)
+    group = Conversation([clerk], id="shop", until=MaxTurns(1), journal=journal)
+    responses = client(serve(asgi(group))).responses
+    made = responses.create(model="shop", input="Buy.")
+    assert made.status == "in_progress"
+    (wait,) = journal.waiting()
+    journal.answer(wait.run, wait.key, True, by="eva")
+    asyncio.run(until(lambda: journal.run(wait.run).state == "done"))
+    responses.create(model="shop", input="And?", previous_response_id=made.id)
+    assert len([each for each in seen if "Buy." in each]) == 1
 
 
-def test_openai_caller_cancels_its_own_response_that_waits(serve: Serve, tmp_path: Path) -> None:
+def test_openai_caller_cancels_its_own_response_that_waits(serve: Serve, journal: Journal) -> None:
     tokens = {"ada": "t-ada", "bob": "t-bob"}
-    with Journal(tmp_path / "runs.db") as journal:
-        approver = Waiting(until=3600)
-        url = serve(asgi(shop(PAY, "Hello.", journal=journal, approver=approver), token=tokens))
-        ada, bob = (client(url, each).responses for each in tokens.values())
-        made = ada.create(model="shop", input="Buy.")
-        with pytest.raises(openai.NotFoundError):
-            bob.cancel(made.id)
-        assert ada.retrieve(made.id).status == "in_progress"
-        (wait,) = journal.waiting()
-        assert [ada.cancel(made.id).status for _ in range(2)] == ["cancelled"] * 2
-        assert ada.retrieve(made.id).status == "cancelled"
-        with pytest.raises(StateError, match="answered any more: the run is cancelled"):
-            journal.answer(wait.run, wait.key, True)
-        assert (journal.waiting(), BOUGHT) == ([], [])
-        assert journal.run(made.id.removeprefix("resp_")).state == "cancelled"
-        ended = ada.create(model="shop", input="Hi.")
-        with pytest.raises(openai.BadRequestError, match="has ended"):
-            ada.cancel(ended.id)
-        with pytest.raises(
-            openai.BadRequestError, match="was cancelled, so it has no answer: leave"
-        ):
-            ada.create(model="shop", input="And?", previous_response_id=made.id)
+    approver = Waiting(until=3600)
+    url = serve(asgi(shop(PAY, "Hello.", journal=journal, approver=approver), token=tokens))
+    ada, bob = (client(url, each).responses for each in tokens.values())
+    made = ada.create(model="shop", input="Buy.")
+    with pytest.raises(openai.NotFoundError):
+        bob.cancel(made.id)
+    assert ada.retrieve(made.id).status == "in_progress"
+    (wait,) = journal.waiting()
+    assert [ada.cancel(made.id).status for _ in range(2)] == ["cancelled"] * 2
+    assert ada.retrieve(made.id).status == "cancelled"
+    with pytest.raises(StateError, match="answered any more: the run is cancelled"):
+        journal.answer(wait.run, wait.key, True)
+    assert (journal.waiting(), BOUGHT) == ([], [])
+    assert journal.run(made.id.removeprefix("resp_")).state == "cancelled"
+    ended = ada.create(model="shop", input="Hi.")
+    with pytest.raises(openai.BadRequestError, match="has ended"):
+        ada.cancel(ended.id)
+    with pytest.raises(openai.BadRequestError, match="was cancelled, so it has no answer: leave"):
+        ada.create(model="shop", input="And?", previous_response_id=made.id)
 
 
 # -- named callers ---------------------------------------------------------------------------------
