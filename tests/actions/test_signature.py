@@ -23,7 +23,7 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field, field_validator
 
 import moothall
-from moothall.actions.signature import Signature, check_parameters
+from moothall.actions.signature import Signature, checked_parameters
 from moothall.foundation.errors import DefinitionError, InvalidArguments
 
 
@@ -613,7 +613,7 @@ def field_default(x: int = Field(5)): ...
 )
 def test_parameters_that_cannot_be_given_by_name_are_refused(function, named, advice):
     with pytest.raises(DefinitionError) as early:
-        check_parameters(function, bound_to_self=False, label=function.__name__)
+        checked_parameters(function, bound_to_self=False, label=function.__name__)
     with pytest.raises(DefinitionError) as late:
         of(function)
     assert str(early.value) == str(late.value)
@@ -629,9 +629,9 @@ def test_method_without_self_is_refused():
 
     for function in (no_self, only_keywords):
         with pytest.raises(DefinitionError, match="here: a method needs `self`"):
-            check_parameters(function, bound_to_self=True, label="here")
+            checked_parameters(function, bound_to_self=True, label="here")
     with pytest.raises(DefinitionError, match=r"here: \*args cannot be given by name"):
-        check_parameters(only_unnamed, bound_to_self=True, label="here")
+        checked_parameters(only_unnamed, bound_to_self=True, label="here")
 
 
 def test_method_with_a_positional_only_self_is_fine():
@@ -643,7 +643,7 @@ def test_method_with_a_positional_only_self_is_fine():
 def test_definition_check_looks_at_no_annotation():
     def do(x: "NotYetDefined") -> "NorThis": ...  # noqa: F821
 
-    check_parameters(do, bound_to_self=False, label="do")
+    checked_parameters(do, bound_to_self=False, label="do")
     with pytest.raises(DefinitionError) as error:
         of(do)
     text = str(error.value)
@@ -687,7 +687,7 @@ def test_parameter_class_whose_schema_code_breaks_is_refused_the_same_way():
 
 def test_builtin_without_a_signature_is_refused():
     with pytest.raises(DefinitionError, match="Python does not know its signature"):
-        check_parameters(max, bound_to_self=False, label="max")
+        checked_parameters(max, bound_to_self=False, label="max")
 
 
 # -- check -----------------------------------------------------------------------------------------

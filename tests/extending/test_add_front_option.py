@@ -23,7 +23,7 @@ from moothall.serving.doors.front import Front
 agent = ReActAgent("a", ScriptedModel([]))
 assert asgi(agent, token="t" * 20, banner="Hello") is not None
 http = HTTPSettings(listen="127.0.0.1:0", banner="Hello")
-assert Front.of(**http.front()).banner == "Hello"
+assert Front.of(**http.front_options()).banner == "Hello"
 try:
     asgi(agent, baner="Hello")
 except DefinitionError as error:

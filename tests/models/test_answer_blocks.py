@@ -17,7 +17,7 @@ from models.openai_server import (
     text,
 )
 from moothall import AnthropicModel, Journal, OpenAIModel, ReActAgent
-from moothall.testing.models import ACTIONS, parts_of, run, user
+from moothall.testing.models import ACTIONS, parts_of, run, user_message
 
 PNG = base64.b64encode(b"\x89PNG picture").decode()
 IMAGE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
@@ -73,8 +73,8 @@ def test_anthropic_turn_that_the_server_pauses_goes_on(streamed: bool) -> None:
     paused = make({"type": "text", "text": "I look. "}, USED, stop_reason="pause_turn")
     with OpenAIServer(paused, make(FOUND, {"type": "text", "text": "It is so."})) as server:
         model = AnthropicModel("m", server.url, "k", options={"tools": [SEARCH]})
-        reply = run(parts_of(model, user("Zorp?")))[-1] if streamed else None
-        reply = reply or run(model.complete(user("Zorp?")))
+        reply = run(parts_of(model, user_message("Zorp?")))[-1] if streamed else None
+        reply = reply or run(model.complete(user_message("Zorp?")))
     assert (reply.text, reply.usage.total, reply.finish_reason) == ("I look. It is so.", 20, "stop")
     assert "paused" not in reply.meta
     first, second = (request.body for request in server.requests)

@@ -24,7 +24,7 @@ from moothall.models import (
     ModelReply,
     model,
 )
-from moothall.testing.models import ACTIONS, run, user
+from moothall.testing.models import ACTIONS, run, user_message
 
 KEY = "sk-ant-a-secret-of-mine"
 THOUGHT = {"type": "thinking", "thinking": "Let me add.", "signature": "c2ln"}
@@ -37,7 +37,7 @@ def of(server: OpenAIServer, **more: Any) -> AnthropicModel:
 
 def ask(*answers: Any, **more: Any) -> ModelReply:
     with OpenAIServer(*answers) as server:
-        return run(of(server, **more).complete(user("Hi")))  # type: ignore[no-any-return]
+        return run(of(server, **more).complete(user_message("Hi")))  # type: ignore[no-any-return]
 
 
 class TestAnthropicModel(ServerConformance):
@@ -70,7 +70,7 @@ def test_anthropic_cost_follows_the_prices_of_the_cache() -> None:
     prices = Prices({"anthropic:m": Price(3, 15, cache_read=0.3, cache_write=3.75)})
     budget = Budget(usd=1, prices=prices)
     with OpenAIServer(http(json.dumps(body).encode())) as server:
-        run(BudgetedModel(of(server), budget).complete(user("Hi")))
+        run(BudgetedModel(of(server), budget).complete(user_message("Hi")))
     dollars = (10 * 3 + 100 * 0.3 + 50 * 3.75 + 20 * 15) / 1e6
     assert float(budget.spent.usd) == pytest.approx(dollars)
 
@@ -80,7 +80,7 @@ def test_anthropic_reservation_covers_the_dearest_use_of_the_cache() -> None:
     with OpenAIServer(messages_format.text("ok")) as server:
         model = BudgetedModel(of(server, cache=True), Budget(usd=1, prices=dear))
         with pytest.raises(BudgetExceeded, match="US dollars are needed"):
-            run(model.complete(user("Hi")))
+            run(model.complete(user_message("Hi")))
     assert not server.requests
 
 
@@ -127,20 +127,20 @@ def test_anthropic_is_made_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert model("anthropic:large") is made
     with OpenAIServer(messages_format.text("ok")) as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
-        assert run(model("anthropic:large").complete(user("Hi"))).text == "ok"
+        assert run(model("anthropic:large").complete(user_message("Hi"))).text == "ok"
 
 
 def test_anthropic_key_goes_to_no_other_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
     with OpenAIServer(messages_format.text("ok")) as server:
-        run(AnthropicModel("m", server.url).complete(user("Hi")))
+        run(AnthropicModel("m", server.url).complete(user_message("Hi")))
     assert KEY not in str(server.requests[0].headers)
 
 
 def test_anthropic_is_refused_offline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOOTHALL_OFFLINE", "1")
     with pytest.raises(RemoteForbidden, match="anthropic:m"):
-        run(AnthropicModel("m", api_key=KEY).complete(user("Hi")))
+        run(AnthropicModel("m", api_key=KEY).complete(user_message("Hi")))
 
 
 @pytest.mark.parametrize(
@@ -168,13 +168,13 @@ def test_anthropic_reasons_no_further_about_the_call_of_another_model() -> None:
     asks = {"error": {"message": "Expected `thinking`, but found `tool_use`"}}
     refusal = http(json.dumps(asks).encode(), 400)
     called = {"id": "c1", "name": "add", "args": {"a": 1, "b": 2}}
-    messages = [*user("Add"), {"role": "assistant", "content": "", "tool_calls": [called]}]
+    messages = [*user_message("Add"), {"role": "assistant", "content": "", "tool_calls": [called]}]
     messages.append({"role": "tool", "tool_call_id": "c1", "content": "3"})
     with OpenAIServer(refusal, messages_format.text("It is 3.")) as server:
         reasons = of(server, options={"thinking": {"type": "enabled", "budget_tokens": 1024}})
         assert run(reasons.complete(messages)).text == "It is 3."
         run(reasons.complete(messages))
-        run(reasons.complete(user("Hi")))
+        run(reasons.complete(user_message("Hi")))
     assert ["thinking" in each.body for each in server.requests] == [True, False, False, True]
 
 
@@ -193,7 +193,7 @@ def test_anthropic_sdk_understands_the_server_of_these_tests() -> None:
         OpenAIServer(*answers) as server,
         anthropic.Anthropic(api_key=KEY, base_url=server.url.removesuffix("/v1")) as client,
     ):
-        asked: Any = {"model": "m", "max_tokens": 9, "messages": user("Add")}
+        asked: Any = {"model": "m", "max_tokens": 9, "messages": user_message("Add")}
         whole = client.messages.create(**asked)
         with client.messages.stream(**asked) as stream:
             said = "".join(stream.text_stream)

@@ -36,10 +36,17 @@ from moothall import (
 from moothall.actions import Action
 from moothall.models import Call, ModelReply, TextPiece, Usage
 from moothall.models.protocol import StreamPart
-from moothall.testing.models import ACTIONS, StreamingModelConformance, add, never, run, user
+from moothall.testing.models import (
+    ACTIONS,
+    StreamingModelConformance,
+    add,
+    never,
+    run,
+    user_message,
+)
 from standing_clock import StandingClock
 
-HI = user("Hi")
+HI = user_message("Hi")
 
 
 class Speaker:
@@ -200,8 +207,8 @@ def test_budgeted_model_reserves_the_upper_bound_while_a_call_is_under_way() -> 
 def test_bound_grows_with_texts_actions_and_a_schema() -> None:
     model = Speaker(max_tokens=10)
     least = bound_of(model)
-    assert bound_of(model, user("Hi" * 50)) == least + 98
-    assert bound_of(model, user("ж" * 50)) == least + 98
+    assert bound_of(model, user_message("Hi" * 50)) == least + 98
+    assert bound_of(model, user_message("ж" * 50)) == least + 98
     assert bound_of(model, [*HI, *HI]) > least
     assert bound_of(model, HI, ACTIONS) > bound_of(model, HI, [ACTIONS[0]]) > least
     assert bound_of(model, HI, None, {"type": "object"}) > least
@@ -211,7 +218,7 @@ def test_bound_grows_with_texts_actions_and_a_schema() -> None:
 def test_budgeted_model_counts_by_the_models_own_tokenizer() -> None:
     model = Speaker(max_tokens=10)
     model.count_tokens = lambda text: len(text) // 4  # type: ignore[attr-defined]
-    long = user("word " * 200)
+    long = user_message("word " * 200)
     assert 250 < bound_of(model, long) < 450
     assert bound_of(Speaker(max_tokens=10), long) > 1000
 
@@ -223,13 +230,13 @@ def test_budgeted_model_counts_each_prompt_by_itself() -> None:
     budgeted = BudgetedModel(model, budget)
     run(budgeted.complete(HI))
     with pytest.raises(BudgetExceeded):
-        run(budgeted.complete(user("word " * 200)))
+        run(budgeted.complete(user_message("word " * 200)))
     assert model.asked == 1
 
 
 def test_budgeted_model_counts_anew_a_prompt_that_a_hook_made_longer(tmp_path: Path) -> None:
     def longer(agent: Any, about: dict[str, Any]) -> dict[str, Any]:
-        return {**about, "messages": [*about["messages"], *user("more " * 2000)]}
+        return {**about, "messages": [*about["messages"], *user_message("more " * 2000)]}
 
     for hooks, reason, asked in (((), "done", 1), ((longer,), "budget", 0)):
         model = Speaker()
@@ -566,11 +573,11 @@ def test_budgeted_model_invalid_request_takes_nothing() -> None:
     model = BudgetedModel(Speaker(), budget)
     looped: list[Any] = []
     looped.append(looped)
-    for messages in ([], [{"role": "user", "content": object()}], user(looped)):  # type: ignore[arg-type]
+    for messages in ([], [{"role": "user", "content": object()}], user_message(looped)):  # type: ignore[arg-type]
         with pytest.raises(ModelError, match="speaker: "):
             run(model.complete(messages))
     assert budget.spent.model_calls == 0
-    run(model.complete(user("half \ud800 a character")))
+    run(model.complete(user_message("half \ud800 a character")))
     assert budget.spent.model_calls == 1
 
 

@@ -21,7 +21,7 @@ from models.openai_server import Answer, OpenAIServer
 from models.test_exchanges import FORMS, answer_of
 from moothall import ReActAgent
 from moothall.foundation.errors import ModelError
-from moothall.testing.models import ACTIONS, parts_of, run, user
+from moothall.testing.models import ACTIONS, parts_of, run, user_message
 
 
 def served(answer: dict[str, Any]) -> Answer:
@@ -61,7 +61,7 @@ def outcome(model: Any, line: dict[str, Any]) -> dict[str, Any]:
             last |= {"value": reply.value} if schema else {}
         for ask in line.get("asks", [{}] if "texts" not in line else []):
             actions = [each for each in ACTIONS if each.name in ask.get("actions", ())] or None
-            request = ask.get("messages", user("Hi")), actions, ask.get("schema")
+            request = ask.get("messages", user_message("Hi")), actions, ask.get("schema")
             parts = run(parts_of(model, *request)) if streams else [run(model.complete(*request))]
             last = {"text": parts[-1].text}
     except ModelError as error:

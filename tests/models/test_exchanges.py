@@ -25,7 +25,7 @@ from moothall.models import (
     ReasoningPiece,
     Usage,
 )
-from moothall.testing.models import joined_text, parts_of, run, user
+from moothall.testing.models import joined_text, parts_of, run, user_message
 
 FORMS: dict[str, Callable[..., Any]] = {
     "chat": lambda url, **more: OpenAIModel("m", url, **more),
@@ -58,7 +58,11 @@ def answer_of(exchange: dict[str, Any]) -> Answer:
 def fault(model: Any, asked: str, server: OpenAIServer) -> dict[str, Any]:
     """What is raised; the model's name and the server's address are left out."""
     with pytest.raises(ModelError) as caught:
-        run(parts_of(model, user("Hi")) if asked == "streamed" else model.complete(user("Hi")))
+        run(
+            parts_of(model, user_message("Hi"))
+            if asked == "streamed"
+            else model.complete(user_message("Hi"))
+        )
     said = str(caught.value)
     assert said.isprintable()
     assert len(said) < 500
@@ -77,8 +81,8 @@ def test_exchange_gives_what_its_line_says(form: str, exchange: dict[str, Any], 
             came, expected = fault(model, asked, server), {"kind": "ModelError"} | gives
             assert {name: came[name] for name in expected} == expected
             return
-        parts = run(parts_of(model, user("Hi"))) if asked == "streamed" else None
-        reply = parts[-1] if parts else run(model.complete(user("Hi")))
+        parts = run(parts_of(model, user_message("Hi"))) if asked == "streamed" else None
+        reply = parts[-1] if parts else run(model.complete(user_message("Hi")))
         address = model.base_url
     if parts:
         assert joined_text(parts) == reply.text

@@ -34,7 +34,7 @@ from moothall.testing.models import (
     parts_of,
     run,
     until_error,
-    user,
+    user_message,
 )
 
 
@@ -52,7 +52,7 @@ def test_fallback_gives_the_answer_of_the_first_that_answers(
 ) -> None:
     first, second, third = broken(), ScriptedModel(["two"], "second"), ScriptedModel(["three"])
     model = FallbackModel([first, second, third])
-    assert run(model.complete(user("Hi"))).text == "two"
+    assert run(model.complete(user_message("Hi"))).text == "two"
     assert [len(each.received) for each in (first, second, third)] == [1, 1, 0]
     assert [record.getMessage() for record in caplog.records] == ["broken: no; asking second"]
 
@@ -69,7 +69,7 @@ def test_fallback_says_which_model_answered_and_a_journal_has_it(tmp_path: Path)
 def test_fallback_without_any_answer_gives_each_reason() -> None:
     model = FallbackModel([broken(), broken(ModelError("two\nlines"))], name="either")
     with pytest.raises(ModelError) as caught:
-        run(model.complete(user("Hi")))
+        run(model.complete(user_message("Hi")))
     assert str(caught.value) == "either: no model answered: 1. broken: no; 2. two lines"
     assert str(caught.value.__cause__) == "two\nlines"
 
@@ -81,7 +81,7 @@ def test_fallback_without_any_answer_gives_each_reason() -> None:
 )
 def test_fallback_asks_another_model_whatever_keeps_one_from_answering(error: Exception) -> None:
     model = FallbackModel([broken(error), ScriptedModel(["back"])])
-    assert run(model.complete(user("Hi"))).text == "back"
+    assert run(model.complete(user_message("Hi"))).text == "back"
 
 
 class Asked:
@@ -118,41 +118,45 @@ def test_wrapped_model_receives_the_whole_request(
         model: Any = wrap(asked)
         for more in ({}, {"actions": actions}, {"schema": {"type": "string"}}):
             if stream:
-                assert joined_text(run(parts_of(model, user("Hi"), **more))) == "Yes."
+                assert joined_text(run(parts_of(model, user_message("Hi"), **more))) == "Yes."
             else:
-                assert run(model.complete(user("Hi"), **more)).text == "Yes."
+                assert run(model.complete(user_message("Hi"), **more)).text == "Yes."
         schema = {"schema": {"type": "string"}}
         assert asked.received == [
-            *((user("Hi"), None, {}), (user("Hi"), actions, {}), (user("Hi"), None, schema))
+            *(
+                (user_message("Hi"), None, {}),
+                (user_message("Hi"), actions, {}),
+                (user_message("Hi"), None, schema),
+            )
         ]
 
 
 def test_offline_the_one_on_this_machine_answers() -> None:
     remote = OpenAIModel("m", "https://models.example/v1", "key")
     model = FallbackModel([remote, ScriptedModel(["here"])])
-    assert run(model.complete(user("Hi"))).text == "here"
+    assert run(model.complete(user_message("Hi"))).text == "here"
 
 
 def test_fallback_is_an_overflow_if_it_is_one_for_all() -> None:
     overflow = broken(ContextOverflow("too long"))
     with pytest.raises(ContextOverflow, match=r"1\. too long; 2\. too long"):
-        run(FallbackModel([overflow, overflow]).complete(user("Hi")))
+        run(FallbackModel([overflow, overflow]).complete(user_message("Hi")))
     with pytest.raises(ModelError) as caught:
-        run(FallbackModel([overflow, broken()]).complete(user("Hi")))
+        run(FallbackModel([overflow, broken()]).complete(user_message("Hi")))
     assert type(caught.value) is ModelError
 
 
 def test_fallback_does_not_hide_a_fault_of_the_program() -> None:
     second = ScriptedModel(["never"])
     with pytest.raises(ZeroDivisionError):
-        run(FallbackModel([broken(ZeroDivisionError()), second]).complete(user("Hi")))
+        run(FallbackModel([broken(ZeroDivisionError()), second]).complete(user_message("Hi")))
     assert second.received == []
 
 
 async def test_cancelled_the_next_is_not_asked() -> None:
     second = ScriptedModel(["two"])
     model = FallbackModel([ScriptedModel([never]), second])
-    task = asyncio.create_task(model.complete(user("Hi")))
+    task = asyncio.create_task(model.complete(user_message("Hi")))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -170,7 +174,9 @@ def test_fallback_context_is_the_smallest_that_is_known() -> None:
 def test_models_may_be_named_and_a_fallback_may_be_one_of_them() -> None:
     inner = FallbackModel(["http://127.0.0.1:9/v1#m"])
     assert inner.name == "fallback(http://127.0.0.1:9/v1#m)"
-    assert run(FallbackModel([broken(), inner, ScriptedModel(["x"])]).complete(user("Hi"))).text
+    assert run(
+        FallbackModel([broken(), inner, ScriptedModel(["x"])]).complete(user_message("Hi"))
+    ).text
 
 
 @pytest.mark.parametrize("wrong", ([], "local", 5), ids=str)
@@ -180,7 +186,7 @@ def test_fallback_of_no_list_of_models_is_refused(wrong: Any) -> None:
 
 
 def test_fallback_warning_is_of_moothalls_logger(caplog: pytest.LogCaptureFixture) -> None:
-    run(FallbackModel([broken(), ScriptedModel(["x"])]).complete(user("Hi")))
+    run(FallbackModel([broken(), ScriptedModel(["x"])]).complete(user_message("Hi")))
     assert [(record.name, record.levelno) for record in caplog.records] == [
         ("moothall.models", logging.WARNING)
     ]
@@ -208,7 +214,7 @@ def test_streamed_the_next_answers_as_long_as_nothing_was_said(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     first, second, third = broken(), ScriptedModel(["two words"], "second"), ScriptedModel(["no"])
-    parts = run(parts_of(FallbackModel([first, second, third]), user("Hi")))
+    parts = run(parts_of(FallbackModel([first, second, third]), user_message("Hi")))
     assert joined_text(parts) == parts[-1].text == "two words"
     assert [len(each.received) for each in (first, second, third)] == [1, 1, 0]
     assert [record.getMessage() for record in caplog.records] == ["broken: no; asking second"]
@@ -217,7 +223,7 @@ def test_streamed_the_next_answers_as_long_as_nothing_was_said(
 def test_fallback_passes_an_error_on_once_something_was_said() -> None:
     second = ScriptedModel(["never"])
     model = FallbackModel([ScriptedModel([breaks]), second])
-    came, error = run(until_error(model, user("Hi")))
+    came, error = run(until_error(model, user_message("Hi")))
     assert came == [TextPiece("It is")]
     assert str(error) == "first: broke off"
     assert second.received == []
@@ -225,14 +231,19 @@ def test_fallback_passes_an_error_on_once_something_was_said() -> None:
 
 def test_streamed_when_none_answers_each_reason_is_given() -> None:
     with pytest.raises(ModelError, match=r"either: no model answered: 1\. broken: no; 2\. two"):
-        run(parts_of(FallbackModel([broken(), broken(ModelError("two"))], name="either"), user("")))
+        run(
+            parts_of(
+                FallbackModel([broken(), broken(ModelError("two"))], name="either"),
+                user_message(""),
+            )
+        )
     overflow = broken(ContextOverflow("too long"))
     with pytest.raises(ContextOverflow):
-        run(parts_of(FallbackModel([overflow]), user("Hi")))
+        run(parts_of(FallbackModel([overflow]), user_message("Hi")))
 
 
 def test_fallback_model_that_cannot_stream_answers_in_one_piece() -> None:
-    parts = run(parts_of(FallbackModel([broken(), Whole()]), user("Hi")))
+    parts = run(parts_of(FallbackModel([broken(), Whole()]), user_message("Hi")))
     assert [part.text for part in parts] == ["hm", "all at once", "all at once"]
 
 
@@ -254,7 +265,11 @@ def test_fallback_model_that_ends_with_a_refused_request_names_each_failure(
         with pytest.raises(
             ModelError, match=r"1\. .*#a.*401: wrong key.*2\. .*#b.*400: no x"
         ) as it:
-            run(parts_of(model, user("Hi")) if streams else model.complete(user("Hi")))
+            run(
+                parts_of(model, user_message("Hi"))
+                if streams
+                else model.complete(user_message("Hi"))
+            )
     assert it.value.status == 400
 
 
@@ -262,4 +277,4 @@ def test_fallback_model_whose_first_refuses_the_request_raises_that_error() -> N
     with OpenAIServer(status(400, "no x")) as server:
         model = FallbackModel([OpenAIModel("a", server.url), ScriptedModel(["never"])])
         with pytest.raises(ModelError, match="#a: the server answered 400: no x"):
-            run(model.complete(user("Hi")))
+            run(model.complete(user_message("Hi")))

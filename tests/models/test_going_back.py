@@ -20,7 +20,7 @@ from moothall import (
     RecordedModel,
     SQLiteMemory,
 )
-from moothall.testing.models import ACTIONS, run, user
+from moothall.testing.models import ACTIONS, run, user_message
 
 SIGNED = {"google": {"thought_signature": "SIG"}}
 DETAILS = [
@@ -95,7 +95,7 @@ def in_journal(server: OpenAIServer, folder: Path) -> None:
     with Journal(folder / "runs.db") as journal:
         agent_of(of(server), journal=journal).reply_sync("Add", run_id="r")
         messages = journal.replay("r").messages
-    run(of(server).complete([*messages, *user("And now?")]))
+    run(of(server).complete([*messages, *user_message("And now?")]))
 
 
 def in_recording(server: OpenAIServer, folder: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from moothall import AnthropicModel, OpenAIModel, ReActAgent
-from moothall.testing.models import ACTIONS, joined_text, parts_of, run, user
+from moothall.testing.models import ACTIONS, joined_text, parts_of, run, user_message
 
 pytestmark = pytest.mark.xdist_group("local_model")
 
@@ -53,8 +53,8 @@ FORMS: dict[str, Callable[[str], Any]] = {
 @pytest.mark.parametrize("actions", (None, ACTIONS), ids=("plain", "actions"))
 def test_llama_server_streams_what_it_answers_whole(address: str, form: str, actions: Any) -> None:
     model = FORMS[form](address)
-    parts = run(parts_of(model, user("Say hello"), actions))
-    whole = run(model.complete(user("Say hello"), actions))
+    parts = run(parts_of(model, user_message("Say hello"), actions))
+    whole = run(model.complete(user_message("Say hello"), actions))
     assert parts[-1].text == joined_text(parts) == whole.text
     assert whole.text.strip()
     assert parts[-1].usage.output_tokens == whole.usage.output_tokens == 9

@@ -26,7 +26,7 @@ from moothall.testing.models import (
     joined_text,
     parts_of,
     run,
-    user,
+    user_message,
 )
 
 # One worker loads the model and has the processor to itself as far as these tests go.
@@ -77,8 +77,8 @@ class TestLocalModel(StreamingModelConformance):
 
 
 def test_usage_is_the_runtimes_count(brief: LocalModel) -> None:
-    short = run(brief.complete(user("Say hello")))
-    longer = run(brief.complete(user("Say hello " * 20)))
+    short = run(brief.complete(user_message("Say hello")))
+    longer = run(brief.complete(user_message("Say hello " * 20)))
     assert 0 < short.usage.input_tokens < longer.usage.input_tokens - 20
     assert 0 < short.usage.output_tokens <= BRIEF
 
@@ -86,24 +86,24 @@ def test_usage_is_the_runtimes_count(brief: LocalModel) -> None:
 def test_local_model_reads_a_message_of_several_texts_as_their_lines(brief: LocalModel) -> None:
     parts = [{"type": "text", "text": each} for each in ("Name a colour.", "Say it in French.")]
     in_parts = run(brief.complete([{"role": "user", "content": parts}]))
-    assert in_parts == run(brief.complete(user("Name a colour.\nSay it in French.")))
+    assert in_parts == run(brief.complete(user_message("Name a colour.\nSay it in French.")))
 
 
 def test_local_model_answer_cut_at_max_tokens_says_so(brief: LocalModel) -> None:
-    reply = run(brief.complete(user(STORY)))
+    reply = run(brief.complete(user_message(STORY)))
     assert reply.finish_reason == "length"
     assert reply.usage.output_tokens == BRIEF
 
 
 def test_local_model_choice_that_is_cut_is_no_text_and_says_so(brief: LocalModel) -> None:
-    reply = run(brief.complete(user("Read CHANGELOG"), ACTIONS[:1]))
-    assert run(parts_of(brief, user("Read CHANGELOG"), ACTIONS[:1])) == [reply]
+    reply = run(brief.complete(user_message("Read CHANGELOG"), ACTIONS[:1]))
+    assert run(parts_of(brief, user_message("Read CHANGELOG"), ACTIONS[:1])) == [reply]
     assert (reply.text, reply.calls, reply.finish_reason) == ("", (), "length")
     assert reply.usage.output_tokens == BRIEF
 
 
 def test_local_model_may_answer_only_after_a_result(local: LocalModel) -> None:
-    messages = user("Add 2 and 3")
+    messages = user_message("Add 2 and 3")
     first = run(local.complete(messages, ACTIONS))
     assert first.finish_reason == "calls"
     messages += [
@@ -129,16 +129,18 @@ def test_given_actions_each_turn_of_the_user_is_marked_and_no_result_is(local: L
     call = {"role": "assistant", "tool_calls": [{"id": "c", "name": "add", "args": {"a": 2}}]}
     result = {"role": "tool", "tool_call_id": "c", "content": "5"}
     said = {"role": "assistant", "content": "It is 5."}
-    one = cost_of_actions(user("Add 2 and 3"))
-    two = cost_of_actions([*user("Add 2 and 3"), said, *user("Add 4 and 5")])
-    with_result = cost_of_actions([*user("Add 2 and 3"), call, result, said, *user("Add 4 and 5")])
+    one = cost_of_actions(user_message("Add 2 and 3"))
+    two = cost_of_actions([*user_message("Add 2 and 3"), said, *user_message("Add 4 and 5")])
+    with_result = cost_of_actions(
+        [*user_message("Add 2 and 3"), call, result, said, *user_message("Add 4 and 5")]
+    )
     assert 0 < two - one < 10
     assert with_result == two
 
 
 def test_local_model_answer_after_a_result_keeps_to_the_schema(local: LocalModel) -> None:
     # Whatever it decides, an answer that is given is of the one form that is allowed.
-    messages = [*user("Add 2 and 3"), {"role": "tool", "tool_call_id": "c", "content": "5"}]
+    messages = [*user_message("Add 2 and 3"), {"role": "tool", "tool_call_id": "c", "content": "5"}]
     reply = run(local.complete(messages, ACTIONS, schema={"enum": [5, 6]}))
     assert reply.calls or json.loads(reply.text) in (5, 6)
 
@@ -147,17 +149,17 @@ def test_local_model_thinks_before_a_bare_value_and_the_reply_lacks_the_thought(
     shallow_of_others: Path,
 ) -> None:
     with LocalModel(shallow_of_others, max_tokens=128, context_tokens=512) as thinking:
-        parts = run(parts_of(thinking, user("What is 2+3?"), schema={"enum": [5, 6]}))
+        parts = run(parts_of(thinking, user_message("What is 2+3?"), schema={"enum": [5, 6]}))
         assert [part.text for part in parts] in (["5", "5"], ["6", "6"])
         assert parts[-1].usage.output_tokens > 8
     with LocalModel(shallow_of_others, max_tokens=4, context_tokens=512) as cut_off:
-        reply = run(cut_off.complete(user("What is 2+3?"), schema={"enum": [5, 6]}))
+        reply = run(cut_off.complete(user_message("What is 2+3?"), schema={"enum": [5, 6]}))
     assert (reply.text, reply.finish_reason) == ("", "length")
 
 
 @pytest.mark.parametrize("bound", ({}, {"minimum": 3}, {"maximum": -3}))
 def test_local_model_whole_number_has_an_end(single: LocalModel, bound: dict[str, int]) -> None:
-    reply = run(single.complete(user("What is 2+3?"), schema={"type": "integer", **bound}))
+    reply = run(single.complete(user_message("What is 2+3?"), schema={"type": "integer", **bound}))
     assert reply.finish_reason == "stop"
     assert abs(int(reply.text)) < 2**53
 
@@ -166,7 +168,7 @@ def test_local_model_whole_number_has_an_end(single: LocalModel, bound: dict[str
 def test_local_model_whole_number_may_be_beyond_the_exact_ones(
     single: LocalModel, bound: dict[str, int]
 ) -> None:
-    reply = run(single.complete(user("What is 2+3?"), schema={"type": "integer", **bound}))
+    reply = run(single.complete(user_message("What is 2+3?"), schema={"type": "integer", **bound}))
     assert reply.finish_reason == "stop"
     assert abs(int(reply.text)) >= 10**17
 
@@ -175,7 +177,7 @@ def test_local_model_value_that_looks_like_a_schema_is_written_as_it_is(
     single: LocalModel,
 ) -> None:
     value = {"type": "integer"}
-    reply = run(single.complete(user("Which schema?"), schema={"const": value}))
+    reply = run(single.complete(user_message("Which schema?"), schema={"const": value}))
     assert json.loads(reply.text) == value
 
 
@@ -200,7 +202,7 @@ def test_parameters_of_every_form_become_a_grammar(
     import jsonschema
 
     action = Action("do", lambda **args: None, "Do it.", parameters)
-    reply = run(local.complete(user("Do it"), [action]))
+    reply = run(local.complete(user_message("Do it"), [action]))
     if reply.finish_reason == "calls":
         assert reply.calls[0].name == "do"
         jsonschema.validate(reply.calls[0].args, parameters)
@@ -210,18 +212,20 @@ def test_parameters_of_every_form_become_a_grammar(
 
 def test_names_that_json_must_escape_come_back_whole(single: LocalModel) -> None:
     name = 'say "hi"\\ да'
-    reply = run(single.complete(user("Say hi"), [Action(name, lambda: None, "Say hi.", {})]))
+    reply = run(
+        single.complete(user_message("Say hi"), [Action(name, lambda: None, "Say hi.", {})])
+    )
     assert [call.name for call in reply.calls] == [name]
 
 
 @pytest.mark.long
 async def test_deterministic_gives_the_same_whatever_went_before(shallow: Path) -> None:
     with LocalModel(shallow, deterministic=True, temperature=0.9, max_tokens=12) as model:
-        first = (await model.complete(user("Name a town"))).text
-        others = [model.complete(user(f"Name a river {n}")) for n in range(3)]
-        between = await asyncio.gather(model.complete(user("Name a town")), *others)
+        first = (await model.complete(user_message("Name a town"))).text
+        others = [model.complete(user_message(f"Name a river {n}")) for n in range(3)]
+        between = await asyncio.gather(model.complete(user_message("Name a town")), *others)
         texts, _ = (
-            [first, between[0].text, (await model.complete(user("Name a town"))).text],
+            [first, between[0].text, (await model.complete(user_message("Name a town"))).text],
             list(between),
         )
     assert len(set(texts)) == 1
@@ -233,7 +237,7 @@ def test_seeds_make_a_difference(shallow: Path) -> None:
     texts = set()
     for seed in range(3):
         with LocalModel(shallow, temperature=1.5, seed=seed, max_tokens=16, slots=1) as model:
-            texts.add(run(model.complete(user("Name a town"))).text)
+            texts.add(run(model.complete(user_message("Name a town"))).text)
     assert len(texts) > 1
 
 
@@ -241,7 +245,7 @@ def test_local_model_takes_further_settings_of_sampling(shallow: Path) -> None:
     hot = LocalModel(shallow, max_tokens=12, slots=1, temperature=5.0, options={"top_k": 1})
     with hot as model:
         # The first fills what is cached, which may change the rounding of the others.
-        _, one, other = [run(model.complete(user("Name a town"))).text for _ in range(3)]
+        _, one, other = [run(model.complete(user_message("Name a town"))).text for _ in range(3)]
     assert one == other
 
 
@@ -261,8 +265,8 @@ def test_local_model_refuses_what_is_no_setting_of_sampling(options: Any, told: 
 
 
 def test_local_model_reads_the_marks_of_its_chat_format_as_text(brief: LocalModel) -> None:
-    plain = run(brief.complete(user("a"))).usage.input_tokens
-    marks = run(brief.complete(user("<|im_end|><|im_start|>" * 3))).usage.input_tokens
+    plain = run(brief.complete(user_message("a"))).usage.input_tokens
+    marks = run(brief.complete(user_message("<|im_end|><|im_start|>" * 3))).usage.input_tokens
     # As marks they would be one token each.
     assert marks - plain > 18
 
@@ -273,8 +277,8 @@ def test_local_model_reads_the_marks_of_its_chat_format_as_text(brief: LocalMode
 async def test_local_model_leaves_the_event_loop_running_while_it_generates(
     brief: LocalModel,
 ) -> None:
-    await brief.complete(user("Say hello"))
-    task = asyncio.create_task(brief.complete(user(STORY)))
+    await brief.complete(user_message("Say hello"))
+    task = asyncio.create_task(brief.complete(user_message(STORY)))
     count = 0
     while not (await asyncio.wait([task], timeout=0.001))[0]:
         count += 1
@@ -283,7 +287,9 @@ async def test_local_model_leaves_the_event_loop_running_while_it_generates(
 
 def test_first_callers_at_once_share_one_load(shallow: Path) -> None:
     async def ask(model: LocalModel) -> list[ModelReply]:
-        return list(await asyncio.gather(*(model.complete(user(f"Say {n}")) for n in range(3))))
+        return list(
+            await asyncio.gather(*(model.complete(user_message(f"Say {n}")) for n in range(3)))
+        )
 
     with LocalModel(shallow, slots=2, max_tokens=4) as model:
         replies = run(ask(model))
@@ -294,30 +300,30 @@ def test_first_callers_at_once_share_one_load(shallow: Path) -> None:
 
 def test_local_model_cancelled_generation_frees_its_slot(single: LocalModel) -> None:
     async def cancel() -> ModelReply:
-        await single.complete(user("Say hello"), schema={"const": "hello"})
-        task = asyncio.create_task(single.complete(user(STORY)))
+        await single.complete(user_message("Say hello"), schema={"const": "hello"})
+        task = asyncio.create_task(single.complete(user_message(STORY)))
         await asyncio.wait([task], timeout=0.1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         # The only slot would be taken for the rest of 4,000 tokens.
         async with asyncio.timeout(15):
-            return await single.complete(user("Say hello"), schema={"const": "hello"})
+            return await single.complete(user_message("Say hello"), schema={"const": "hello"})
 
     assert run(cancel()).text == '"hello"'
 
 
 def test_local_model_cancelled_caller_in_the_queue_leaves_it(single: LocalModel) -> None:
     async def cancel() -> ModelReply:
-        running = asyncio.create_task(single.complete(user(STORY)))
-        queued = [asyncio.create_task(single.complete(user(STORY))) for _ in range(5)]
+        running = asyncio.create_task(single.complete(user_message(STORY)))
+        queued = [asyncio.create_task(single.complete(user_message(STORY))) for _ in range(5)]
         await asyncio.sleep(0)
         for task in (*queued, running):
             task.cancel()
         ended = await asyncio.gather(running, *queued, return_exceptions=True)
         assert all(isinstance(end, asyncio.CancelledError) for end in ended)
         async with asyncio.timeout(30):
-            return await single.complete(user("Say hello"), schema={"const": "hello"})
+            return await single.complete(user_message("Say hello"), schema={"const": "hello"})
 
     assert run(cancel()).text == '"hello"'
 
@@ -325,12 +331,12 @@ def test_local_model_cancelled_caller_in_the_queue_leaves_it(single: LocalModel)
 @pytest.mark.long  # the same of a stream is not
 def test_local_model_timeout_ends_a_long_prompt(single: LocalModel) -> None:
     async def cancel() -> ModelReply:
-        await single.complete(user("Say hello"), schema={"const": "hello"})
+        await single.complete(user_message("Say hello"), schema={"const": "hello"})
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
-                await single.complete(user("word " * 3500))
+                await single.complete(user_message("word " * 3500))
         async with asyncio.timeout(30):
-            return await single.complete(user("Say hello"), schema={"const": "hello"})
+            return await single.complete(user_message("Say hello"), schema={"const": "hello"})
 
     assert run(cancel()).text == '"hello"'
 
@@ -341,12 +347,12 @@ def test_local_model_timeout_ends_a_long_prompt(single: LocalModel) -> None:
 async def test_pieces_come_while_it_generates_and_closing_frees_the_slot(
     single: LocalModel,
 ) -> None:
-    stream = single.stream(user(STORY))
+    stream = single.stream(user_message(STORY))
     first = [await anext(stream) for _ in range(3)]
     # The only slot would be taken for the rest of 4,000 tokens.
     await stream.aclose()
     async with asyncio.timeout(15):
-        reply = await single.complete(user("Say hello"), schema={"const": "hello"})
+        reply = await single.complete(user_message("Say hello"), schema={"const": "hello"})
     *pieces, text = [*first, reply.text]
     assert all(isinstance(piece, TextPiece) for piece in pieces)
     assert text == '"hello"'
@@ -356,21 +362,23 @@ def test_local_model_stream_cancelled_during_a_long_prompt_frees_the_slot(
     single: LocalModel,
 ) -> None:
     async def cancel() -> str:
-        await single.complete(user("Say hello"), schema={"const": "hello"})
+        await single.complete(user_message("Say hello"), schema={"const": "hello"})
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
-                await parts_of(single, user("word " * 3500))
+                await parts_of(single, user_message("word " * 3500))
         async with asyncio.timeout(30):
-            return joined_text(await parts_of(single, user("Say hello"), schema={"const": "hello"}))
+            return joined_text(
+                await parts_of(single, user_message("Say hello"), schema={"const": "hello"})
+            )
 
     assert run(cancel()) == '"hello"'
 
 
 async def test_local_model_stream_that_is_not_read_holds_up_no_other(single: LocalModel) -> None:
-    slow = single.stream(user("Say hello"), schema={"const": "hello " * 20})
+    slow = single.stream(user_message("Say hello"), schema={"const": "hello " * 20})
     await anext(slow)
     async with asyncio.timeout(30):
-        reply = await single.complete(user("Say hello"), schema={"const": "hi"})
+        reply = await single.complete(user_message("Say hello"), schema={"const": "hi"})
     rest = [part async for part in slow]
     assert json.loads(rest[-1].text) == "hello " * 20
     assert reply.text == '"hi"'
@@ -380,7 +388,7 @@ def test_local_model_chosen_answer_is_streamed_without_its_form(local: LocalMode
     said = ['"quoted"\\ 👋\n', "plain"]
     # Which of these it answers is its own choice, and one is enough.
     for asked in ("Tell me", "Thanks", "Say what came of it", "Answer: plain", "Add 2 and 3"):
-        messages = [*user(asked), {"role": "tool", "tool_call_id": "c", "content": "5"}]
+        messages = [*user_message(asked), {"role": "tool", "tool_call_id": "c", "content": "5"}]
         *pieces, reply = run(parts_of(local, messages, ACTIONS[:1], {"enum": said}))
         assert joined_text(pieces) == reply.text
         if pieces:
@@ -394,7 +402,7 @@ def test_local_model_chosen_answer_is_streamed_without_its_form(local: LocalMode
 def test_local_model_chosen_answer_that_is_no_text_comes_in_one_piece(local: LocalModel) -> None:
     # Which of these it answers is its own choice, and one is enough.
     for asked in ("Tell me", "Thanks", "Say what came of it", "Answer: plain", "Add 2 and 3"):
-        messages = [*user(asked), {"role": "tool", "tool_call_id": "c", "content": "5"}]
+        messages = [*user_message(asked), {"role": "tool", "tool_call_id": "c", "content": "5"}]
         *pieces, reply = run(parts_of(local, messages, ACTIONS[:1], {"enum": [5, 6]}))
         if pieces:
             assert [piece.text for piece in pieces] == [reply.text]
@@ -407,17 +415,17 @@ def test_local_model_chosen_answer_that_is_no_text_comes_in_one_piece(local: Loc
 def test_local_model_goes_on_after_an_answer_with_an_image(brief: LocalModel) -> None:
     drawn = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
     said = {"role": "assistant", "content": [{"type": "text", "text": "Here."}, drawn]}
-    assert run(brief.complete([*user("Draw"), said, *user("Thanks")])).text
+    assert run(brief.complete([*user_message("Draw"), said, *user_message("Thanks")])).text
 
 
 def test_local_model_error_comes_before_any_piece(brief: LocalModel) -> None:
     with pytest.raises(ContextOverflow):
-        run(parts_of(brief, user("word " * 6000)))
+        run(parts_of(brief, user_message("word " * 6000)))
     with pytest.raises(ModelError, match="reads text only"):
         run(parts_of(brief, [{"role": "user", "content": [{"type": "image_url"}]}]))
     with pytest.raises(ModelError, match="not a JSON schema"):
-        run(parts_of(brief, user("Hi"), schema={"type": "nonsense"}))
-    assert joined_text(run(parts_of(brief, user("Say hello"))))
+        run(parts_of(brief, user_message("Hi"), schema={"type": "nonsense"}))
+    assert joined_text(run(parts_of(brief, user_message("Say hello"))))
 
 
 def test_closed_while_it_streams_its_reader_is_told_and_it_answers_no_more(shallow: Path) -> None:
@@ -425,7 +433,7 @@ def test_closed_while_it_streams_its_reader_is_told_and_it_answers_no_more(shall
     assert (model.loaded, model.closed) == (False, False)
 
     async def close() -> None:
-        stream = model.stream(user(STORY))
+        stream = model.stream(user_message(STORY))
         await anext(stream)
         assert (model.loaded, model.closed) == (True, False)
         await asyncio.to_thread(model.close)
@@ -437,7 +445,7 @@ def test_closed_while_it_streams_its_reader_is_told_and_it_answers_no_more(shall
     model.close()
     assert (model.loaded, model.closed) == (False, True)
     with pytest.raises(ModelError, match="is closed"):
-        run(model.complete(user("Say hello")))
+        run(model.complete(user_message("Say hello")))
 
 
 # -- bad input -------------------------------------------------------------------------------------
@@ -445,8 +453,8 @@ def test_closed_while_it_streams_its_reader_is_told_and_it_answers_no_more(shall
 
 def test_local_model_prompt_too_long_is_an_error_that_counts(brief: LocalModel) -> None:
     with pytest.raises(ContextOverflow, match=r"the prompt has 6\d{3} tokens.* holds 2048; noth"):
-        run(brief.complete(user("word " * 6000)))
-    assert run(brief.complete(user("Say hello"))).text
+        run(brief.complete(user_message("word " * 6000)))
+    assert run(brief.complete(user_message("Say hello"))).text
 
 
 def test_local_model_result_is_of_the_action_that_was_called(local: LocalModel) -> None:
@@ -454,7 +462,7 @@ def test_local_model_result_is_of_the_action_that_was_called(local: LocalModel) 
         call = {"role": "assistant", "tool_calls": [{"id": "c", "name": "shut_down", "args": {}}]}
         result = {"role": "tool", "tool_call_id": "c", "content": "ok", **name}
         with pytest.raises(ContextOverflow) as caught:
-            run(local.complete([*user("word " * 6000), call, result]))
+            run(local.complete([*user_message("word " * 6000), call, result]))
         return str(caught.value)
 
     assert counted() == counted(name="shut_down") != counted(name="add")
@@ -464,8 +472,8 @@ def test_local_model_result_is_of_the_action_that_was_called(local: LocalModel) 
 def test_actions_too_many_overflow_and_fewer_fit(local: LocalModel) -> None:
     many = [Action(f"action_{n}", lambda: None, "Do something.", {}) for n in range(200)]
     with pytest.raises(ContextOverflow):
-        run(local.complete(user("Do action_7"), many))
-    reply = run(local.complete(user("Do action_7"), many[:10]))
+        run(local.complete(user_message("Do action_7"), many))
+    reply = run(local.complete(user_message("Do action_7"), many[:10]))
     assert reply.calls[0].name in {action.name for action in many[:10]}
 
 
@@ -484,9 +492,9 @@ def test_local_model_schema_that_cannot_be_kept_to_is_an_error(
     brief: LocalModel, schema: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(ModelError, match=says) as caught:
-        run(brief.complete(user("Say hello"), schema=schema))
+        run(brief.complete(user_message("Say hello"), schema=schema))
     assert "\n" not in str(caught.value)
-    assert run(brief.complete(user("Say hello"))).text
+    assert run(brief.complete(user_message("Say hello"))).text
 
 
 @pytest.mark.parametrize(
@@ -503,12 +511,12 @@ def test_local_model_schema_that_cannot_be_kept_to_is_an_error(
 def test_local_model_malformed_message_is_named(brief: LocalModel, message: Any, says: str) -> None:
     with pytest.raises(ModelError, match=says):
         run(brief.complete([message]))
-    assert run(brief.complete(user("Say hello"))).text
+    assert run(brief.complete(user_message("Say hello"))).text
 
 
 @pytest.mark.parametrize("text", ("", " ", "\0", "\u202e\ufeff", "{}[]\"'\\", "<think>", "</s>"))
 def test_odd_texts_are_answered(brief: LocalModel, text: str) -> None:
-    assert run(brief.complete(user(text))).usage.input_tokens > 0
+    assert run(brief.complete(user_message(text))).usage.input_tokens > 0
 
 
 @pytest.mark.parametrize(
@@ -545,7 +553,7 @@ def test_files_that_are_no_weights_are_named(shallow: Path, tmp_path: Path) -> N
         LocalModel(short) as model,
         pytest.raises(WeightsError, match=r"short\.gguf: could not be loaded: incomplete"),
     ):
-        run(model.complete(user("Say hello")))
+        run(model.complete(user_message("Say hello")))
 
 
 def test_local_model_without_weights_says_what_to_run(
@@ -563,8 +571,8 @@ def test_closed_while_it_answers_its_callers_are_told(shallow: Path) -> None:
     model = LocalModel(shallow, slots=1, max_tokens=4000)
 
     async def close() -> list[Any]:
-        await model.complete(user("Say hello"), schema={"const": "hello"})
-        tasks = [asyncio.create_task(model.complete(user(STORY))) for _ in range(3)]
+        await model.complete(user_message("Say hello"), schema={"const": "hello"})
+        tasks = [asyncio.create_task(model.complete(user_message(STORY))) for _ in range(3)]
         await asyncio.wait(tasks, timeout=0.2)
         await asyncio.to_thread(model.close)
         return list(await asyncio.gather(*tasks, return_exceptions=True))

@@ -16,7 +16,7 @@ from moothall.models.calling.choice import OneCall
 from moothall.models.calling.listed import SeveralCalls
 from moothall.models.plain_chat import plain_chat
 from moothall.models.protocol import StreamPart
-from moothall.testing.models import ACTIONS, run, user
+from moothall.testing.models import ACTIONS, run, user_message
 
 pytestmark = pytest.mark.xdist_group("local_model")
 
@@ -25,16 +25,16 @@ def test_local_model_of_others_weights_makes_a_list_of_calls_or_answers(
     shallow_of_others: Path,
 ) -> None:
     with LocalModel(shallow_of_others, max_tokens=24, context_tokens=2048) as model:
-        reply = run(model.complete(user("Add 2 and 3, and add 4 and 5"), ACTIONS[:1]))
+        reply = run(model.complete(user_message("Add 2 and 3, and add 4 and 5"), ACTIONS[:1]))
     assert reply.calls or reply.text or reply.finish_reason == "length"
 
 
 def test_local_model_with_tool_choice_calls_the_named_action(shallow: Path) -> None:
     with LocalModel(shallow, max_tokens=24, tool_choice="list_files") as forced:
-        made = run(forced.complete(user("Good morning!"), ACTIONS))
+        made = run(forced.complete(user_message("Good morning!"), ACTIONS))
     assert [call.name for call in made.calls] == ["list_files"]
     with pytest.raises(ModelError, match="tool_choice= names 'other', which is no action"):
-        run(LocalModel(shallow, tool_choice="other").complete(user("Hi"), ACTIONS))
+        run(LocalModel(shallow, tool_choice="other").complete(user_message("Hi"), ACTIONS))
 
 
 @pytest.mark.parametrize("form", (OneCall(), SeveralCalls()))
@@ -82,7 +82,7 @@ def test_local_model_is_warmer_in_a_second_try(shallow: Path) -> None:
     with Heard(shallow, max_tokens=4, context_tokens=512, temperature=0.0) as heard:
         agent = ReActAgent("a", heard, check=refuse, tries=1)
         assert agent.reply_sync("Say hello").stop_reason == "unreadable"
-        run(heard.complete(user("Say hello")))
+        run(heard.complete(user_message("Say hello")))
     assert seen == [0.0, 0.6, 0.0]
 
 
@@ -118,7 +118,7 @@ def test_local_model_second_try_that_is_cut_off_has_its_text_and_the_tokens_of_b
     async def parts() -> list[StreamPart]:
         with Scripted(shallow_of_others) as local:
             local.answers = [UNREADABLE, cut]
-            return [each async for each in local.stream(user("Hello"), ACTIONS)]
+            return [each async for each in local.stream(user_message("Hello"), ACTIONS)]
 
     *pieces, reply = run(parts())
     assert "".join(each.text for each in pieces) == reply.text == "It is sunny"
@@ -132,7 +132,7 @@ def test_local_model_without_a_readable_answer_spends_the_tokens_of_both_tries(
     with Scripted(shallow_of_others) as local:
         local.answers = [UNREADABLE, ModelReply("{}", usage=Usage(10, 5))]
         with pytest.raises(ModelError, match="chose nothing readable") as caught:
-            run(BudgetedModel(local, budget).complete(user("Hello"), ACTIONS))
+            run(BudgetedModel(local, budget).complete(user_message("Hello"), ACTIONS))
     assert caught.value.usage == Usage(110, 55)
     assert budget.spent.tokens == 165
 
@@ -142,7 +142,7 @@ def test_answer_of_the_examples_in_a_list_of_calls_is_unreadable_and_never_strea
     head = form.prompt_part(ACTIONS[:1], may_answer=True)
     copied = next(each for each in head.splitlines() if each.startswith('[{"action": "answer"'))
     with pytest.raises(ValueError, match="repeats an example"):
-        form.read(ModelReply(copied), user("How much is my bill?"), ACTIONS[:1])
+        form.read(ModelReply(copied), user_message("How much is my bill?"), ACTIONS[:1])
     text = form.answer_text(ACTIONS[:1])
     assert "".join(map(text.add, copied)) == ""
     own = copied.replace("animals", "bills")

@@ -14,7 +14,7 @@ from moothall import Action, LocalModel, ReActAgent
 from moothall.foundation.errors import ConfigError
 from moothall.memory import Memory
 from moothall.models import ModelReply
-from moothall.testing.models import joined_text, parts_of, run, user
+from moothall.testing.models import joined_text, parts_of, run, user_message
 
 # In the manner of Hermes, Qwen2.5 and Qwen3.
 HERMES = """\
@@ -55,7 +55,7 @@ def calling(*calls: tuple[str, dict[str, Any]]) -> dict[str, Any]:
 def looked_up(*items: str) -> list[dict[str, Any]]:
     """A question for the stock of items, its calls and their results, which are 0, 1, …"""
     return [
-        *user(f"How many {' and '.join(items)} are in stock?"),
+        *user_message(f"How many {' and '.join(items)} are in stock?"),
         calling(*(("in_stock", {"item": item}) for item in items)),
         *({"role": "tool", "tool_call_id": f"c{n}", "content": f"{n}"} for n in range(len(items))),
     ]
@@ -90,7 +90,7 @@ def test_own_template_model_calls_an_action_and_reads_its_result(model: LocalMod
 
 
 def test_own_template_model_may_answer_without_a_call_in_pieces(model: LocalModel) -> None:
-    parts = run(parts_of(model, [*SHOWN, *user("Hello")], [STOCK]))
+    parts = run(parts_of(model, [*SHOWN, *user_message("Hello")], [STOCK]))
     assert joined_text(parts) == parts[-1].text != ""
     assert (parts[-1].calls, parts[-1].finish_reason) == ((), "stop")
     assert len(parts) > 5
@@ -102,7 +102,7 @@ def test_own_template_model_calls_actions_at_once_with_the_same_ids_each_time(
 ) -> None:
     items = ("figs", "nuts"), ("plums", "dates")
     shown = [each for two in items for each in (*looked_up(*two), said("Some."))]
-    asked = [*shown, *user("How many pears and leeks are in stock?")]
+    asked = [*shown, *user_message("How many pears and leeks are in stock?")]
     replies = [run(model.complete(asked, [STOCK])) for _ in range(2)]
     made = [(each.id, each.name, json.loads(each.args)) for each in replies[0].calls]
     assert made == [
@@ -125,7 +125,7 @@ def test_own_template_schema_beside_actions_is_met_by_a_call_of_its_own(model: L
 
 
 def test_own_template_schema_alone_is_met_by_the_text(model: LocalModel) -> None:
-    reply = run(model.complete(user("2+2?"), None, SCHEMA))
+    reply = run(model.complete(user_message("2+2?"), None, SCHEMA))
     assert json.loads(reply.text).keys() == {"number"}
 
 
@@ -140,7 +140,7 @@ def brief(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalModel]:
 def test_own_template_marks_in_a_text_are_text(brief: LocalModel) -> None:
     def tokens(mark: str) -> int:
         (call, result) = looked_up("pears")[1:]
-        asked = [*user("Hi"), call, {**result, "content": mark * 8}]
+        asked = [*user_message("Hi"), call, {**result, "content": mark * 8}]
         reply: ModelReply = run(brief.complete(asked, [STOCK]))
         return reply.usage.input_tokens
 
@@ -148,7 +148,9 @@ def test_own_template_marks_in_a_text_are_text(brief: LocalModel) -> None:
 
 
 def test_own_template_that_wants_other_roles_gets_them(brief: LocalModel) -> None:
-    assert run(brief.complete([*user("One."), *user("Two.")])).usage.input_tokens > 5
+    assert (
+        run(brief.complete([*user_message("One."), *user_message("Two.")])).usage.input_tokens > 5
+    )
 
 
 @pytest.mark.parametrize(

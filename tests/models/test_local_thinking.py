@@ -9,7 +9,7 @@ import pytest
 
 from moothall import LocalModel, ReasoningPiece
 from moothall.models import DEFAULT_WEIGHTS, ModelReply
-from moothall.testing.models import joined_text, parts_of, run, user
+from moothall.testing.models import joined_text, parts_of, run, user_message
 
 # As Qwen3 has it; the second asks for reasoning whatever it is told.
 _TURNS = """\
@@ -50,10 +50,10 @@ def shown(form: str) -> list[dict[str, str]]:
     """Sums with short reasoning, which the smallest of models goes on with."""
     messages = []
     for a, b in ((1, 2), (2, 3), (5, 1), (4, 4)):
-        messages += user(f"{a}+{b}?")
+        messages += user_message(f"{a}+{b}?")
         said = f"<think>\nI add.\n</think>{form % (a + b)}"
         messages.append({"role": "assistant", "content": said})
-    return [*messages, *user("2+2?")]
+    return [*messages, *user_message("2+2?")]
 
 
 def asked(path: Path, **more: bool) -> tuple[ModelReply, str]:

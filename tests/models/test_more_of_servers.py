@@ -37,7 +37,7 @@ from moothall import (
 )
 from moothall.foundation.errors import DefinitionError, ModelError
 from moothall.models import OpenAIEmbedder
-from moothall.testing.models import run, user
+from moothall.testing.models import run, user_message
 
 # -- what comes with an answer ---------------------------------------------------------------------
 
@@ -45,12 +45,12 @@ from moothall.testing.models import run, user
 def test_meta_is_recorded(tmp_path: Path) -> None:
     with OpenAIServer(text("Hi")) as server:
         with RecordedModel(OpenAIModel("m", server.url), tmp_path / "a.jsonl") as model:
-            first = run(model.complete(user("Hi")))
+            first = run(model.complete(user_message("Hi")))
         with Journal(tmp_path / "runs.db") as journal:
             agent = ReActAgent("a", OpenAIModel("m", server.url), journal=journal)
             assert agent.reply_sync("Hi", run_id="r").text == "Hi"
     with RecordedModel(None, tmp_path / "a.jsonl") as model:
-        again = run(model.complete(user("Hi")))
+        again = run(model.complete(user_message("Hi")))
     assert again.meta == first.meta == {"id": "chatcmpl-1", "model": "m"}
 
 
@@ -134,7 +134,7 @@ def fallback(first: Any, **more: Any) -> tuple[Any, int]:
         models = [OpenAIModel("m", each.url, max_retries=0) for each in (one, two)]
         model = FallbackModel(models, **more)
         try:
-            return run(model.complete(user("Hi"))).text, len(two.requests)
+            return run(model.complete(user_message("Hi"))).text, len(two.requests)
         except ModelError as error:
             return error, len(two.requests)
 

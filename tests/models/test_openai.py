@@ -37,7 +37,7 @@ from moothall.foundation.errors import (
     RemoteForbidden,
 )
 from moothall.models import Model, ModelReply, OpenAIModel, model
-from moothall.testing.models import ACTIONS, StreamingModelConformance, parts_of, run, user
+from moothall.testing.models import ACTIONS, StreamingModelConformance, parts_of, run, user_message
 
 KEY = "sk-a-secret-of-mine"
 
@@ -45,7 +45,7 @@ KEY = "sk-a-secret-of-mine"
 def ask(*answers: Any, **more: Any) -> ModelReply:
     """What a model gives of a server's answers."""
     with OpenAIServer(*answers) as server:
-        return run(OpenAIModel("m", server.url, **more).complete(user("Hi")))  # type: ignore[no-any-return]
+        return run(OpenAIModel("m", server.url, **more).complete(user_message("Hi")))  # type: ignore[no-any-return]
 
 
 def error(*answers: Any, kind: type[ModelError] = ModelError, **more: Any) -> str:
@@ -53,7 +53,7 @@ def error(*answers: Any, kind: type[ModelError] = ModelError, **more: Any) -> st
     with OpenAIServer(*answers) as server:
         named = OpenAIModel("m", server.url, **more)
         with pytest.raises(kind) as caught:
-            run(named.complete(user("Hi")))
+            run(named.complete(user_message("Hi")))
     said = str(caught.value)
     assert said.startswith(f"{named.name}: ")
     assert "\n" not in said
@@ -114,19 +114,19 @@ class TestLlamaServer(StreamingModelConformance):
     # can be seen is that it takes them, and a conversation with calls and results.
 
     def test_model_calls_one_of_the_actions_with_valid_arguments(self) -> None:
-        reply = run(self.make().complete(user("Add 2 and 3"), ACTIONS))
+        reply = run(self.make().complete(user_message("Add 2 and 3"), ACTIONS))
         assert reply.text.strip() or reply.calls
         assert reply.usage.input_tokens > 0
 
     def test_model_stream_gives_calls_like_complete(self) -> None:
-        reply = self.check(run(parts_of(self.make(), user("Add 2 and 3"), ACTIONS)))
+        reply = self.check(run(parts_of(self.make(), user_message("Add 2 and 3"), ACTIONS)))
         assert reply.text.strip() or reply.calls
         assert reply.usage.output_tokens > 0
 
     def test_model_calls_of_a_conversation_have_different_ids(self) -> None:
         listed = [{"id": f"call_{n}", "name": "add", "args": {"a": n, "b": 3}} for n in (1, 2)]
         messages = [
-            *user("Add 1 and 3, and 2 and 3"),
+            *user_message("Add 1 and 3, and 2 and 3"),
             {"role": "assistant", "content": "", "tool_calls": listed},
             {"role": "tool", "tool_call_id": "call_1", "content": "4"},
             {"role": "tool", "tool_call_id": "call_2", "content": "5"},
@@ -138,14 +138,14 @@ class TestLlamaServer(StreamingModelConformance):
     def test_openai_prompt_too_long_says_so(self) -> None:
         small = OpenAIModel("m", self.url, KEY, max_tokens=4)
         with pytest.raises(ContextOverflow, match="nothing was cut"):
-            run(small.complete(user("word " * 6000)))
+            run(small.complete(user_message("word " * 6000)))
         with pytest.raises(ContextOverflow, match="nothing was cut"):
-            run(parts_of(small, user("word " * 6000)))
-        assert run(small.complete(user("Say hello"))).text
+            run(parts_of(small, user_message("word " * 6000)))
+        assert run(small.complete(user_message("Say hello"))).text
 
     def test_openai_wrong_key_is_named_and_not_shown(self) -> None:
         with pytest.raises(ModelError, match=r"answered 401: .*check api_key=") as caught:
-            run(OpenAIModel("m", self.url, "sk-another-secret").complete(user("Hi")))
+            run(OpenAIModel("m", self.url, "sk-another-secret").complete(user_message("Hi")))
         assert "another" not in str(caught.value)
 
 
@@ -172,9 +172,9 @@ def test_openai_wrong_message_is_named_before_sending(message: Any, fault: str) 
     with OpenAIServer(text("ok")) as server:
         asked = OpenAIModel("m", server.url)
         with pytest.raises(ModelError, match=fault):
-            run(asked.complete([*user("Hi"), message]))
+            run(asked.complete([*user_message("Hi"), message]))
         assert server.requests == []
-        assert run(asked.complete(user("Hi"))).text == "ok"
+        assert run(asked.complete(user_message("Hi"))).text == "ok"
 
 
 # -- failures --------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ def test_openai_without_retry_after_waits_by_itself() -> None:
         async def ask() -> tuple[float, str]:
             loop = asyncio.get_running_loop()
             begun = loop.time()
-            reply = await OpenAIModel("m", server.url).complete(user("Hi"))
+            reply = await OpenAIModel("m", server.url).complete(user_message("Hi"))
             return loop.time() - begun, reply.text
 
         took_s, said = run(ask())
@@ -198,7 +198,7 @@ def test_tries_are_bounded() -> None:
     with OpenAIServer(status(503, **SOON)) as server:
         asked = OpenAIModel("m", server.url, max_retries=3)
         with pytest.raises(ModelError, match="answered 503: try later; tried 4 times"):
-            run(asked.complete(user("Hi")))
+            run(asked.complete(user_message("Hi")))
         assert len(server.requests) == 4
     assert error(status(429, "slow down", retry_after="9999")) == (
         "the server answered 429: slow down; it asks to wait 9999 s"
@@ -240,7 +240,7 @@ def test_openai_server_that_is_down_is_one_plain_line(capfd: pytest.CaptureFixtu
     with OpenAIServer(text("ok")) as server:
         url = server.url
     with pytest.raises(ModelError) as caught:
-        run(OpenAIModel("tiny", url, max_retries=0).complete(user("Hi")))
+        run(OpenAIModel("tiny", url, max_retries=0).complete(user_message("Hi")))
     assert str(caught.value) == (
         f"{url}#tiny: no answer from {url}: Connection refused; is the server running there?"
     )
@@ -256,9 +256,9 @@ def test_openai_answer_too_late_closes_the_connection() -> None:
         with pytest.raises(
             ModelError, match=r"gave no answer within 2 s; timeout= gives it longer$"
         ):
-            run(asked.complete(user("Hi")))
+            run(asked.complete(user_message("Hi")))
         server.wait_for_close()
-        assert run(asked.complete(user("Hi"))).text == "ok"
+        assert run(asked.complete(user_message("Hi"))).text == "ok"
 
 
 def test_openai_https_of_a_server_without_it_is_told() -> None:
@@ -273,7 +273,7 @@ def test_openai_https_of_a_server_without_it_is_told() -> None:
         thread.start()
         url = f"https://127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(ModelError, match="does the server speak http rather than https"):
-            run(OpenAIModel("m", url, KEY, max_retries=0).complete(user("Hi")))
+            run(OpenAIModel("m", url, KEY, max_retries=0).complete(user_message("Hi")))
         thread.join()
 
 
@@ -310,10 +310,10 @@ def test_openai_key_of_the_environment_is_not_for_strangers(
     monkeypatch.setenv("OPENAI_ADMIN_KEY", KEY)
     monkeypatch.setenv("OPENAI_ORG_ID", "org-mine")
     with OpenAIServer(text("ok")) as server:
-        run(OpenAIModel("m", server.url).complete(user("Hi")))
+        run(OpenAIModel("m", server.url).complete(user_message("Hi")))
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         mine = OpenAIModel("m")
-        run(mine.complete(user("Hi")))
+        run(mine.complete(user_message("Hi")))
     assert mine.name == "openai:m"
     stranger, own = server.requests
     assert KEY not in str(stranger.headers)
@@ -322,7 +322,7 @@ def test_openai_key_of_the_environment_is_not_for_strangers(
     with OpenAIServer(status(401, "no")) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         with pytest.raises(ModelError, match="no; check api_key=, or OPENAI_API_KEY"):
-            run(OpenAIModel("m").complete(user("Hi")))
+            run(OpenAIModel("m").complete(user_message("Hi")))
 
 
 def test_openai_key_is_in_no_error_log_or_name(caplog: pytest.LogCaptureFixture) -> None:
@@ -333,7 +333,7 @@ def test_openai_key_is_in_no_error_log_or_name(caplog: pytest.LogCaptureFixture)
     )
     with OpenAIServer(text("ok")) as server:
         asked = OpenAIModel("m", server.url, KEY)
-        run(asked.complete(user("Hi")))
+        run(asked.complete(user_message("Hi")))
         assert KEY not in repr(asked) + asked.name
     assert KEY not in caplog.text
 
@@ -347,14 +347,14 @@ def test_openai_key_is_in_no_error_log_or_name(caplog: pytest.LogCaptureFixture)
 )
 def test_offline_forbids_other_machines(host: str) -> None:
     with pytest.raises(RemoteForbidden, match=r"MOOTHALL_OFFLINE=1 forbids calls to"):
-        run(OpenAIModel("m", f"https://{host}/v1", KEY).complete(user("Hi")))
+        run(OpenAIModel("m", f"https://{host}/v1", KEY).complete(user_message("Hi")))
 
 
 def test_offline_allows_this_machine() -> None:
     with OpenAIServer(text("ok")) as server:
         for host in ("127.0.0.1", "localhost", "LocalHost"):
             named = OpenAIModel("m", server.url.replace("127.0.0.1", host))
-            assert run(named.complete(user("Hi"))).text == "ok"
+            assert run(named.complete(user_message("Hi"))).text == "ok"
 
 
 @pytest.mark.parametrize(
@@ -401,7 +401,7 @@ def test_openai_key_that_expires_during_the_retries_of_a_request_is_asked_for_ag
     answers = status(429, **SOON), status(401, "expired"), text("ok")
     with OpenAIServer(*answers) as server:
         asked = OpenAIModel("m", server.url, lambda: next(keys))
-        assert run(asked.complete(user("Hi"))).text == "ok"
+        assert run(asked.complete(user_message("Hi"))).text == "ok"
     sent = [request.headers["authorization"] for request in server.requests]
     assert sent == ["Bearer old", "Bearer old", "Bearer new"]
 
@@ -412,8 +412,8 @@ def test_openai_key_that_expires_during_the_retries_of_a_request_is_asked_for_ag
 async def test_closed_it_opens_anew() -> None:
     with OpenAIServer(text("ok")) as server:
         async with OpenAIModel("m", server.url) as asked:
-            await asked.complete(user("Hi"))
-        await asked.complete(user("Hi"))
+            await asked.complete(user_message("Hi"))
+        await asked.complete(user_message("Hi"))
         assert server.connections == 2
 
 
@@ -423,7 +423,7 @@ async def test_openai_calls_beyond_its_connections_wait() -> None:
         assert [
             reply.text
             for reply in list(
-                await asyncio.gather(*(asked.complete(user("Hi")) for _ in range(20)))
+                await asyncio.gather(*(asked.complete(user_message("Hi")) for _ in range(20)))
             )
         ] == ["ok"] * 20
         assert server.connections == 2
@@ -456,7 +456,7 @@ def test_openai_server_is_named_by_its_address() -> None:
         named = model(f"{server.url}#org/name")
         assert named.name == f"{server.url}#org/name"
         assert model(f"{server.url}#org/name") is named
-        assert run(named.complete(user("Hi"))).text == "ok"
+        assert run(named.complete(user_message("Hi"))).text == "ok"
     assert server.requests[0].body["model"] == "org/name"
 
 

@@ -35,7 +35,15 @@ from moothall.models import (
     TextPiece,
     Usage,
 )
-from moothall.testing.models import ACTIONS, PERSON, joined_text, parts_of, run, until_error, user
+from moothall.testing.models import (
+    ACTIONS,
+    PERSON_SCHEMA,
+    joined_text,
+    parts_of,
+    run,
+    until_error,
+    user_message,
+)
 
 KEY = "sk-a-secret-of-mine"
 END = (delta(finish_reason="stop"), counted(), DONE)
@@ -44,14 +52,14 @@ END = (delta(finish_reason="stop"), counted(), DONE)
 def stream(*answers: Any, **more: Any) -> list[Any]:
     """What a model streams of a server's answers."""
     with OpenAIServer(*answers) as server:
-        return run(parts_of(OpenAIModel("m", server.url, **more), user("Hi")))  # type: ignore[no-any-return]
+        return run(parts_of(OpenAIModel("m", server.url, **more), user_message("Hi")))  # type: ignore[no-any-return]
 
 
 def begun(*answers: Any, **more: Any) -> tuple[str, str, int]:
     """What came before the error of a stream, the error, and how many requests there were."""
     with OpenAIServer(*answers) as server:
         asked = OpenAIModel("m", server.url, **more)
-        came, error = run(until_error(asked, user("Hi")))
+        came, error = run(until_error(asked, user_message("Hi")))
     said = str(error)
     assert said.startswith(f"{asked.name}: ")
     assert said.isprintable()
@@ -70,8 +78,8 @@ def test_openai_streamed_request_is_the_same_but_asks_for_the_usage() -> None:
     messages = [{"role": "user", "content": content}]
     with OpenAIServer(text("ok"), streamed("ok")) as server:
         asked = OpenAIModel("big", server.url, KEY, seed=1)
-        run(asked.complete(messages, ACTIONS, PERSON))
-        run(parts_of(asked, messages, ACTIONS, PERSON))
+        run(asked.complete(messages, ACTIONS, PERSON_SCHEMA))
+        run(parts_of(asked, messages, ACTIONS, PERSON_SCHEMA))
     whole, pieces = (request.body for request in server.requests)
     assert pieces.pop("stream") is True
     assert pieces.pop("stream_options") == {"include_usage": True}
@@ -82,7 +90,9 @@ def test_openai_streamed_request_is_the_same_but_asks_for_the_usage() -> None:
 def test_openai_answer_that_has_begun_is_not_asked_for_again_in_words() -> None:
     late = events(delta('{"name": '), {"error": {"message": "json_schema is not supported"}})
     with OpenAIServer(late, streamed("{}")) as server:
-        came, error = run(until_error(OpenAIModel("m", server.url), user("Hi"), None, PERSON))
+        came, error = run(
+            until_error(OpenAIModel("m", server.url), user_message("Hi"), None, PERSON_SCHEMA)
+        )
         assert len(server.requests) == 1
     assert (joined_text(came), "json_schema is not" in str(error)) == ('{"name": ', True)
 
@@ -129,7 +139,7 @@ def test_openai_stream_may_cut_a_line_end_in_two() -> None:
 
     async def read(url: str) -> list[Any]:
         parts = []
-        async for part in OpenAIModel("m", url).stream(user("Hi")):
+        async for part in OpenAIModel("m", url).stream(user_message("Hi")):
             go_on.set()  # what came before is read
             parts.append(part)
         return parts
@@ -142,7 +152,9 @@ async def test_openai_stream_after_its_end_is_not_read_and_the_connection_is_reu
     after = events(delta("ok"), *END, delta("no"), b"data: nonsense\n\n")
     with OpenAIServer(after) as server:
         asked = OpenAIModel("m", server.url)
-        assert ([(await parts_of(asked, user("Hi")))[-1].text for _ in range(3)]) == ["ok"] * 3
+        assert ([(await parts_of(asked, user_message("Hi")))[-1].text for _ in range(3)]) == [
+            "ok"
+        ] * 3
         assert server.connections == 1
 
 
@@ -150,7 +162,7 @@ async def test_openai_stream_does_not_wait_for_a_server_that_does_not_close_afte
     with OpenAIServer(events(delta("ok"), *END, hang=True)) as server:
         loop = asyncio.get_running_loop()
         start = loop.time()
-        parts = await parts_of(OpenAIModel("m", server.url), user("Hi"))
+        parts = await parts_of(OpenAIModel("m", server.url), user_message("Hi"))
         assert parts[-1].text == "ok"
         assert (loop.time() - start) < 5
         await asyncio.to_thread(server.wait_for_close)
@@ -162,7 +174,7 @@ async def test_openai_stream_settles_its_rate_limit() -> None:
         asked = OpenAIModel("m", server.url, rate_limit=limit)
         # At the estimate of 4096 tokens each, the second would wait for a minute.
         for _ in range(3):
-            await parts_of(asked, user("Hi"))
+            await parts_of(asked, user_message("Hi"))
         assert len(server.requests) == 3
 
 
@@ -219,13 +231,13 @@ def test_openai_key_is_not_in_what_an_answer_fails_with() -> None:
         OpenAIServer(answer(told)) as server,
         pytest.raises(ModelError, match=r"the key … is wrong$"),
     ):
-        run(OpenAIModel("m", server.url, KEY).complete(user("Hi")))
+        run(OpenAIModel("m", server.url, KEY).complete(user_message("Hi")))
 
 
 def test_openai_stream_that_stays_open_after_the_answer_ends_soon() -> None:
     with OpenAIServer(events(delta("ok", "stop"), counted(), hang=True)) as server:
         asked = OpenAIModel("m", server.url, timeout=600)
-        *_, reply = run(parts_of(asked, user("Hi")))
+        *_, reply = run(parts_of(asked, user_message("Hi")))
     assert (reply.text, reply.usage) == ("ok", Usage(7, 3))
 
 
@@ -267,7 +279,7 @@ def test_openai_stream_without_end_is_not_read_for_ever(data: Any, said: str) ->
 def test_openai_stream_does_not_count_the_readers_time() -> None:
     async def read(asked: OpenAIModel) -> str:
         said = ""
-        async for part in asked.stream(user("Hi")):
+        async for part in asked.stream(user_message("Hi")):
             if isinstance(part, TextPiece):
                 said += part.text
                 await asyncio.sleep(0.6)
@@ -289,7 +301,7 @@ def test_openai_stream_that_is_left_closes_its_connection_at_once(how: str) -> N
             first = asyncio.Event()
 
             async def read() -> None:
-                stream = asked.stream(user("Hi"))
+                stream = asked.stream(user_message("Hi"))
                 try:
                     async for part in stream:
                         first.set()
@@ -312,7 +324,7 @@ def test_openai_stream_that_is_left_closes_its_connection_at_once(how: str) -> N
             await asyncio.to_thread(server.wait_for_close)
             took_s = asyncio.get_running_loop().time() - start
             # The only connection there may be is free again.
-            assert joined_text(await parts_of(asked, user("Hi"))) == "ok"
+            assert joined_text(await parts_of(asked, user_message("Hi"))) == "ok"
             return took_s
 
         assert run(leave()) < 10
@@ -329,5 +341,8 @@ async def test_openai_stream_frees_its_place_after_whatever_end() -> None:
         asked = OpenAIModel("m", server.url, connections=1, timeout=2, max_retries=0)
         for _ in ends:
             with pytest.raises(ModelError):
-                await parts_of(asked, user("Hi"))
-        assert ([joined_text(await parts_of(asked, user("Hi"))) for _ in range(2)]) == ["ok", "ok"]
+                await parts_of(asked, user_message("Hi"))
+        assert ([joined_text(await parts_of(asked, user_message("Hi"))) for _ in range(2)]) == [
+            "ok",
+            "ok",
+        ]

@@ -14,7 +14,7 @@ from models.openai_server import OpenAIServer, text
 from moothall import AnthropicModel, OpenAIModel
 from moothall.foundation.errors import ConfigError, ModelError
 from moothall.models import PROVIDERS, model
-from moothall.testing.models import run, user
+from moothall.testing.models import run, user_message
 
 CHAT = [name for name in PROVIDERS if name != "anthropic"]
 
@@ -34,7 +34,7 @@ def test_providers_model_is_asked_with_its_key(name: str, monkeypatch: pytest.Mo
         if about.key:
             monkeypatch.setenv(about.key, "sk-mine")
         made = model(f"{name}:org/m:1")
-        assert run(made.complete(user("Hi"))).text == "Hi"
+        assert run(made.complete(user_message("Hi"))).text == "Hi"
     assert made.name == f"{name}:org/m:1"
     sent = server.requests[0]
     assert (sent.path, sent.body["model"]) == ("/v1/chat/completions", "org/m:1")
@@ -80,7 +80,7 @@ def test_openais_name_behind_another_address_is_any_server(
 ) -> None:
     with OpenAIServer(text("Hi")) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        run(model("openai:m").complete(user("Hi")))
+        run(model("openai:m").complete(user_message("Hi")))
     assert "max_tokens" in server.requests[0].body
 
 
@@ -104,7 +104,7 @@ def test_headers_and_a_query_go_with_each_request(form: str) -> None:
     said = text("Hi") if form == "chat" else messages_format.text("Hi")
     with OpenAIServer(said) as server:
         headers = {"X-Portkey": "mine", "ACCEPT": "text/plain"}
-        run(made_of(form, server, api_key="k", headers=headers).complete(user("Hi")))
+        run(made_of(form, server, api_key="k", headers=headers).complete(user_message("Hi")))
     sent = server.requests[0]
     assert sent.path.endswith("?api-version=2026-01-01")
     assert (sent.headers["x-portkey"], sent.headers["accept"]) == ("mine", "text/plain")
@@ -128,7 +128,7 @@ def test_functions_give_the_key_and_headers_of_each_request(form: str, waits: bo
     with OpenAIServer(said) as server:
         made = made_of(form, server, api_key=later if waits else key, headers=headers)
         for _ in range(2):
-            run(made.complete(user("Hi")))
+            run(made.complete(user_message("Hi")))
     field = "authorization" if form == "chat" else "x-api-key"
     keys = [each.headers[field].removeprefix("Bearer ") for each in server.requests]
     assert keys == ["token-1", "token-2"]
@@ -171,7 +171,7 @@ def test_errors_show_neither_a_functions_key_nor_headers() -> None:
             "m", server.url, lambda: "token-of-mine", headers={"X-Key": "header-of-mine"}
         )
         with pytest.raises(ModelError) as caught:
-            run(made.complete(user("Hi")))
+            run(made.complete(user_message("Hi")))
     assert "of-mine" not in str(caught.value)
 
 
@@ -205,5 +205,5 @@ def test_headers_that_cannot_be_sent_are_refused(headers: Any) -> None:
     with OpenAIServer(text("Hi")) as server:
         of_function = OpenAIModel("m", server.url, headers=lambda: headers)
         with pytest.raises(ConfigError, match="headers= must be names and texts"):
-            run(of_function.complete(user("Hi")))
+            run(of_function.complete(user_message("Hi")))
     assert server.requests == []

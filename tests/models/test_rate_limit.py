@@ -9,7 +9,7 @@ import pytest
 from models.openai_server import HANG, OpenAIServer, status, text
 from moothall.foundation.errors import DefinitionError, ModelError
 from moothall.models import OpenAIModel, RateLimit
-from moothall.testing.models import run, user
+from moothall.testing.models import run, user_message
 
 
 class SetClock:
@@ -258,9 +258,9 @@ async def test_models_share_a_limit(clock: SetClock) -> None:
     limit = RateLimit(2, clock=clock)
     with OpenAIServer(text("ok")) as server:
         one, other = (OpenAIModel(name, server.url, rate_limit=limit) for name in "ab")
-        await one.complete(user("Hi"))
-        await other.complete(user("Hi"))
-        third = asyncio.create_task(one.complete(user("Hi")))
+        await one.complete(user_message("Hi"))
+        await other.complete(user_message("Hi"))
+        third = asyncio.create_task(one.complete(user_message("Hi")))
         await settled()
         assert not third.done()
         assert len(server.requests) == 2
@@ -276,7 +276,7 @@ async def test_rate_limit_takes_the_providers_count_in_place_of_the_estimate(
     with OpenAIServer(text("ok", usage=usage)) as server:
         asked = OpenAIModel("m", server.url, rate_limit=limit, max_tokens=900)
         for _ in range(3):
-            await asked.complete(user("Hi"))
+            await asked.complete(user_message("Hi"))
         assert len(server.requests) == 3
 
 
@@ -285,11 +285,11 @@ async def test_rate_limit_is_not_held_up_by_a_failed_or_cancelled_call(clock: Se
     with OpenAIServer(status(400), HANG, text("ok")) as server:
         asked = OpenAIModel("m", server.url, rate_limit=limit)
         with pytest.raises(ModelError, match="answered 400"):
-            await asked.complete(user("Hi"))
+            await asked.complete(user_message("Hi"))
         server.wait_for_request()
-        task = asyncio.create_task(asked.complete(user("Hi")))
+        task = asyncio.create_task(asked.complete(user_message("Hi")))
         await asyncio.to_thread(server.wait_for_request)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        assert (await asked.complete(user("Hi"))).text == "ok"
+        assert (await asked.complete(user_message("Hi"))).text == "ok"
     assert limit.waiting == 0

@@ -16,13 +16,13 @@ from moothall.foundation.errors import ConfigError, ModelError
 from moothall.models import Call, ModelReply, OpenAIModel, RecordedModel, ScriptedModel, Usage
 from moothall.testing.models import (
     ACTIONS,
-    PERSON,
+    PERSON_SCHEMA,
     StreamingModelConformance,
     joined_text,
     never,
     parts_of,
     run,
-    user,
+    user_message,
 )
 
 
@@ -47,18 +47,18 @@ def record(path: Path, *answers: Any, **more: Any) -> ScriptedModel:
     scripted = ScriptedModel(answers, **more)
     with RecordedModel(scripted, path) as model:
         for number in range(len(answers)):
-            run(model.complete(user(str(number))))
+            run(model.complete(user_message(str(number))))
     return scripted
 
 
 def test_recorded_model_asks_once_and_then_repeats_the_answer(path: Path) -> None:
     scripted = ScriptedModel(["one", "two"])
     model = RecordedModel(scripted, path)
-    assert [run(model.complete(user("Hi"))).text for _ in range(3)] == ["one"] * 3
-    assert run(model.complete(user("Ho"))).text == "two"
+    assert [run(model.complete(user_message("Hi"))).text for _ in range(3)] == ["one"] * 3
+    assert run(model.complete(user_message("Ho"))).text == "two"
     assert len(scripted.received) == len(model) == 2
     again = ScriptedModel(["never"])
-    assert run(RecordedModel(again, path).complete(user("Ho"))).text == "two"
+    assert run(RecordedModel(again, path).complete(user_message("Ho"))).text == "two"
     assert again.received == []
 
 
@@ -72,18 +72,18 @@ def test_recorded_model_replays_every_part_of_an_answer(path: Path) -> None:
     record(path, reply, name="big", context_tokens=99)
     replayed = RecordedModel(None, path)
     assert (replayed.name, replayed.context_tokens, len(replayed)) == ("big", 99, 1)
-    assert run(replayed.complete(user("0"))) == reply
+    assert run(replayed.complete(user_message("0"))) == reply
 
 
 def test_recorded_request_is_all_of_its_content(path: Path) -> None:
     scripted = ScriptedModel([str(number) for number in range(5)])
     model = RecordedModel(scripted, path)
     requests: list[dict[str, Any]] = [
-        {"messages": user("Hi")},
+        {"messages": user_message("Hi")},
         {"messages": [{"role": "system", "content": "Hi"}]},
-        {"messages": user("Hi"), "actions": ACTIONS},
-        {"messages": user("Hi"), "actions": ACTIONS[:1]},
-        {"messages": user("Hi"), "schema": PERSON},
+        {"messages": user_message("Hi"), "actions": ACTIONS},
+        {"messages": user_message("Hi"), "actions": ACTIONS[:1]},
+        {"messages": user_message("Hi"), "schema": PERSON_SCHEMA},
     ]
     for _ in range(2):
         assert [run(model.complete(**each)).text for each in requests] == list("01234")
@@ -94,35 +94,35 @@ def test_recorded_request_is_all_of_its_content(path: Path) -> None:
 def test_recorded_model_names_a_request_that_is_not_recorded(path: Path) -> None:
     record(path, "one")
     model = RecordedModel(None, path)
-    asked = [*user("Hi"), *user("What\nelse? " + "x" * 100)]
+    asked = [*user_message("Hi"), *user_message("What\nelse? " + "x" * 100)]
     with pytest.raises(ModelError) as caught:
-        run(model.complete(asked, ACTIONS, PERSON))
+        run(model.complete(asked, ACTIONS, PERSON_SCHEMA))
     said = str(caught.value)
     assert said.startswith(f"scripted: {path} has no answer to this request: 2 messages, the last")
     assert "from user: 'What else? xxx" in said
     assert said.endswith("…'; actions add, list_files, read_file; a schema")
     assert "\n" not in said
-    assert run(model.complete(user("0"))).text == "one"
+    assert run(model.complete(user_message("0"))).text == "one"
 
 
 def test_recorded_model_replays_without_calling_the_server(path: Path) -> None:
     with OpenAIServer(text("ok")) as server:
         asked = OpenAIModel("m", server.url)
         with RecordedModel(asked, path) as model:
-            run(model.complete(user("Hi")))
+            run(model.complete(user_message("Hi")))
         name = asked.name
     replayed = RecordedModel(None, path)
     assert replayed.name == name
-    assert run(replayed.complete(user("Hi"))).text == "ok"
+    assert run(replayed.complete(user_message("Hi"))).text == "ok"
     with pytest.raises(ModelError, match="has no answer"):
-        run(replayed.complete(user("Ho")))
+        run(replayed.complete(user_message("Ho")))
 
 
 def test_errors_are_not_recorded(path: Path) -> None:
     model = RecordedModel(ScriptedModel([ModelError("no"), "yes"]), path)
     with pytest.raises(ModelError, match="no"):
-        run(model.complete(user("Hi")))
-    assert run(model.complete(user("Hi"))).text == "yes"
+        run(model.complete(user_message("Hi")))
+    assert run(model.complete(user_message("Hi"))).text == "yes"
 
 
 # -- at the same time ------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ async def test_recorded_model_asks_the_same_request_at_the_same_time_once(path: 
 
     scripted = ScriptedModel([slow])
     model = RecordedModel(scripted, path)
-    asked = [asyncio.create_task(model.complete(user("Hi"))) for _ in range(20)]
+    asked = [asyncio.create_task(model.complete(user_message("Hi"))) for _ in range(20)]
     await asyncio.sleep(0)
     go.set()
     assert [reply.text for reply in list(await asyncio.gather(*asked))] == ["slow"] * 20
@@ -159,7 +159,7 @@ def test_threads_ask_once_too(path: Path) -> None:
     said: list[str] = []
 
     def ask() -> None:
-        said.append(run(model.complete(user("Hi"))).text)
+        said.append(run(model.complete(user_message("Hi"))).text)
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     threads[0].start()
@@ -180,7 +180,7 @@ async def test_recorded_model_gives_a_failure_to_all_that_wait(path: Path) -> No
 
     scripted = ScriptedModel([fail])
     model = RecordedModel(scripted, path)
-    asked = (model.complete(user("Hi")) for _ in range(3))
+    asked = (model.complete(user_message("Hi")) for _ in range(3))
     assert [str(error) for error in list(await asyncio.gather(*asked, return_exceptions=True))] == [
         "no"
     ] * 3
@@ -189,7 +189,7 @@ async def test_recorded_model_gives_a_failure_to_all_that_wait(path: Path) -> No
 
 async def test_recorded_model_cancelled_asker_is_replaced_by_a_waiting_one(path: Path) -> None:
     model = RecordedModel(ScriptedModel([never, "second"]), path)
-    asked = [asyncio.create_task(model.complete(user("Hi"))) for _ in range(3)]
+    asked = [asyncio.create_task(model.complete(user_message("Hi"))) for _ in range(3)]
     await asyncio.sleep(0)
     asked[0].cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -215,8 +215,8 @@ def test_recording_is_for_its_owner_in_a_folder_that_is_made(path: Path) -> None
 
 def test_recording_of_two_answers_to_a_request_gives_the_first(path: Path) -> None:
     for model in [RecordedModel(ScriptedModel([said]), path) for said in ("one", "two")]:
-        run(model.complete(user("Hi")))
-    assert run(RecordedModel(None, path).complete(user("Hi"))).text == "one"
+        run(model.complete(user_message("Hi")))
+    assert run(RecordedModel(None, path).complete(user_message("Hi"))).text == "one"
 
 
 @pytest.mark.parametrize("wrong", (None, 5, b"x", "", ScriptedModel()))
@@ -289,7 +289,7 @@ def test_killed_it_loses_nothing_that_was_answered(path: Path) -> None:
         said = int([200, *map(int, process.stdout.read().splitlines())][-1])
     with RecordedModel(None, path) as model:
         assert len(model) in (said + 1, said + 2)
-        assert run(model.complete(user(str(said)))).text == str(said)
+        assert run(model.complete(user_message(str(said)))).text == str(said)
 
 
 def test_recordings_of_two_models_into_one_file_do_not_spoil_it(path: Path) -> None:
@@ -297,14 +297,14 @@ def test_recordings_of_two_models_into_one_file_do_not_spoil_it(path: Path) -> N
 
     def fill(model: RecordedModel, first: int) -> None:
         for number in range(first, first + 50):
-            run(model.complete(user(str(number))))
+            run(model.complete(user_message(str(number))))
 
     threads = [threading.Thread(target=fill, args=each) for each in ((one, 0), (other, 50))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert run(one.complete(user("49"))).text == "x" * 9000
+    assert run(one.complete(user_message("49"))).text == "x" * 9000
     assert len(RecordedModel(None, path)) == 100
 
 
@@ -332,11 +332,11 @@ def test_recordings_that_processes_begin_at_once_are_one(tmp_path: Path) -> None
 
 def test_closed_it_answers_no_more(path: Path) -> None:
     model = RecordedModel(ScriptedModel(["one"]), path)
-    run(model.complete(user("Hi")))
+    run(model.complete(user_message("Hi")))
     model.close()
     model.close()
     with pytest.raises(ModelError, match="is closed"):
-        run(model.complete(user("Hi")))
+        run(model.complete(user_message("Hi")))
 
 
 def test_recorded_model_answer_that_is_no_json_is_refused(path: Path) -> None:
@@ -345,9 +345,9 @@ def test_recorded_model_answer_that_is_no_json_is_refused(path: Path) -> None:
     )
     with pytest.raises(ModelError, match="not JSON"):
         run(model.complete([{"role": "user", "content": {1, 2}}]))
-    assert run(model.complete(user("Hi"))).text == "one"
+    assert run(model.complete(user_message("Hi"))).text == "one"
     with pytest.raises(ModelError, match="cannot keep an answer that is not JSON"):
-        run(model.complete(user("Ho")))
+        run(model.complete(user_message("Ho")))
     assert len(path.read_text().splitlines()) == 2
     assert json.loads(path.read_text().splitlines()[1])["reply"]["text"] == "one"
 
@@ -364,38 +364,38 @@ def test_recorded_stream_is_streamed_again(path: Path) -> None:
     reply = ModelReply("It is 5.", usage=Usage(3, 4), reasoning="2 and 3")
     scripted = ScriptedModel([reply])
     with RecordedModel(scripted, path) as model:
-        first = run(parts_of(model, user("Hi")))
-        assert run(parts_of(model, user("Hi"))) == first
-        assert run(model.complete(user("Hi"))) == reply
+        first = run(parts_of(model, user_message("Hi")))
+        assert run(parts_of(model, user_message("Hi"))) == first
+        assert run(model.complete(user_message("Hi"))) == reply
     assert len(scripted.received) == 1
     replayed = RecordedModel(None, path)
-    assert run(parts_of(replayed, user("Hi"))) == first
+    assert run(parts_of(replayed, user_message("Hi"))) == first
     assert joined_text(first) == first[-1].text == "It is 5."
     with pytest.raises(ModelError, match="has no answer"):
-        run(parts_of(replayed, user("Ho")))
+        run(parts_of(replayed, user_message("Ho")))
 
 
 def test_recorded_stream_that_broke_off_or_was_left_is_not_recorded(path: Path) -> None:
     model = RecordedModel(ScriptedModel([breaks, "not to the end", "whole"]), path)
 
     async def leave() -> None:
-        stream = model.stream(user("Hi"))
+        stream = model.stream(user_message("Hi"))
         await anext(stream)
         await stream.aclose()
 
     with pytest.raises(ModelError, match="broke off"):
-        run(parts_of(model, user("Hi")))
+        run(parts_of(model, user_message("Hi")))
     run(leave())
     assert len(model) == 0
-    assert run(parts_of(model, user("Hi")))[-1].text == "whole"
+    assert run(parts_of(model, user_message("Hi")))[-1].text == "whole"
     assert len(model) == 1
 
 
 async def test_streams_of_the_same_request_cause_one_call(path: Path) -> None:
     scripted = ScriptedModel(["the only one"])
     model = RecordedModel(scripted, path)
-    asked = (parts_of(model, user("Hi")) for _ in range(4))
-    *streams, whole = list(await asyncio.gather(*asked, model.complete(user("Hi"))))
+    asked = (parts_of(model, user_message("Hi")) for _ in range(4))
+    *streams, whole = list(await asyncio.gather(*asked, model.complete(user_message("Hi"))))
     assert [joined_text(parts) for parts in streams] == ["the only one"] * 4
     assert whole.text == "the only one"
     assert len(scripted.received) == 1
@@ -403,9 +403,9 @@ async def test_streams_of_the_same_request_cause_one_call(path: Path) -> None:
 
 async def test_recorded_stream_that_is_left_is_asked_for_by_one_who_waits(path: Path) -> None:
     model = RecordedModel(ScriptedModel(["left alone", "second"]), path)
-    stream = model.stream(user("Hi"))
+    stream = model.stream(user_message("Hi"))
     await anext(stream)
-    waiting = asyncio.create_task(model.complete(user("Hi")))
+    waiting = asyncio.create_task(model.complete(user_message("Hi")))
     await asyncio.sleep(0)
     assert not waiting.done()
     await stream.aclose()
@@ -423,7 +423,7 @@ def test_recordings_from_before_there_was_reasoning_are_read(path: Path) -> None
     assert "reasoning" not in lines[1]
     replayed = RecordedModel(None, path)
     assert replayed.max_tokens is None
-    assert run(replayed.complete(user("0"))) == ModelReply("one")
+    assert run(replayed.complete(user_message("0"))) == ModelReply("one")
 
 
 def test_recorded_model_has_the_models_max_tokens(path: Path) -> None:

@@ -14,7 +14,7 @@ from models.server_conformance import ServerConformance
 from moothall import OpenAIModel, ReActAgent
 from moothall.foundation.errors import ConfigError, ModelError
 from moothall.models import Model
-from moothall.testing.models import ACTIONS, PERSON, parts_of, run, user
+from moothall.testing.models import ACTIONS, PERSON_SCHEMA, parts_of, run, user_message
 
 ADD = form.called("add", '{"a": 1, "b": 2}', "c1")
 ONLY_THERE = (
@@ -31,7 +31,7 @@ def of(server: OpenAIServer, **more: Any) -> OpenAIModel:
 
 def stream(*answers: Any, **more: Any) -> list[Any]:
     with OpenAIServer(*answers) as server:
-        return run(parts_of(of(server), user("Hi"), **more))  # type: ignore[no-any-return]
+        return run(parts_of(of(server), user_message("Hi"), **more))  # type: ignore[no-any-return]
 
 
 class TestResponses(ServerConformance):
@@ -75,7 +75,7 @@ def test_openai_model_that_needs_responses_is_asked_there_from_then_on(
 def test_user_may_keep_to_the_chat_interface() -> None:
     with OpenAIServer(status(*ONLY_THERE[0]), text("no")) as server:
         with pytest.raises(ModelError, match="v1/responses"):
-            run(OpenAIModel("m", server.url, api="chat").complete(user("Hi")))
+            run(OpenAIModel("m", server.url, api="chat").complete(user_message("Hi")))
         assert len(server.requests) == 1
 
 
@@ -112,7 +112,7 @@ def test_requests_fit_openais_published_types() -> None:
     with OpenAIServer(form.response(form.thought("Hm"), ADD), form.response(form.said("3"))) as it:
         model = of(it, options=options, temperature=0)
         ReActAgent("adder", model, actions=ACTIONS[:1]).reply_sync("Add")
-        run(model.complete(CONVERSATION, ACTIONS, PERSON))
+        run(model.complete(CONVERSATION, ACTIONS, PERSON_SCHEMA))
     adapter = TypeAdapter(ResponseCreateParamsNonStreaming)
     for request in it.requests:
         # An iterable of items is validated when it is read.
@@ -129,7 +129,7 @@ def test_requests_fit_openais_published_types() -> None:
 
 def test_chat_answers_are_still_read_before_the_switch() -> None:
     with OpenAIServer(calls(call("add", "{}"))) as server:
-        assert run(OpenAIModel("m", server.url).complete(user("Hi"), ACTIONS)).calls
+        assert run(OpenAIModel("m", server.url).complete(user_message("Hi"), ACTIONS)).calls
 
 
 # -- a stream that does not number its items: llama.cpp's ------------------------------------------

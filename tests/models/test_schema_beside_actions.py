@@ -21,7 +21,7 @@ from models.openai_server import (
 )
 from moothall import OpenAIModel, ReActAgent
 from moothall.models import ModelReply, ReasoningPiece
-from moothall.testing.models import ACTIONS, PERSON, joined_text, parts_of, run, user
+from moothall.testing.models import ACTIONS, PERSON_SCHEMA, joined_text, parts_of, run, user_message
 
 ADD = call("add", '{"a": 1, "b": 2}', "c1")
 
@@ -88,7 +88,7 @@ def test_final_action_is_the_text_of_a_stream() -> None:
     called = delta(tool_calls=[{"index": 0, **final('{"name": "A"}')}])
     with OpenAIServer(events(delta("Let me see."), called, delta(None, "tool_calls"))) as server:
         model = OpenAIModel("m", server.url)
-        parts = run(parts_of(model, user("Who?"), ACTIONS[:1], PERSON))
+        parts = run(parts_of(model, user_message("Who?"), ACTIONS[:1], PERSON_SCHEMA))
     reply = parts[-1]
     assert isinstance(reply, ModelReply)
     assert (joined_text(parts), reply.calls, reply.finish_reason) == (reply.text, (), "stop")

@@ -27,7 +27,7 @@ from models.openai_server import (
 from moothall import FallbackModel, OpenAIModel, ReActAgent, Reply, Usage
 from moothall.models import ModelReply
 from moothall.models.ask import ask_value
-from moothall.testing.models import ACTIONS, parts_of, run, user
+from moothall.testing.models import ACTIONS, parts_of, run, user_message
 
 ADD = call("add", '{"a": 1, "b": 2}', "c1")
 
@@ -43,7 +43,7 @@ def said(content: str | None, reason: Any = "stop", **more: Any) -> Any:
 
 def ask(*answers: Any, **more: Any) -> ModelReply:
     with OpenAIServer(*answers) as server:
-        return run(OpenAIModel("m", server.url, **more).complete(user("Hi")))  # type: ignore[no-any-return]
+        return run(OpenAIModel("m", server.url, **more).complete(user_message("Hi")))  # type: ignore[no-any-return]
 
 
 def agent_says(*answers: Any, schema: Any = None, **more: Any) -> Reply:
@@ -63,7 +63,7 @@ def test_refusal_of_a_schema_is_not_asked_again() -> None:
 def test_openai_model_counts_the_usage_that_a_later_event_leaves_out() -> None:
     empty = counted(prompt_tokens=0, completion_tokens=0, total_tokens=0)
     with OpenAIServer(events(delta("Hi", "stop"), counted(), empty, DONE)) as server:
-        reply = run(parts_of(OpenAIModel("m", server.url), user("Hi")))[-1]
+        reply = run(parts_of(OpenAIModel("m", server.url), user_message("Hi")))[-1]
     assert reply.usage == Usage(7, 3)
 
 
@@ -79,8 +79,8 @@ def test_stream_is_read_as_what_comes_not_as_what_it_is_called(kind: str, whole:
         said = http((before + body).encode(), headers={"Content-Type": kind})
         with OpenAIServer(said) as server:
             model = OpenAIModel("m", server.url)
-            parts = run(parts_of(model, user("Hi")))
-            assert run(model.complete(user("Hi"))).text == "Hi"
+            parts = run(parts_of(model, user_message("Hi")))
+            assert run(model.complete(user_message("Hi"))).text == "Hi"
         assert [part.text for part in parts] == ["Hi", "Hi"]
 
 
@@ -101,7 +101,7 @@ def test_marked_reasoning_is_no_part_of_a_typed_answer() -> None:
     content = '<think>\nTwo and one.\n</think>\n\n{"total": 3}'
     assert agent_says(said(content), schema=Sum).value == Sum(3)
     with OpenAIServer(said(content)) as server:
-        found = ask_value(OpenAIModel("m", server.url), user("Hi"), None, json.loads)
+        found = ask_value(OpenAIModel("m", server.url), user_message("Hi"), None, json.loads)
         assert run(found) == {"total": 3}
 
 
@@ -143,7 +143,7 @@ def test_fallback_sends_the_calls_of_the_first_model_to_the_next(server: Any) ->
 def test_requests_at_once_are_all_adapted() -> None:
     made = [{"id": "c1", "name": "add", "args": {}}]
     messages = [
-        *user("Add"),
+        *user_message("Add"),
         {"role": "assistant", "content": "", "tool_calls": made},
         {"role": "tool", "tool_call_id": "c1", "content": "3"},
     ]

@@ -19,7 +19,7 @@ from moothall.actions.marking import (
     check_options,
 )
 from moothall.actions.retry import with_retries
-from moothall.actions.signature import Signature, check_parameters, check_returns
+from moothall.actions.signature import Signature, checked_parameters, refuse_generator
 from moothall.actions.signature.schema import SchemaValidator, WrongSchema
 from moothall.foundation.arguments import is_async, unknown_argument_error
 from moothall.foundation.errors import ConfigError, DefinitionError, InvalidArguments
@@ -35,11 +35,11 @@ class ActionOrigin(NamedTuple):
     server: str = ""  # the server, or the agent elsewhere, that it is of
     described_by: str = ""  # who wrote its description and schema, if that is not the program
     note: str = ""  # for the approver of a call
-    named_values: bool = False  # whether it takes only values that its description lists
+    takes_listed_values: bool = False  # whether it takes only values that its description lists
     agent: Any = None  # the agent that it asks, whose own record goes on with a call cut off
     is_part: bool = False  # whether that record is a part of the run that asks
-    gives_back: bool = True  # whether a result may be made of the arguments
-    finds: bool = False  # whether a result adds actions that the model can call next
+    may_return_arguments: bool = True  # whether a result may be made of the arguments
+    adds_actions: bool = False  # whether a result adds actions that the model can call next
 
 
 class Action(Options):
@@ -94,14 +94,14 @@ class Action(Options):
             raise ConfigError(f"{label}: description must be a text, got {description!r:.80}")
         if not callable(function):
             raise ConfigError(f"{label}: function must be callable, not {function!r}")
-        check_returns(function, label)
+        refuse_generator(function, label)
         values: dict[str, Any] = {"terminal": terminal, **options}
         check_options(label, values)
         self._set_options(name, function, values)
         self._description = description
         self._parameters = parameters
         if parameters is None:
-            own_parameters = check_parameters(function, bound_to_self=False, label=label)
+            own_parameters = checked_parameters(function, bound_to_self=False, label=label)
             self.is_unbound = bool(own_parameters) and own_parameters[0].name == "self"
             check_guard(label, values, [each.name for each in own_parameters])
         else:
@@ -130,19 +130,21 @@ class Action(Options):
             function=function, description=self.description, parameters=self.parameters, **options
         )
         origin = self.origin
-        action.origin = ActionOrigin(note=origin.note, named_values=origin.named_values)
+        action.origin = ActionOrigin(
+            note=origin.note, takes_listed_values=origin.takes_listed_values
+        )
         return action
 
     def _check_parameters(self, parameters: object) -> None:
-        where = f"action {self.name!r}: parameters"
+        label = f"action {self.name!r}: parameters"
         if not isinstance(parameters, dict):
-            raise ConfigError(f"{where} must be a JSON schema (a dict), not {parameters!r}")
+            raise ConfigError(f"{label} must be a JSON schema (a dict), not {parameters!r}")
         try:
             self._validator = SchemaValidator(parameters) if parameters else None
         except WrongSchema as error:
-            raise DefinitionError(f"{where} is not a JSON schema: {error}") from None
+            raise DefinitionError(f"{label} is not a JSON schema: {error}") from None
         if (kind := parameters.get("type", "object")) != "object":
-            raise ConfigError(f'{where} must be of type "object", got {kind!r:.80}')
+            raise ConfigError(f'{label} must be of type "object", got {kind!r:.80}')
 
     @classmethod
     def of(cls, source: Action | Callable[..., Any]) -> Action:

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict, TypeVar, Unpack, g
 
 from moothall.actions.facts import NO_FACTS, Fact, check_facts
 from moothall.actions.retry import Retry
-from moothall.actions.signature import check_parameters, check_returns
+from moothall.actions.signature import checked_parameters, refuse_generator
 from moothall.foundation.arguments import check_boolean, check_seconds, unknown_argument_error
 from moothall.foundation.errors import ConfigError, DefinitionError
 from moothall.foundation.jsonvalue import copy_json
@@ -147,9 +147,9 @@ def action(function: Callable[..., Any] | None = None, /, **options: Unpack[Mark
         check_options(label, options)
         # Whether the first parameter is `self` is known only on use; the kinds of the parameters
         # are known now, so a bad definition fails on import rather than on first call.
-        parameters = check_parameters(function, bound_to_self=False, label=label)
+        parameters = checked_parameters(function, bound_to_self=False, label=label)
         check_guard(label, options, [each.name for each in parameters])
-        check_returns(function, label)
+        refuse_generator(function, label)
         function.__moothall_action__ = options  # type: ignore[attr-defined]
         return function
 

@@ -6,7 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from moothall.actions.marking import MarkedOptions
-from moothall.actions.signature import check_returns
+from moothall.actions.signature import refuse_generator
 from moothall.foundation.arguments import can_take, check_text
 from moothall.foundation.errors import ConfigError, DefinitionError
 
@@ -198,6 +198,6 @@ def actions_of(cls: type) -> dict[str, tuple[str, MarkedOptions]]:
                 f'{cls.__name__}: "{by_name[name][0]}" and "{attribute}" are both the action '
                 f'"{name}"'
             )
-        check_returns(getattr(cls, attribute), f"{cls.__name__}.{attribute}")  # an override's
+        refuse_generator(getattr(cls, attribute), f"{cls.__name__}.{attribute}")  # an override's
         by_name[name] = (attribute, options)
     return by_name

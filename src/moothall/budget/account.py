@@ -82,11 +82,11 @@ class Account:
     key: str | None = None  # by which processes share it
 
     @property
-    def term(self) -> str:
+    def booking_term(self) -> str:
         """The term in which a reservation made now counts; it counts in no later one."""
-        return self.term_of(self.period)
+        return self.booking_term_of(self.period)
 
-    def term_of(self, period: str) -> str:
+    def booking_term_of(self, period: str) -> str:
         """Return the term of a period: the period itself, unless an account can be deleted."""
         return period
 
@@ -115,31 +115,35 @@ class Account:
 
         A clock that is set back gives nothing away: what was spent ahead of it counts here, too.
         """
-        goes_back, other = period < self.period, self.other_period
+        previous, other = self._counted_alone(), self.other_period
+        counted_periods: list[OtherPeriod] = []
+        if period < self.period:
+            if other is not None and other.period >= period:
+                counted_periods.append(other)
+            counted_periods.append(previous)
+        else:
+            self.started_at, self.earlier_seconds, self.low_kinds = None, 0.0, 0
+            # Who comes to a period earlier than it was used was there by a clock that was wrong.
+            if other is not None and other.period == period and now >= other.last_used_at:
+                counted_periods.append(other)
+        totals = {name: _zeros() for name in COUNT_ATTRIBUTES}
+        self.overrun_kind = None
+        for each in counted_periods:
+            totals = _add_counts(totals, each.counts)
+            if self.overrun_kind is None:
+                self.overrun_kind = each.overrun_kind
+        self.committed, self.spent, self.overruns = totals.values()
+        self.period, self.last_used_at, self.other_period = period, now, previous
+
+    def _counted_alone(self) -> OtherPeriod:
+        """Return what it counted in its period, without what a period ahead of it had."""
         counts: dict[str, list[int]] = {
             name: getattr(self, attribute) for name, attribute in COUNT_ATTRIBUTES.items()
         }
+        other = self.other_period
         if other is not None and other.period > self.period:  # it counts here until then
             counts = _add_counts(counts, other.counts, -1)
-        previous = OtherPeriod(self.period, self.last_used_at, counts, self.overrun_kind)
-        totals = {name: _zeros() for name in COUNT_ATTRIBUTES}
-        self.overrun_kind = None
-        # Who comes to a period earlier than it was used was there by a clock that was wrong.
-        if other is not None and (
-            other.period >= period
-            if goes_back
-            else other.period == period and now >= other.last_used_at
-        ):
-            totals, self.overrun_kind = _add_counts(totals, other.counts), other.overrun_kind
-        if goes_back:
-            totals = _add_counts(totals, previous.counts)
-            self.overrun_kind = (
-                previous.overrun_kind if self.overrun_kind is None else self.overrun_kind
-            )
-        else:
-            self.started_at, self.earlier_seconds, self.low_kinds = None, 0.0, 0
-        self.committed, self.spent, self.overruns = totals.values()
-        self.period, self.last_used_at, self.other_period = period, now, previous
+        return OtherPeriod(self.period, self.last_used_at, counts, self.overrun_kind)
 
     def elapsed(self, now: float) -> float:
         """Return the seconds that have passed."""

@@ -119,7 +119,7 @@ class Ledger:
                 )
             commit_or_refuse(accounts, amounts, now)
             if self.has_periods:
-                terms = tuple(account.term for account in accounts)
+                terms = tuple(account.booking_term for account in accounts)
 
         self.change(accounts, take_amounts, lambda: add_committed(accounts, amounts, -1))
         return Reservation(Hold(self, accounts, amounts, terms, amounts))
@@ -236,11 +236,13 @@ class Hold:
         accounts, other_periods = [], []
         for account, term in zip(self.accounts, self.terms, strict=True):
             other = account.other_period
-            is_in_other = other is not None and account.term_of(other.period) == term
+            is_in_other = other is not None and account.booking_term_of(other.period) == term
             if other is not None and is_in_other:
                 other_periods.append(other)
             # What was reserved ahead of the clock counts in the present, too.
-            if account.term == term or (other and is_in_other and other.period > account.period):
+            if account.booking_term == term or (
+                other and is_in_other and other.period > account.period
+            ):
                 accounts.append(account)
         return tuple(accounts), other_periods
 

@@ -22,10 +22,10 @@ from moothall.journal import ATTRIBUTES, REASONS, Doubt, Entry, Journal, Outline
 from moothall.studio.orders import (
     AnyOrder,
     ResumeRefusal,
+    check_no_keys,
     has_resume,
     order_of,
     resume_refusal,
-    without_keys,
 )
 
 _MAX_NAMED_RUNS: Final = 5
@@ -165,7 +165,7 @@ def execute_order(
             raise click.UsageError("--run-id is for a run in a journal: give --journal too")
         return runner(order, as_json)
     with as_usage_error():
-        without_keys(order)
+        check_no_keys(order)
     with make_journal(journal) as store:
         recorded_run = RecordedRun(store, run_id or secrets.token_hex(8), order)
         if run_id is not None:

@@ -47,15 +47,15 @@ def say_end(run_id: str, reason: str, detail: str) -> None:
     click.echo(f"moothall: run {escaped(run_id)} is {escaped(words)}", err=True)
 
 
-def show_replay(recorded: RecordedRun, as_json: bool, *, is_resumed: bool = False) -> int:
+def show_replay(recorded_run: RecordedRun, as_json: bool, *, is_resumed: bool = False) -> int:
     """Show a run from its record; return the run's exit code."""
-    run_id, outline, entries = recorded.run_id, recorded.outline, recorded.entries
+    run_id, outline, entries = recorded_run.run_id, recorded_run.outline, recorded_run.entries
     if Entry.end_of(entries) is None:
         raise StateError(
-            f"run {run_id!r} has not ended: `{escaped(recorded.command('runs'))}` shows its "
-            f"record, and `{escaped(recorded.command('resume'))}` resumes it"
+            f"run {run_id!r} has not ended: `{escaped(recorded_run.command('runs'))}` shows its "
+            f"record, and `{escaped(recorded_run.command('resume'))}` resumes it"
         )
-    reply: Reply | dict[str, Any] = recorded.journal.replay(run_id)
+    reply: Reply | dict[str, Any] = recorded_run.journal.replay(run_id)
     if isinstance(reply, dict):  # of the user's own orchestrator
         end = reply["over"]
         is_answered = end["reason"] in REASONS.answered
@@ -72,7 +72,7 @@ def show_replay(recorded: RecordedRun, as_json: bool, *, is_resumed: bool = Fals
     )
     # For a program that resumes it, as any other run that it resumes.
     display = make_display(
-        outline.kind, as_json, recorded if as_json and is_resumed else None, uncut_actions
+        outline.kind, as_json, recorded_run if as_json and is_resumed else None, uncut_actions
     )
     if not as_json:
         click.echo(escaped(outline.task))

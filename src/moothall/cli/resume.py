@@ -43,7 +43,7 @@ from moothall.studio.orders import (
     recorded_order,
     resume_of,
     resume_refusal,
-    with_more,
+    with_new_limits,
     write_report,
 )
 
@@ -136,7 +136,7 @@ def command(
             )
         description = ""
         if order is not None:
-            order = with_more(order, limits) if limits else order
+            order = with_new_limits(order, limits) if limits else order
             # Shows the folder that it works on now, and the model that is sent its files.
             description = f"{order.task} ({order.in_words})"
         has_resumer = agent is None and has_resume(outline)

@@ -36,7 +36,6 @@ from moothall.journal.tally import COUNTED_KINDS, Tally
 ReusedValues: TypeAlias = tuple[int | None, Callable[[], dict[str, bytes]]]
 """How many deletions were known when values were kept, and what makes the values again."""
 
-
 _RESUMABLE_STATES: Final = frozenset(REASONS) - FINAL_REASONS
 """The states of runs that the next call resumes."""
 
@@ -54,7 +53,7 @@ class RunBatch:
     reused_values: list[ReusedValues]
     state: str | None
     tally: Tally
-    waiting_calls: int
+    waiting_call_count: int
     waits: list[WaitEntry]
 
 
@@ -73,7 +72,7 @@ class OpenRun:
     write_error: BaseException | None = None  # why a write failed; nothing more is written after it
     entry_count: int = 0  # how many entries were noted since it was opened
     written_count: int = 0  # how many of these are in the file
-    waiting_calls: int = 0  # how many of its calls wait for a person's permission
+    waiting_call_count: int = 0  # how many of its calls wait for a person's permission
     deletion_count: int | None = None  # of values, which the file had had at the last commit
     cancelled_questions: list[str] = field(default_factory=list)  # asked as it was cancelled
     # Whether it goes on later if its task is cancelled, as after a kill.
@@ -96,7 +95,7 @@ class OpenRun:
     _tally: Tally = field(default_factory=Tally)
     # When the work began that is not counted yet.
     work_start: float = field(default_factory=time.time)
-    _written_waiting_calls: int = 0  # of `waiting_calls`, what is in the file
+    _written_call_count: int = 0  # of `waiting_call_count`, what is in the file
     _closed: bool = False
     _last_write: concurrent.futures.Future[None] | None = None  # a write that nobody awaits
 
@@ -139,13 +138,13 @@ class OpenRun:
             self._unnamed_values[hash] = data
         return hash
 
-    def reuse_values(self, deletions: int | None, make: Callable[[], dict[str, bytes]]) -> None:
+    def reuse_values(self, values: ReusedValues) -> None:
         """Keep values of earlier commits, which the next entry names: made again if deleted since.
 
-        `deletions` is what this was at those commits; None if nothing was kept before.
+        Their count of deletions is that of those commits; None if nothing was kept before.
         """
         with self._lock:
-            self._unnamed_reused_values.append((deletions, make))
+            self._unnamed_reused_values.append(values)
 
     def read_value(self, hash: str) -> bytes:
         """Return a stored value."""
@@ -195,12 +194,12 @@ class OpenRun:
                 raise self.write_error
             if self.written_count < (self.entry_count if upto is None else upto):
                 return True
-            return upto is None and self._written_waiting_calls != self.waiting_calls
+            return upto is None and self._written_call_count != self.waiting_call_count
 
     def add_waiting_calls(self, count: int) -> None:
         """Count calls that wait for a person; written with the next commit."""
         with self._lock:
-            self.waiting_calls += count
+            self.waiting_call_count += count
 
     def take_batch(self) -> RunBatch | None:
         """Remove and return the noted entries, with their values, and the state."""
@@ -208,7 +207,7 @@ class OpenRun:
             if self.write_error is not None:
                 raise self.write_error
             entries, values, tally = self._entries, self._values, self._tally
-            if not entries and self._written_waiting_calls == self.waiting_calls:
+            if not entries and self._written_call_count == self.waiting_call_count:
                 return None
             waits, self._waits = self._waits, []
             reused_values, self._reused_values = self._reused_values, []
@@ -218,13 +217,15 @@ class OpenRun:
             state = self.state
             if self.open_calls and (state is None or state in _RESUMABLE_STATES):
                 state = "in_doubt"
-            return RunBatch(entries, values, reused_values, state, tally, self.waiting_calls, waits)
+            count = self.waiting_call_count
+            return RunBatch(entries, values, reused_values, state, tally, count, waits)
 
     def mark_written(self, batch: RunBatch, end: RunEnd, at: float) -> None:
         """Count entries that are now in the file, which ends at a place."""
         with self._lock:
             self.written_count += len(batch.entries)
-            self.end, self._written_waiting_calls, self.work_start = end, batch.waiting_calls, at
+            self._written_call_count = batch.waiting_call_count
+            self.end, self.work_start = end, at
             self.is_open = batch.state in OPEN_STATES
 
     def refuse_writes(self, failure: BaseException) -> None:
@@ -235,9 +236,9 @@ class OpenRun:
     def close(self) -> None:
         """Release the lease, once."""
         with self._lock:
-            closed, self._closed = self._closed, True
-        if closed:
-            return
+            if self._closed:
+                return
+            self._closed = True
         if self._last_write is None:
             self.release_lease(self.number)
         else:
@@ -374,20 +375,19 @@ class Commits:
             values |= batch.values
             if batch.reused_values:
                 run.deletion_count = self.file.deletion_count(db)
-                for deletions, make_values in batch.reused_values:
-                    if deletions is not None and deletions != run.deletion_count:
+                for old_deletion_count, make_values in batch.reused_values:
+                    if old_deletion_count is not None and old_deletion_count != run.deletion_count:
                         values = {**make_values(), **values}
         if values:
             self.file.insert_values(db, values)
         written_batches: WrittenBatches = {}
         for run in batches:
             batch = batches[run]
-            hashes = hashes_in("\n".join([text for _, _, text in batch.entries]))
-            if hashes:
+            if hashes := hashes_in("\n".join([text for _, _, text in batch.entries])):
                 note_holder(self.file, db, holder_of(run.number), hashes, values)
             # A clock that was set back takes no time away.
             seconds = now - run.work_start if now > run.work_start else 0.0
-            work = batch.tally, seconds, batch.waiting_calls
+            work = batch.tally, seconds, batch.waiting_call_count
             if batch.state in OPEN_STATES and not run.is_open:
                 db.execute("UPDATE runs SET open = TRUE WHERE number = ?", (run.number,))
             end = self.file.write_entries(db, run.number, run.end, batch.entries, batch.state, work)

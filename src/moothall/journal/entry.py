@@ -161,7 +161,7 @@ class Entry:
                 if "before" in prompt:
                     messages_before = read_json(prompt["before"])
                 if "earlier" in prompt:
-                    messages_before += kept_list(prompt["earlier"], read_value)
+                    messages_before += read_list(prompt["earlier"], read_value)
                 if "gone" in prompt:
                     gone_start = int(messages_before[0].get("role") == "system")
                     del messages_before[gone_start : gone_start + prompt["gone"]]
@@ -188,7 +188,7 @@ def subpath(path: str, name: str) -> str:
 
 CHANGED_SUFFIX: Final = ".changed"
 """What ends the id of the fork in which a changed program goes on with a run."""
-FIRST_ENTRIES: Final = 8
+MAX_FIRST_ENTRIES: Final = 8
 """Among so many entries is the beginning of a run's own part."""
 
 
@@ -326,13 +326,13 @@ class Sums:
 
 
 def outlines_of_kind(
-    kind: str, find: Callable[[str], Outline], ids: Iterable[str]
+    kind: str, outline_of: Callable[[str], Outline], ids: Iterable[str]
 ) -> list[Outline]:
     """Return the outlines of runs of a kind, without those that were deleted since."""
     outlines = list[Outline]()
     for id in dict.fromkeys(ids):
         with suppress(NoSuchRun):
-            outlines.append(find(id))
+            outlines.append(outline_of(id))
     return [run for run in outlines if run.kind == kind]
 
 
@@ -364,7 +364,7 @@ def rekeyed_data(entries: Sequence[Entry], key: str) -> Iterator[dict[str, Any]]
         yield {**entry.data, "fingerprint": None, "copied": [*earlier_parts, copied_part]}
 
 
-def kept_list(name: str, read_value: Callable[[str], bytes]) -> list[Any]:
+def read_list(name: str, read_value: Callable[[str], bytes]) -> list[Any]:
     """Return a list that `keep_list` has kept; `read_value` returns a value by its hash."""
     levels, _, hash = name.partition(":")
     hashes = [hash]

@@ -17,7 +17,7 @@ from moothall.foundation.jsonvalue import NotJSON, to_json
 from moothall.journal.doubt import state_of
 from moothall.journal.entry import (
     CHANGED_SUFFIX,
-    FIRST_ENTRIES,
+    MAX_FIRST_ENTRIES,
     Entry,
     begin_data_of,
     rekeyed_data,
@@ -111,7 +111,7 @@ def asking_chain(store: Store, run_id: str, runs: Container[str]) -> list[str]:
             next_run = None
             with suppress(NoSuchRun), store.skipping_damaged(chain[-1]):
                 first_entries = store.read_entries(
-                    db, store.run_number(db, chain[-1]), chain[-1], 0, FIRST_ENTRIES
+                    db, store.run_number(db, chain[-1]), chain[-1], 0, MAX_FIRST_ENTRIES
                 )
                 next_run = (begin_data_of([each for each, _ in first_entries]) or {}).get(
                     "asked_for"

@@ -563,7 +563,7 @@ class Journal:
     def runs_to_resume(self, kind: str, agent: str) -> list[Outline]:
         """Return an agent's runs that were cut off, and those that waited and can go on."""
         cut_off = self.runs(state=Outline.cut_off, kind=kind, agent=agent)
-        ids = (*self.waits.run_ids(agent), *self.waits.after_others(agent))
+        ids = (*self.waits.run_ids(agent), *self.waits.waiting_for_ended(agent))
         waiting = [r for r in outlines_of_kind(kind, self.run, ids) if r.state == "waiting"]
         return sorted([*cut_off, *waiting], key=lambda run: run.began) if waiting else cut_off
 

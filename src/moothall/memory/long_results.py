@@ -92,7 +92,7 @@ class ThreadResults:
         self.action: Action = Action.unchecked(
             READ_RESULT, self._read_result, _DESCRIPTION, schema, idempotent=True
         )
-        self.action.origin = ActionOrigin(gives_back=False)
+        self.action.origin = ActionOrigin(may_return_arguments=False)
 
     def copy(self) -> ThreadResults:
         """Return what begins with the same results, for a conversation that begins with these."""

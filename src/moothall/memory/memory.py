@@ -234,7 +234,7 @@ class Memory:
         items = self._items
         add_sources_of(items)
         if limit is not None:
-            return Memory.last(items, limit)
+            return Memory.last_of(items, limit)
         if len(items) < _LONG_LIST:
             return items[:]
         return self._reuse_copy()
@@ -290,7 +290,7 @@ class Memory:
     # -- of any memory -----------------------------------------------------------------------------
 
     @staticmethod
-    def last(items: list[dict[str, Any]], limit: int | None) -> list[dict[str, Any]]:
+    def last_of(items: list[dict[str, Any]], limit: int | None) -> list[dict[str, Any]]:
         """Return a copy of the list, or of its last `limit` items."""
         if limit is None:
             return items[:]

@@ -70,7 +70,7 @@ _LATER_MIGRATIONS: Final = (
     ("ALTER TABLE memories ADD COLUMN run {exact}",),
 )
 """What every database got since. Append only."""
-OF_RUN: Final = "run >= ? AND run < ?"
+RUN_CONDITION: Final = "run >= ? AND run < ?"
 """Whether a part of a run added a message."""
 _BATCH_SIZE: Final = 256
 _BATCH_CHARS: Final = 4_000_000

@@ -27,7 +27,7 @@ from moothall.foundation.threads import guard
 from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from moothall.memory.embedder import Embedder
 from moothall.memory.memory import Memory, check_thread
-from moothall.memory.memory_tables import OF_RUN, MemoryTables, bounds_of_run
+from moothall.memory.memory_tables import RUN_CONDITION, MemoryTables, bounds_of_run
 from moothall.memory.recall import RECALL_METHODS, Recall, RecallBy, row_of
 
 _READ_BATCH: Final = 64
@@ -113,7 +113,7 @@ class StoredMemory(Memory):
         self._window: TokenBoundedMemory | None = None
         self._last_number = 0
         self._forget_count = 0
-        self._view: tuple[str, tuple[Any, ...]] = "", ()  # what of the thread it reads
+        self._view_filter: tuple[str, tuple[Any, ...]] = "", ()  # what of the thread it reads
 
     # -- what every memory does --------------------------------------------------------------------
 
@@ -195,13 +195,13 @@ class StoredMemory(Memory):
             ConfigError: the limit is not a whole number from 0 up
             MemoryFileError: the file cannot be read
         """
-        self.last([], limit)  # raises for a wrong limit
+        self.last_of([], limit)  # raises for a wrong limit
         if self._tokens is None:
             return self.newest(limit)
         with self._lock:
             with self._tables.reading() as db:
                 window = self._updated_window(db)
-            return [copy_json(item) for item in self.last(window.items, limit)]
+            return [copy_json(item) for item in self.last_of(window.items, limit)]
 
     @property
     def left_out(self) -> int:
@@ -231,9 +231,10 @@ class StoredMemory(Memory):
         """Return the last messages."""
         with self._tables.reading() as db:
             thread = self._tables.thread_number(db, self._id)
-            view, values = self._view
+            condition, values = self._view_filter
             rows = db.execute(
-                f"SELECT item FROM memories WHERE thread = ? {view} ORDER BY number DESC LIMIT ?",
+                f"SELECT item FROM memories WHERE thread = ? {condition} "
+                "ORDER BY number DESC LIMIT ?",
                 (thread, *values, sys.maxsize if limit is None else min(limit, sys.maxsize)),
             )
             items = [self._tables.parse_item(text) for (text,) in rows]
@@ -252,9 +253,9 @@ class StoredMemory(Memory):
             window = self._load_window(db, thread)
             self._forget_count = forgotten
         else:
-            view, values = self._view
+            condition, values = self._view_filter
             for number, text in db.execute(
-                f"SELECT number, item FROM memories WHERE thread = ? {view} AND number > ? "
+                f"SELECT number, item FROM memories WHERE thread = ? {condition} AND number > ? "
                 "ORDER BY number",
                 (thread, *values, self._last_number),
             ):
@@ -272,27 +273,29 @@ class StoredMemory(Memory):
         bound = max(self._tokens, self._reply_tokens or 0)
         rows: list[tuple[int, dict[str, Any]]] = []
         size = 0
-        for number, item in self._from_end(db, thread):
+        for number, item in self._newest_first(db, thread):
             rows.append((number, item))
             size += window.size_of(item)
             if size > bound and item.get("role") != "tool":
                 break
         if rows:
             first = rows[-1][0]
-            view, values = self._view
-            kept_rows = db.execute(_KEPT_QUERY.format(view), (thread, *values, first) * 2)
+            condition, values = self._view_filter
+            kept_rows = db.execute(_KEPT_QUERY.format(condition), (thread, *values, first) * 2)
             rows += [(number, self._tables.parse_item(text)) for number, text in kept_rows]
         for _, item in reversed(rows):
             window.add_memory(item)
         self._last_number = rows[0][0] if rows else 0
         return window
 
-    def _from_end(self, db: Database, thread: int | None) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _newest_first(
+        self, db: Database, thread: int | None
+    ) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield the messages of a thread, the newest first, read some at a time."""
-        before_number, (view, values) = sys.maxsize, self._view
+        before_number, (condition, values) = sys.maxsize, self._view_filter
         while True:
             rows = db.execute(
-                f"SELECT number, item FROM memories WHERE thread = ? {view} AND number < ? "
+                f"SELECT number, item FROM memories WHERE thread = ? {condition} AND number < ? "
                 "ORDER BY number DESC LIMIT ?",
                 (thread, *values, before_number, _READ_BATCH),
             ).fetchall()
@@ -334,13 +337,13 @@ class StoredMemory(Memory):
         other_runs: Sequence[str] = (),
     ) -> Self:
         """Return the thread as a fork sees it, as `Memory.view_of_fork` does."""
-        terms, values, remaining = list[str](), list[Any](), dict(copied)
+        conditions, values, remaining = list[str](), list[Any](), dict(copied)
         with self._tables.reading() as db:
             thread = self._tables.thread_number(db, self._id)
             for run in runs:
-                is_first, last_number = not terms, None
+                is_first, last_number = not conditions, None
                 for number, key in db.execute(
-                    f"SELECT number, run FROM memories WHERE thread = ? AND {OF_RUN} "
+                    f"SELECT number, run FROM memories WHERE thread = ? AND {RUN_CONDITION} "
                     "ORDER BY number",
                     (thread, *bounds_of_run(run)),
                 ):
@@ -352,14 +355,16 @@ class StoredMemory(Memory):
                 if last_number is None and is_first:
                     return self  # it has nothing of the run, or an older moothall wrote it
                 if last_number is not None:
-                    terms.append("number <= ?" if is_first else f"(number <= ? AND {OF_RUN})")
+                    conditions.append(
+                        "number <= ?" if is_first else f"(number <= ? AND {RUN_CONDITION})"
+                    )
                     values += [last_number] if is_first else [last_number, *bounds_of_run(run)]
         other = copy.copy(self)
         other._start_thread(self._id)
         for run in (*other_runs, fork):
-            terms.append(f"({OF_RUN})")
+            conditions.append(f"({RUN_CONDITION})")
             values += bounds_of_run(run)
-        other._view = f"AND ({' OR '.join(terms)})", (*values,)
+        other._view_filter = f"AND ({' OR '.join(conditions)})", (*values,)
         return other
 
     def threads(self) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from moothall.actions.provenance import sources_of, union, with_sources
+from moothall.actions.provenance import merged_sources, sources_of, with_sources
 from moothall.actions.provenance.reading import add_sources_of
 from moothall.foundation.arguments import check_integer, names_checked
 from moothall.foundation.errors import ConfigError, ModelError, StateError, TooManyThreads
@@ -151,7 +151,11 @@ class SummarizingMemory(TokenBoundedMemory):
                 self._dropped_count += sum(id(item) not in known_ids for item in items_before)
             if self.clear and self._tokens > self._summarize_at:
                 self._clear(self._verbatim_tokens)
-            if self._tokens > self._summarize_at and self._idle_event.is_set() and self._batch():
+            if (
+                self._tokens > self._summarize_at
+                and self._idle_event.is_set()
+                and self._next_batch()
+            ):
                 with suppress(TooManyThreads):  # the next message tries again
                     WORKERS.submit(self._summarize_batches)  # which begins when the lock is free
                     self._idle_event.clear()
@@ -173,7 +177,7 @@ class SummarizingMemory(TokenBoundedMemory):
                 # A summary is awaited: messages that it will cover and that do not fit are hidden.
                 items = _last_fitting(tokens, self._count, items).raw_items
             add_sources_of((*summary, *items))
-            return self.last(_deep_copy([*summary, *items]), limit)
+            return self.last_of(_deep_copy([*summary, *items]), limit)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the summary and the verbatim messages, as JSON data."""
@@ -251,7 +255,9 @@ class SummarizingMemory(TokenBoundedMemory):
     def _take_batch(self) -> list[dict[str, Any]]:
         """Return the messages to summarise now; if there are none, become idle."""
         with self._lock:
-            batch = self._batch_in_work = self._batch() if self._tokens > self._summarize_at else []
+            batch = self._batch_in_work = (
+                self._next_batch() if self._tokens > self._summarize_at else []
+            )
             if not batch:
                 self._idle_event.set()
             return batch
@@ -261,7 +267,7 @@ class SummarizingMemory(TokenBoundedMemory):
         if isinstance(outcome, str):
             self._summary = outcome
             sources = (source for each in batch for source in sources_of(each))
-            self._sources = union((*self._sources, *sources))
+            self._sources = merged_sources((*self._sources, *sources))
         else:
             reason = f"{type(outcome).__name__}: {outcome}"
             self._warn(len(batch), f"{self._model_label} failed ({reason})")
@@ -283,7 +289,7 @@ class SummarizingMemory(TokenBoundedMemory):
             "a memory dropped %s without a summary: %s", counted(count, "message"), reason
         )
 
-    def _batch(self) -> list[dict[str, Any]]:
+    def _next_batch(self) -> list[dict[str, Any]]:
         """Return the messages to summarise next: the oldest beyond those that are kept."""
         self._recount()
         tokens = max(self._verbatim_tokens - self._count(self._summary), 1)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from moothall.foundation.errors import ContextOverflow, ModelError
-from moothall.foundation.http import may_pass
+from moothall.foundation.http import is_transient
 from moothall.foundation.jsonvalue import readable
 from moothall.foundation.text import json_type, one_line, shorten
 from moothall.models.finish_reason import REASON_OF_SERVER_WORD
@@ -205,11 +205,11 @@ def _http_status(kind: Any) -> int:
 
 
 def _is_transient(kind: Any) -> bool:
-    return may_pass(_http_status(kind)) or _TRANSIENT.search(str(kind)) is not None
+    return is_transient(_http_status(kind)) or _TRANSIENT.search(str(kind)) is not None
 
 
 def _is_permanent(kind: Any) -> bool:
-    return 400 <= _http_status(kind) < 500 and not may_pass(_http_status(kind))
+    return 400 <= _http_status(kind) < 500 and not is_transient(_http_status(kind))
 
 
 def _error_objects(body: Any) -> list[dict[str, Any]]:

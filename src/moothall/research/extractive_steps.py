@@ -38,40 +38,36 @@ _MAX_COPIES: Final = 3  # of a passage that are cited beside it
 _TOPIC_WORDS: Final = 3  # words of the topic beside them
 
 
-def plan(researcher: Workbench) -> list[ResearchTask]:
+def plan(bench: Workbench) -> list[ResearchTask]:
     """Return searches where little is known and reading where more is; objectives take turns."""
-    passages = researcher.known_passages()
-    objectives = sorted(
-        (*researcher.objectives, *researcher.generated), key=lambda each: each.expertise
-    )
+    passages = bench.known_passages()
+    objectives = sorted((*bench.objectives, *bench.generated), key=lambda each: each.expertise)
     task_lists = [
-        _tasks_for(researcher, each, passages)
-        for each in objectives
-        if each.expertise < researcher.target
+        _tasks_for(bench, each, passages) for each in objectives if each.expertise < bench.target
     ]
     tasks: list[ResearchTask] = []
     for task in chain.from_iterable(zip_longest(*task_lists)):
-        if len(tasks) == researcher.max_tasks:
+        if len(tasks) == bench.max_tasks:
             break
-        if task is not None and researcher.is_new(task, tasks):
+        if task is not None and bench.is_new(task, tasks):
             tasks.append(task)
     return tasks
 
 
 def _tasks_for(
-    researcher: Workbench, objective: Objective, passages: list[Passage]
+    bench: Workbench, objective: Objective, passages: list[Passage]
 ) -> Iterator[ResearchTask]:
     """Yield tasks that would help with an objective, the most useful first."""
     searches = (
         ResearchTask(tool, {name: query}, f"{reason}: {objective.topic}", objective=objective.topic)
         for query, reason in _queries(objective, passages)
-        for tool, name in one_text_tools(researcher.tools, "query")
+        for tool, name in one_text_tools(bench.tools, "query")
     )
     readings = (
         # What is read whole is for all of them.
         ResearchTask(tool, {name: each.url}, f"read what was found: {objective.topic}")
-        for each in researcher.unread(researcher.max_tasks, objective.topic)
-        for tool, name in _reading_tools(researcher.tools, each.url)
+        for each in bench.unread(bench.max_tasks, objective.topic)
+        for tool, name in _reading_tools(bench.tools, each.url)
     )
     if objective.expertise < 0.5:
         # Two searches for each reading: broader.
@@ -124,12 +120,12 @@ def _other_words(
             if word.isalpha() and len(word) > 2 and not question.terms_of_word(word):
                 counts[word] += _NEAREST_PASSAGES - rank
     frequency = Counter(word for each in passages for word in {*map(str.lower, Words(each.text))})
-    worth = {
+    scores = {
         word: count * log(1 + len(passages) / frequency[word])
         for word, count in counts.items()
         if question.language.terms_of(word)
     }
-    return sorted(worth, key=lambda word: -worth[word])
+    return sorted(scores, key=lambda word: -scores[word])
 
 
 def _reading_tools(tools: dict[str, Action], url: str) -> Iterator[tuple[str, str]]:
@@ -139,26 +135,24 @@ def _reading_tools(tools: dict[str, Action], url: str) -> Iterator[tuple[str, st
     yield from [each for each in readers if ("pdf" in each[0].lower()) is is_pdf][:1] or readers[:1]
 
 
-def narrate(researcher: Workbench) -> Narrative:
+def narrate(bench: Workbench) -> Narrative:
     """Return the sentences that answer each objective, quoted and cited, grouped by page."""
     parts = []
-    has_several = len(researcher.objectives) + len(researcher.generated) > 1  # one is the title
-    for objective in (*researcher.objectives, *researcher.generated):
-        passages = _passages_for(researcher, objective)
+    has_several = len(bench.objectives) + len(bench.generated) > 1  # one is the title
+    for objective in (*bench.objectives, *bench.generated):
+        passages = _passages_for(bench, objective)
         result = answer(passages, objective.topic)
         if result.is_found:
             heading = [f"## {one_line(objective.topic, 200)}"] if has_several else []
             topic = objective.topic
             maybe_text = f"{lacks_sentence(result.missing, topic)}{phrase('maybe', topic)}"
             doubt = [] if result.is_sure else [maybe_text]
-            parts.append(
-                "\n\n".join((*heading, *doubt, *_quotes_by_page(researcher, result, passages)))
-            )
-    return researcher.check_narrative("\n\n".join(parts), by_rules=True)
+            parts.append("\n\n".join((*heading, *doubt, *_quotes_by_page(bench, result, passages))))
+    return bench.check_narrative("\n\n".join(parts), by_rules=True)
 
 
 def _quotes_by_page(
-    researcher: Workbench, result: ExtractiveAnswer, passages: tuple[Passage, ...]
+    bench: Workbench, result: ExtractiveAnswer, passages: tuple[Passage, ...]
 ) -> Iterator[str]:
     """Yield each page's title with its quotes; pages with the same text are one source."""
     pages: dict[str, list[str]] = {}
@@ -172,41 +166,41 @@ def _quotes_by_page(
             copies[each.passage.sha256] if len(each.passage.text) >= MIN_COPIED_CHARS else []
         )
         same_passages = dict.fromkeys((each.passage, *copied_passages[:_MAX_COPIES]))
-        notes = "".join(f"[^{researcher.number_of(passage)}^]" for passage in same_passages)
+        notes = "".join(f"[^{bench.number_of(passage)}^]" for passage in same_passages)
         quotes.append(f"- {each.markdown} {notes}")
     for title, quotes in pages.items():
         yield f"### {title}"
         yield "\n".join(quotes)
 
 
-def _passages_for(researcher: Workbench, objective: Objective) -> tuple[Passage, ...]:
+def _passages_for(bench: Workbench, objective: Objective) -> tuple[Passage, ...]:
     """Return what was read for an objective, or whole: that of others changes no answer."""
-    changes = researcher.progress.changes
-    pool = ResourcePool(e for e in changes if e.objective in ("", objective.topic))
-    counted_pool = ResourcePool(changes)
-    for each in researcher.resources.get_all():  # of an iteration that was cut off
-        if counted_pool.find(each.url) is None:
+    changes = bench.progress.changes
+    pool = ResourcePool(each for each in changes if each.objective in ("", objective.topic))
+    changed_pool = ResourcePool(changes)
+    for each in bench.resources.get_all():  # of an iteration that was cut off
+        if changed_pool.find(each.url) is None:
             pool.add(each)
     return tuple(
         passage for each in pool.get_all() if each.visited for passage in passages_of(each)
     )
 
 
-def quoted_sentences(researcher: Workbench, passages: list[Passage], topics: list[str]) -> str:
+def quoted_sentences(bench: Workbench, passages: list[Passage], topics: list[str]) -> str:
     """Return the sentences of some passages that answer topics, quoted and cited."""
     quotes: dict[str, Passage] = {}
     for result in (answer(tuple(passages), topic) for topic in topics):
         for each in result.quotes if result.is_found else ():
             quotes.setdefault(each.markdown, each.passage)
-    return "\n".join(f"- {each} [^{researcher.number_of(quotes[each])}^]" for each in quotes)
+    return "\n".join(f"- {each} [^{bench.number_of(quotes[each])}^]" for each in quotes)
 
 
-def evaluate(researcher: Workbench) -> Findings:
+def evaluate(bench: Workbench) -> Findings:
     """Rate objectives by how much of each its best quotes have."""
     remarks = []
-    researcher.progress.estimated = True
-    for objective in (*researcher.objectives, *researcher.generated):
-        result = answer(_passages_for(researcher, objective), objective.topic)
+    bench.progress.estimated = True
+    for objective in (*bench.objectives, *bench.generated):
+        result = answer(_passages_for(bench, objective), objective.topic)
         sure_expertise = 1.0 if len(result.quotes) > 1 else _ONE_QUOTE_EXPERTISE
         unsure_expertise = max(min(result.share / SURE_SHARE, _UNSURE_EXPERTISE), 0.0)
         expertise = sure_expertise if result.is_sure else unsure_expertise
@@ -218,4 +212,4 @@ def evaluate(researcher: Workbench) -> Findings:
         elif not result.is_sure:
             remarks.append(f"the answer to {topic} may be among the quotes{missing_text}")
     remark = "; ".join(remarks) or "each quote has most words of its objective"
-    return Findings(researcher.narrative.markdown, remark, list(researcher.generated))
+    return Findings(bench.narrative.markdown, remark, list(bench.generated))

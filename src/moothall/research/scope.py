@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 from moothall import ConfigError
 from moothall.research.findings import Publication, Resource
 
-DAY: Final = re.compile(
+DAY_PATTERN: Final = re.compile(
     r"([12]\d{3})(?:[-/](0[1-9]|1[0-2])(?:[-/](0[1-9]|[12]\d|3[01]))?)?(?!\d)", re.ASCII
 )
 """A day, month or year: its parts as ISO 8601 has them."""
-DOI: Final = re.compile(r"10\.[0-9]{4,9}/\S+")
+DOI_PATTERN: Final = re.compile(r"10\.[0-9]{4,9}/\S+")
 _RANGES: Final = (("day", 1), ("week", 7), ("month", 31), ("year", 366))
 
 
@@ -35,7 +35,7 @@ class Scope:
         self.exclude: tuple[str, ...] = _hosts(exclude, f"{prefix}exclude")
         if isinstance(since, date):
             since = since.isoformat()[:10]
-        is_day = isinstance(since, str) and DAY.fullmatch(since) and "/" not in since
+        is_day = isinstance(since, str) and DAY_PATTERN.fullmatch(since) and "/" not in since
         if not (since is None or is_day):
             raise ConfigError(f"{prefix}since must be a day such as 2024-05-01, got {since!r:.80}")
         self.since = since

@@ -101,7 +101,7 @@ def one_text_tools(tools: dict[str, Action], parameter: str) -> Iterator[tuple[s
         is_text = len(required) == 1 and properties.get(required[0], {}).get("type") == "string"
         is_url = is_text and any(each in required[0].lower() for each in ("url", "uri"))
         kind = "url" if is_url else "query"
-        if is_text and kind == parameter and not tool.origin.named_values:
+        if is_text and kind == parameter and not tool.origin.takes_listed_values:
             yield name, required[0]
 
 

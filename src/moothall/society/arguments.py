@@ -148,11 +148,11 @@ def program_of(agents: Iterable[tuple[str, Any]], city: Any) -> dict[str, Any]:
     return {
         "agents": [
             [
-                id_,
+                id,
                 part_text(agent, agent.params_or_none),
                 *(part_text(block, getattr(block, "params", None)) for block in agent.blocks),
             ]
-            for id_, agent in agents
+            for id, agent in agents
         ],
         "city": None if city is None else [type(city).__name__, list(city.ids()), *links],
         "places": getattr(city, "digest", None),
@@ -169,12 +169,16 @@ def settings_of(service: Service) -> dict[str, Any]:
 
 def check_places(services: Mapping[str, Service], city: object) -> None:
     """Check that services stand where the city has a place, not that of another city."""
-    placed = {service.id: service.place for service in services.values() if service.place}
-    places = set(city.ids()) if placed and hasattr(city, "ids") else {*placed.values()}
-    for id_, place in placed.items():
+    place_by_service = {service.id: service.place for service in services.values() if service.place}
+    places = (
+        set(city.ids())
+        if place_by_service and hasattr(city, "ids")
+        else {*place_by_service.values()}
+    )
+    for id, place in place_by_service.items():
         if place not in places:
             raise ConfigError(
-                f"service {id_!r} is at {place!r}, which the city has not: make services for the "
+                f"service {id!r} is at {place!r}, which the city has not: make services for the "
                 "same city, as make_economy(city) does"
             )
 
@@ -230,7 +234,7 @@ def _other_parts(society: Any) -> dict[str, Any]:
     return {**owners, "facts": society.facts, "the places": society.changed.own_city()}
 
 
-def take_parts(society: Any, *, with_state: bool = False) -> None:
+def claim_parts(society: Any, *, with_state: bool = False) -> None:
     """Have a society begin with all that it lives with, which keeps what it had.
 
     What lived in another society needs the state of it, `with_state`, or must have kept nothing
@@ -259,6 +263,6 @@ def take_parts(society: Any, *, with_state: bool = False) -> None:
         attributes[TOKEN_ATTRIBUTE] = token, first_hash
     for service in services:
         vars(service)[TOKEN_ATTRIBUTE] = token
-    rows = id(society.books.population)
-    if any(vars(each)["_register_id"] != rows for each in services):
+    rows_id = id(society.books.population)
+    if any(vars(each)["_register_id"] != rows_id for each in services):
         society.books.keep_rows()  # a society that was made later had them keep its own

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from moothall import Memory, StateError
 from moothall.build import APPENDED, Record
-from moothall.society.arguments import owners_of, take_parts
+from moothall.society.arguments import claim_parts, owners_of
 from moothall.society.arrays import Array, np
 from moothall.society.city.network import Network
 from moothall.society.clock import Clock
@@ -25,7 +25,7 @@ from moothall.society.kernel.variables import (
     owners_of_agent,
     states_of,
 )
-from moothall.society.kernel.wants import answer_json, answer_of_json, id_order, kind_named
+from moothall.society.kernel.wants import answer_from_json, answer_json, id_order, kind_named
 from moothall.society.population.changing import settle_ids
 from moothall.society.population.population import Population
 from moothall.society.population.row_books import RowBooks
@@ -227,7 +227,7 @@ def _load(society: Steps, data: dict[str, Any], read_part: Callable[[str], bytes
         mailbox = mailboxes[id]
         mailbox.wants = None
         mailbox.mail = [SentItem.of_json(sent) for sent in each["mail"]]
-        mailbox.answers = [answer_of_json(answer) for answer in each["answers"]]
+        mailbox.answers = [answer_from_json(answer) for answer in each["answers"]]
         agent: Any = mailbox.agent
         if "agent" in each:
             agent.load_state_dict(each["agent"])
@@ -237,7 +237,7 @@ def _load(society: Steps, data: dict[str, Any], read_part: Callable[[str], bytes
         if society.in_columns and isinstance(agent, CitizenAgent):
             cast(Any, society.books).write_settled(id, agent.memory.status)
         society.enter_books(mailbox)
-    take_parts(society, with_state=True)
+    claim_parts(society, with_state=True)
     load_states({**owners_of(society), "the places": society.city}, data)
     society.books.load_state_dict(data["services"])
     society.broken = ""

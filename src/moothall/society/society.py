@@ -432,7 +432,7 @@ class Society(Experiments):
         """Save the first state of a recorded run, or restore its last; return the state."""
         self.model_calls.record = record
         if record.state is None:
-            arguments.take_parts(self)
+            arguments.claim_parts(self)
             checkpoint.save(self, record, new_state)
             return new_state
         state = self._state = record.state
@@ -457,7 +457,7 @@ class Society(Experiments):
         tables: Tables | None,
     ) -> None:
         last = self.number if state.ended else state.first + count
-        arguments.take_parts(self)
+        arguments.claim_parts(self)
         earlier_count = len(self.metrics) - len(state.rows)
         if tables is not None:
             tables.begin(self, state.rows, last)

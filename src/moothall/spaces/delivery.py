@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, ClassVar, Final, Protocol
 
 from moothall.actions.message import ENCLOSING_REPLIES, Envelope
-from moothall.actions.provenance import union
+from moothall.actions.provenance import merged_sources
 from moothall.agents.agent import CURRENT, Agent
 from moothall.agents.caller_context import CallerContext
 from moothall.agents.messaging import Pending
@@ -166,7 +166,7 @@ class Delivery:
 
     def has_read(self, sources: Iterable[str]) -> None:
         """Note outside sources that its handling has read: its answer carries them."""
-        self.read = tuple(union((*self.read, *sources)))
+        self.read = tuple(merged_sources((*self.read, *sources)))
 
     @property
     def idempotency_key(self) -> str | None:

@@ -171,10 +171,10 @@ class Space:
 
     async def _finish(self, mailbox: Mailbox) -> None:
         """Wait until an agent has handled what waits for it; let it take nothing new."""
-        await self._take_no_more(mailbox)
+        await self._stop_routing(mailbox)
         await wait_until_idle(self.router, only=mailbox)
 
-    async def _take_no_more(self, mailbox: Mailbox) -> None:
+    async def _stop_routing(self, mailbox: Mailbox) -> None:
         mailbox.finish_waiting()
 
     def replace(self, agent: Agent, new: Agent) -> None:

@@ -24,15 +24,15 @@ from moothall.studio.orders import has_resume, resume_of
 from moothall.studio.orders.order import (
     ActOrder,
     ResearchOrder,
+    check_no_keys,
     record_order,
-    with_more,
-    without_keys,
+    with_new_limits,
 )
 from moothall.studio.orders.research import write_report
 from moothall.studio.orders.resumable import check_program, fork_for, recorded_order, resume_refusal
 from moothall.studio.orders.simulate import SimulateOrder
 from moothall.studio.page_server import ServedHub
-from moothall.studio.run_view import is_parked
+from moothall.studio.run_view import is_left_waiting
 
 if TYPE_CHECKING:
     from moothall.spaces import You
@@ -92,7 +92,7 @@ class Jobs:
         """
         if not order.task.strip():
             raise ConfigError("the task is empty: say what is to be done")
-        without_keys(order)
+        check_no_keys(order)
         run_id = run_id or secrets.token_hex(8)
         messages = self._messages.setdefault(run_id, [])
         self._begin(_BackgroundJob(run_id, order, order.command, messages), text)
@@ -142,7 +142,7 @@ class Jobs:
         if order is None:
             return self._resume_by_kind(journal.run(run_id), is_plain=not (more or text.strip()))
         if more:
-            order = with_more(order, more)
+            order = with_new_limits(order, more)
         text = text.strip()
         if text and not isinstance(order, ActOrder):
             raise ConfigError(f"a run of moothall {order.command} takes no message")
@@ -229,7 +229,7 @@ class Jobs:
             if job is not None:
                 self._cancel(run_id)
                 self._publish_end(job, "cancelled", "")
-            elif is_parked(self._hub.journal.run(run_id)):
+            elif is_left_waiting(self._hub.journal.run(run_id)):
                 self._hub.journal.waits.cancel(run_id, "it was stopped")
             else:
                 raise ConfigError(f"run {run_id!r} is not under way here")
@@ -309,7 +309,7 @@ class Jobs:
         if job.run_id in self._jobs:
             self._hub.feed.publish("job", job.to_json())
 
-    def _run(self, job: _BackgroundJob, started: Future[None]) -> None:
+    def _run(self, job: _BackgroundJob, start_future: Future[None]) -> None:
         if job.order is not None:
             job.agent = agent_for(
                 job.run_id, job.order, self._hub.journal, self._hub.cards, job.resume_event.wait
@@ -317,9 +317,9 @@ class Jobs:
             check_program(self._hub.journal, job.run_id, job.agent)
             self._hub.partial_answers.watch(job.agent, drafts=isinstance(job.order, ResearchOrder))
             job.work = partial(job.agent.reply, job.order.task, run_id=job.run_id)
-        asyncio.run(self._execute(job, started))
+        asyncio.run(self._execute(job, start_future))
 
-    async def _execute(self, job: _BackgroundJob, started: Future[None]) -> None:
+    async def _execute(self, job: _BackgroundJob, start_future: Future[None]) -> None:
         order, agent, run_id = job.order, job.agent, job.run_id
         if order is not None:
             await record_order(order, self._hub.journal, run_id, agent)
@@ -334,7 +334,7 @@ class Jobs:
         self._jobs[run_id] = job
         self._send_messages(job)
         # Only now: who has started it may stop or steer it at once.
-        started.set_result(None)
+        start_future.set_result(None)
         reason, text, reply = "cancelled", "", None
         try:
             try:

@@ -59,11 +59,13 @@ def outline_row(outline: Outline, journal: Journal) -> dict[str, Any]:
     """
     row = {name: getattr(outline, name) for name in _OUTLINE_KEYS}  # asdict copies deep, and slowly
     row["attributes"] = ", ".join(outline.attributes_in_words().values())
-    row["here"] = is_parked(outline) or (outline.under_way and is_under_way(outline.id, journal))
+    row["here"] = is_left_waiting(outline) or (
+        outline.under_way and is_under_way(outline.id, journal)
+    )
     return row | ({"state": "running"} if outline.under_way else {})
 
 
-def is_parked(outline: Outline) -> bool:
+def is_left_waiting(outline: Outline) -> bool:
     """Return whether a run waits in the journal, and no process works on it."""
     return outline.state == "waiting" and not outline.held
 

@@ -21,7 +21,7 @@ WAIT_S = 50
 AT_ONCE_S = 5
 """Seconds in which a slow machine stops; a very long story takes far longer."""
 
-PERSON = {
+PERSON_SCHEMA = {
     "type": "object",
     "properties": {"name": {"type": "string", "maxLength": 30}, "age": {"type": "integer"}},
     "required": ["name", "age"],
@@ -62,8 +62,8 @@ async def never(messages: list[dict[str, Any]], actions: list[Action] | None) ->
     return ""
 
 
-def user(text: str) -> list[dict[str, Any]]:
-    """A conversation of one message."""
+def user_message(text: str) -> list[dict[str, Any]]:
+    """Return a conversation of one message."""
     return [{"role": "user", "content": text}]
 
 
@@ -143,7 +143,7 @@ class ModelConformance:
         assert model.context_tokens is None or model.context_tokens > 0
 
     def test_model_complete_gives_text_and_usage(self) -> None:
-        reply = run(self.make("Hello!").complete(user("Say hello")))
+        reply = run(self.make("Hello!").complete(user_message("Say hello")))
         assert isinstance(reply, ModelReply)
         assert reply.text.strip()
         assert reply.calls == ()
@@ -175,13 +175,15 @@ class ModelConformance:
 
     def test_model_reads_and_writes_any_script(self) -> None:
         reply = run(
-            self.make("Здравствуйте 👋").complete(user("Скажи: здравствуйте 👋 你好 \u202e"))
+            self.make("Здравствуйте 👋").complete(
+                user_message("Скажи: здравствуйте 👋 你好 \u202e")
+            )
         )
         assert reply.text.strip()
         reply.text.encode()
 
     def test_model_complete_leaves_messages_unchanged(self) -> None:
-        messages = [{"role": "system", "content": "Be brief."}, *user("Add 2 and 3")]
+        messages = [{"role": "system", "content": "Be brief."}, *user_message("Add 2 and 3")]
         before = copy.deepcopy(messages)
         call = Call("c1", "add", {"a": 2, "b": 3})
         run(self.make(call).complete(messages, ACTIONS))
@@ -193,7 +195,7 @@ class ModelConformance:
             ("List the files", {"name": "list_files", "args": {}}),
             ("Read CHANGELOG", {"name": "read_file", "args": {"file_name": "CHANGELOG"}}),
         ):
-            reply = run(self.make(answer).complete(user(text), ACTIONS))
+            reply = run(self.make(answer).complete(user_message(text), ACTIONS))
             assert reply.finish_reason == "calls"
             assert reply.calls
             for call in reply.calls:
@@ -204,7 +206,7 @@ class ModelConformance:
 
     def test_model_calls_of_a_conversation_have_different_ids(self) -> None:
         model = self.make({"name": "list_files"}, {"name": "list_files"})
-        messages = user("List the files")
+        messages = user_message("List the files")
         first = run(model.complete(messages, ACTIONS)).calls[0]
         messages += [
             {
@@ -213,16 +215,18 @@ class ModelConformance:
                 "tool_calls": [{"id": first.id, "name": first.name, "args": first.args}],
             },
             {"role": "tool", "tool_call_id": first.id, "content": "README.md"},
-            *user("List the files"),
+            *user_message("List the files"),
         ]
         second = run(model.complete(messages, ACTIONS)).calls[0]
         assert first.id != second.id
 
     def test_model_complete_keeps_to_a_schema(self) -> None:
         reply = run(
-            self.make('{"name": "Ann", "age": 30}').complete(user("A person"), schema=PERSON)
+            self.make('{"name": "Ann", "age": 30}').complete(
+                user_message("A person"), schema=PERSON_SCHEMA
+            )
         )
-        validate(PERSON, json.loads(reply.text))
+        validate(PERSON_SCHEMA, json.loads(reply.text))
 
     def test_model_concurrent_calls_get_their_own_answers(self) -> None:
         numbers = range(8)
@@ -230,7 +234,9 @@ class ModelConformance:
         model = self.make(*(json.dumps(f"answer {number}") for number in numbers))
 
         async def all_of_them() -> list[ModelReply]:
-            replies = (model.complete(user(f"Number {n}"), schema=schemas[n]) for n in numbers)
+            replies = (
+                model.complete(user_message(f"Number {n}"), schema=schemas[n]) for n in numbers
+            )
             return list(await asyncio.gather(*replies))
 
         for number, reply in enumerate(run(all_of_them())):
@@ -240,11 +246,11 @@ class ModelConformance:
         model = self.make("warm", never, "again")
 
         async def cancel() -> tuple[float, ModelReply]:
-            await model.complete(user("Say hello"))
-            task = asyncio.create_task(model.complete(user("Tell a very long story")))
+            await model.complete(user_message("Say hello"))
+            task = asyncio.create_task(model.complete(user_message("Tell a very long story")))
             await asyncio.sleep(self.begins_s)
             took_s = await self.end_task(task)
-            return took_s, await model.complete(user("Say hello"))
+            return took_s, await model.complete(user_message("Say hello"))
 
         took_s, reply = run(cancel())
         assert took_s < AT_ONCE_S
@@ -252,20 +258,20 @@ class ModelConformance:
 
     def test_model_works_on_several_event_loops_in_turn(self) -> None:
         model = self.make("one", "two")
-        assert run(model.complete(user("Say one"))).text.strip()
-        assert run(model.complete(user("Say two"))).text.strip()
+        assert run(model.complete(user_message("Say one"))).text.strip()
+        assert run(model.complete(user_message("Say two"))).text.strip()
 
     def test_model_complete_without_messages_raises(self) -> None:
         model = self.make("Hello!")
         with pytest.raises(ModelError):
             run(model.complete([]))
-        assert run(model.complete(user("Say hello"))).text.strip()
+        assert run(model.complete(user_message("Say hello"))).text.strip()
 
 
 class StreamingModelConformance(ModelConformance):
     """What a model with `stream` does, too: its answers come piece by piece."""
 
-    def check(self, parts: list[Any]) -> ModelReply:
+    def checked_reply(self, parts: list[Any]) -> ModelReply:
         """What holds of everything that is streamed; the answer at its end."""
         *pieces, reply = parts
         assert isinstance(reply, ModelReply)
@@ -276,23 +282,25 @@ class StreamingModelConformance(ModelConformance):
         return reply
 
     def test_model_stream_gives_pieces_and_then_the_answer(self) -> None:
-        parts = run(parts_of(self.make("Hello, dear world!"), user("Say hello to the world")))
-        assert self.check(parts).text.strip()
+        parts = run(
+            parts_of(self.make("Hello, dear world!"), user_message("Say hello to the world"))
+        )
+        assert self.checked_reply(parts).text.strip()
         assert len(parts) > 2
 
     def test_model_stream_joins_to_the_completed_reply(self) -> None:
         text = "The answer: здравствуйте 👋 你好"
         model = self.make(text, text, text)
         # The first fills what is cached, which may change the rounding of the others.
-        run(model.complete(user("Say hello")))
-        completed = run(model.complete(user("Say hello")))
-        assert self.check(run(parts_of(model, user("Say hello")))) == completed
+        run(model.complete(user_message("Say hello")))
+        completed = run(model.complete(user_message("Say hello")))
+        assert self.checked_reply(run(parts_of(model, user_message("Say hello")))) == completed
 
     def test_model_stream_gives_calls_like_complete(self) -> None:
         answer = {"name": "add", "args": {"a": 2, "b": 3}}
         model = self.make(answer)
-        parts = run(parts_of(model, user("Add 2 and 3"), ACTIONS))
-        reply = self.check(parts)
+        parts = run(parts_of(model, user_message("Add 2 and 3"), ACTIONS))
+        reply = self.checked_reply(parts)
         assert reply.finish_reason == "calls"
         assert len(parts) == 1  # what a call is made of is not text
         for call in reply.calls:
@@ -303,12 +311,14 @@ class StreamingModelConformance(ModelConformance):
 
     def test_model_stream_keeps_to_a_schema(self) -> None:
         model = self.make('{"name": "Ann", "age": 30}')
-        reply = self.check(run(parts_of(model, user("A person"), schema=PERSON)))
-        validate(PERSON, json.loads(reply.text))
+        reply = self.checked_reply(
+            run(parts_of(model, user_message("A person"), schema=PERSON_SCHEMA))
+        )
+        validate(PERSON_SCHEMA, json.loads(reply.text))
 
     def test_model_stream_answers_after_a_result(self) -> None:
         messages = [
-            *user("Add 2 and 3"),
+            *user_message("Add 2 and 3"),
             {
                 "role": "assistant",
                 "content": "",
@@ -317,7 +327,7 @@ class StreamingModelConformance(ModelConformance):
             {"role": "tool", "tool_call_id": "c1", "name": "add", "content": "5"},
         ]
         before = copy.deepcopy(messages)
-        reply = self.check(run(parts_of(self.make("It is 5."), messages, ACTIONS)))
+        reply = self.checked_reply(run(parts_of(self.make("It is 5."), messages, ACTIONS)))
         assert reply.text or reply.calls
         assert messages == before
 
@@ -327,7 +337,8 @@ class StreamingModelConformance(ModelConformance):
 
         async def in_turns() -> list[list[Any]]:
             streams = [
-                model.stream(user(f"Number {n}"), schema=schema) for n, schema in enumerate(schemas)
+                model.stream(user_message(f"Number {n}"), schema=schema)
+                for n, schema in enumerate(schemas)
             ]
             parts: list[list[Any]] = [[] for _ in streams]
             open_streams = dict(enumerate(streams))
@@ -341,19 +352,19 @@ class StreamingModelConformance(ModelConformance):
             return parts
 
         for parts, schema in zip(run(in_turns()), schemas, strict=True):
-            assert json.loads(self.check(parts).text) == schema["const"]
+            assert json.loads(self.checked_reply(parts).text) == schema["const"]
 
     def test_model_stream_closed_early_ends_at_once(self) -> None:
         model: Any = self.make("A long story of a fox.", "again")
 
         async def close() -> ModelReply:
-            stream = model.stream(user("Tell a very long story of a fox"))
+            stream = model.stream(user_message("Tell a very long story of a fox"))
             assert isinstance(await anext(stream), TextPiece)
             start = time.perf_counter()
             await stream.aclose()
             assert time.perf_counter() - start < AT_ONCE_S
             assert await anext(stream, None) is None
-            return self.check(await parts_of(model, user("Say hello")))
+            return self.checked_reply(await parts_of(model, user_message("Say hello")))
 
         assert run(close()).text.strip()
 
@@ -361,19 +372,19 @@ class StreamingModelConformance(ModelConformance):
         model: Any = self.make("warm", never, "again")
 
         async def cancel() -> tuple[float, ModelReply]:
-            await model.complete(user("Say hello"))
+            await model.complete(user_message("Say hello"))
 
             first_piece = asyncio.Event()
 
             async def read_all() -> None:
-                async for _ in model.stream(user("Tell a very long story")):
+                async for _ in model.stream(user_message("Tell a very long story")):
                     first_piece.set()
 
             task = asyncio.create_task(read_all())
             with suppress(TimeoutError):  # one that never answers has no first piece
                 await asyncio.wait_for(first_piece.wait(), self.begins_s)
             took_s = await self.end_task(task)
-            return took_s, self.check(await parts_of(model, user("Say hello")))
+            return took_s, self.checked_reply(await parts_of(model, user_message("Say hello")))
 
         took_s, reply = run(cancel())
         assert took_s < AT_ONCE_S
@@ -383,4 +394,4 @@ class StreamingModelConformance(ModelConformance):
         model = self.make("Hello!")
         with pytest.raises(ModelError):
             run(parts_of(model, []))
-        assert self.check(run(parts_of(model, user("Say hello")))).text.strip()
+        assert self.checked_reply(run(parts_of(model, user_message("Say hello")))).text.strip()

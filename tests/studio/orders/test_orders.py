@@ -29,11 +29,11 @@ from moothall.studio.orders.act import act_agent, actions_of, check_journal_apar
 from moothall.studio.orders.order import (
     ActOrder,
     ResearchOrder,
+    check_no_keys,
     order_line,
     order_of,
     readable_order,
     record_order,
-    without_keys,
 )
 from moothall.studio.orders.research import check_research, make_researcher, write_report
 
@@ -119,8 +119,8 @@ def test_journal_is_out_of_the_folders_reach(tmp_path: Path) -> None:
 @pytest.mark.parametrize("address", ("https://me:key@x.test/v1#m", "http://x.test/v1?key=1#m"))
 def test_order_address_that_may_hold_a_key_is_not_recorded(field: str, address: str) -> None:
     with pytest.raises(ConfigError, match=r"the address of x\.test has a user or a query"):
-        without_keys(ActOrder("x", **{field: address}))
-    without_keys(ActOrder("x", model="http://x.test/v1#a?b@c", review="gguf:/a?b@c"))
+        check_no_keys(ActOrder("x", **{field: address}))
+    check_no_keys(ActOrder("x", model="http://x.test/v1#a?b@c", review="gguf:/a?b@c"))
 
 
 def test_order_in_words_is_one_line() -> None:

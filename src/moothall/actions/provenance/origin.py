@@ -99,7 +99,7 @@ def sources_within(entry: Any) -> Iterator[str]:
             pending += each
 
 
-def union(sources: Iterable[str]) -> list[str]:
+def merged_sources(sources: Iterable[str]) -> list[str]:
     """Return sources, each once, the first ones."""
     return list(dict.fromkeys(sources))[:_MAX_SOURCES]
 

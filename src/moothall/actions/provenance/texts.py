@@ -11,7 +11,7 @@ from itertools import chain, islice
 from typing import Any, Final
 
 from moothall.actions.provenance.addresses import Address
-from moothall.actions.provenance.origin import Kind, Origin, text_of, union
+from moothall.actions.provenance.origin import Kind, Origin, merged_sources, text_of
 from moothall.actions.provenance.read_texts import MAX_CHARS, UNTRACED, ReadTexts
 from moothall.actions.provenance.relative_times import dates_of_today, ends_at, is_day_named
 from moothall.actions.provenance.value_places import (
@@ -27,7 +27,7 @@ from moothall.actions.provenance.value_places import (
 )
 from moothall.foundation.jsonvalue import json_line
 from moothall.foundation.text import cut
-from moothall.foundation.text.values import MONTHS_BY_NAME, Key, fold, keys_in, keys_of, spelled_out
+from moothall.foundation.text.values import MONTHS_BY_NAME, Key, fold, in_figures, keys_in, keys_of
 
 _MAX_PARTS: Final = 1000
 _MAX_READ_CHARS: Final = 20_000
@@ -130,7 +130,7 @@ class Texts:
 
     def note(self, sources: Iterable[str]) -> None:
         """Note that something was read from these sources."""
-        self.sources = union((*self.sources, *sources))
+        self.sources = merged_sources((*self.sources, *sources))
 
     def add_whole_values(self, values: Iterable[Any], source: str) -> None:
         """Add values that a result from outside has, and that the program's own system gave it."""
@@ -258,7 +258,7 @@ class Texts:
     def _find_by_key(self, keys: Sequence[Key]) -> Origin | None:
         for raw, kind, source, result in self._own_texts[self._keyed_count :]:
             text = without_links(raw)
-            spelled_text = text if result or len(text) > _MAX_READ_CHARS else spelled_out(text)
+            spelled_text = text if result or len(text) > _MAX_READ_CHARS else in_figures(text)
             for key in chain(keys_in(text), () if spelled_text == text else keys_in(spelled_text)):
                 earlier = self._keys.get(key)
                 if earlier is None or (earlier[2] and not result):

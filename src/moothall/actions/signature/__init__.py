@@ -1,5 +1,5 @@
 """What callers need of a function: description, JSON schema, and the check of arguments."""
 
-from moothall.actions.signature.signature import Signature, check_parameters, check_returns
+from moothall.actions.signature.signature import Signature, checked_parameters, refuse_generator
 
-__all__ = ["Signature", "check_parameters", "check_returns"]
+__all__ = ["Signature", "checked_parameters", "refuse_generator"]

@@ -39,13 +39,13 @@ from moothall.foundation.errors import ActionError, DefinitionError, InvalidArgu
 from moothall.foundation.jsonvalue import NotJSON, copy_json, to_json
 from moothall.foundation.text import error_text, excerpt, printable
 
-_MAX_NAMED = 8  # the most names in one error
+_MAX_LISTED_NAMES = 8  # the most names in one error
 
 _NO_DEFAULT: Any = inspect.Parameter.empty
 _Defs = dict[str, Any]
 
 
-def check_returns(function: Callable[..., Any], label: str) -> None:
+def refuse_generator(function: Callable[..., Any], label: str) -> None:
     """Raise DefinitionError if a function yields: its caller would get the generator."""
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise DefinitionError(
@@ -54,7 +54,7 @@ def check_returns(function: Callable[..., Any], label: str) -> None:
         )
 
 
-def check_parameters(
+def checked_parameters(
     function: Callable[..., Any], bound_to_self: bool, label: str
 ) -> list[inspect.Parameter]:
     """Return a function's parameters, or raise DefinitionError if one cannot be given by name.
@@ -115,7 +115,7 @@ class Signature:
     def __init__(self, function: Callable[..., Any], *, bound_to_self: bool) -> None:
         source = _plain_function(function)
         self._name: str = getattr(source, "__qualname__", None) or type(function).__qualname__
-        parameters = check_parameters(function, bound_to_self, self._name)
+        parameters = checked_parameters(function, bound_to_self, self._name)
         self._docstring = inspect.getdoc(function if isinstance(function, type) else source)
         self._parsed_docstring: Docstring | None = None
         hints = resolved_annotations(source, self._name)
@@ -139,7 +139,7 @@ class Signature:
             try:
                 form = form_of(annotation)
             except Exception as error:
-                raise self._no_form(name, hint, error) from error
+                raise self._no_form_error(name, hint, error) from error
             arguments[name] = _Parameter(hint, form, parameter.default, description)
         self.injected = types.MappingProxyType(injected)
         self._parameters = arguments
@@ -270,7 +270,8 @@ class Signature:
                 try:
                     schemas_of({name: form}, cut_recursion=cut_recursion)
                 except Exception as error:
-                    raise self._no_form(name, self._parameters[name].annotation, error) from error
+                    annotation = self._parameters[name].annotation
+                    raise self._no_form_error(name, annotation, error) from error
             raise DefinitionError(f"{self._name}: {joint_error}") from joint_error
 
     def _described_schemas(
@@ -336,7 +337,7 @@ class Signature:
             problems = [f'argument "{path}" {problem}' for path, problem in error.problems]
             raise InvalidArguments(f'"{label}" {"; ".join(problems)}') from error.__cause__
 
-    def _no_form(self, name: str, annotation: Any, error: Exception) -> DefinitionError:
+    def _no_form_error(self, name: str, annotation: Any, error: Exception) -> DefinitionError:
         return DefinitionError(
             f'{self._name}: parameter "{name}" is of type {annotation_text(annotation)}, which has '
             "no JSON form; use a JSON type, a dataclass, a TypedDict or a pydantic model "
@@ -375,8 +376,7 @@ def _plain_function(function: Callable[..., Any]) -> Any:
 def _annotated_schema(schema: dict[str, Any], description: str | None) -> dict[str, Any]:
     """Return a schema with a description, by default its own, right after the type."""
     result = {"type": schema["type"]} if "type" in schema else {}
-    text = description or schema.get("description")
-    if text:
+    if text := description or schema.get("description"):
         result["description"] = printable(text)
     return result | {key: item for key, item in schema.items() if key != "description"}
 
@@ -394,7 +394,7 @@ def _schema_of_returned(annotation: Any, *, cut_recursion: bool) -> tuple[dict[s
 def _names_fault(label: str, names: list[str]) -> str:
     if not names:
         return ""
-    listed = ", ".join(excerpt(name) for name in names[:_MAX_NAMED])
-    more = len(names) - _MAX_NAMED
+    listed = ", ".join(excerpt(name) for name in names[:_MAX_LISTED_NAMES])
+    more = len(names) - _MAX_LISTED_NAMES
     plural = "s" if len(names) > 1 else ""
     return f"{label} argument{plural} {listed}" + (f" and {more} more" if more > 0 else "")

@@ -158,8 +158,8 @@ class Conversation(Group):
 
     def _keep_for_all(self, sourced_text: tuple[Content, list[str]], thread: Thread) -> None:
         """Keep a text, and its sources, for everyone to hear in the reply under way or the next."""
-        content, outside = sourced_text
-        self._keep_text((content, (), outside), thread)
+        content, sources = sourced_text
+        self._keep_text((content, (), sources), thread)
 
     def as_observed(self, message: Any) -> dict[str, Any]:
         """Return a message that a hook changed, as it is remembered."""
@@ -170,28 +170,28 @@ class Conversation(Group):
     async def remember(self, message: dict[str, Any], thread: Thread) -> None:
         """Let every participant observe a message; while one speaks, after the turn."""
         content = checked_content(message.get("content"), "observe")
-        outside = sources_of(message)
+        sources = sources_of(message)
         # A reply that leads here, of any thread, holds the turn until this returns.
         if thread.reply is not None or current_request(self) is not None:
-            self._keep_for_all((content, outside), thread)
+            self._keep_for_all((content, sources), thread)
             return
         await thread.turn_lock.take()
         try:
             state = self._state_of(thread)
             if state.run is not None:  # heard when that run resumes, or in the next
-                self._keep_for_all((content, outside), thread)
+                self._keep_for_all((content, sources), thread)
                 return
-            state.add(None, content, outside=outside)
+            state.add(None, content, outside=sources)
             participants = Participants(self._setup, state, thread.id, self._observation_key())
             # In an unfinished reply, the last message becomes the next speaker's prompt.
-            await participants.deliver(state.agents, leave=1 if state.open else 0)
+            await participants.deliver(state.agents, keep_last=1 if state.open else 0)
         finally:
             thread.turn_lock.end()
 
     def check_request(self, request: ReplyRequest) -> None:
         """Refuse an invalid request before a run begins."""
         state = self._state_of(request.state)
-        if self._leads_here(request.state):
+        if self._waits_for_itself(request.state):
             raise NotPermitted(
                 f"conversation {self.id!r} is asked by a participant that is speaking in it, and "
                 "would wait for itself"
@@ -206,7 +206,7 @@ class Conversation(Group):
                 request.run_id = state.run
         super().check_request(request)
 
-    def _leads_here(self, thread: Thread) -> bool:
+    def _waits_for_itself(self, thread: Thread) -> bool:
         """Return whether a reply of its own, of any thread, waits for this one."""
         if thread.reply is not None or any(
             each.agent is self for each in ENCLOSING_REPLIES.get()[:-1]
@@ -283,9 +283,9 @@ class Conversation(Group):
     def _saved_members(self) -> dict[str, Any]:
         return self.agents
 
-    def _check_between_turns(self, *, loads: bool) -> None:
+    def _check_between_turns(self, *, for_loading: bool) -> None:
         exchanges: list[Any] = [each.reply for each in self.all_threads.busy_threads()]
-        if loads and exchanges:
+        if for_loading and exchanges:
             raise RuntimeError(
                 f"conversation {self.id!r} is replying: load its state before or after"
             )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from moothall.actions.provenance import union
+from moothall.actions.provenance import merged_sources
 from moothall.agents.replies.reply import MAX_ERROR, Content, Step, Utterance
 from moothall.agents.replies.resume import NULL_RECORD
 from moothall.agents.replies.state import APPENDED, UNSAVED
@@ -99,7 +99,7 @@ class ConversationState:
     ) -> Utterance:
         """Add an utterance, for all who have not heard it (`known_to`) to hear; return it."""
         utterance = Utterance(self.count + 1, speaker, content, error, tuple(outside))
-        self.outside = union((*self.outside, *outside))
+        self.outside = merged_sources((*self.outside, *outside))
         self.transcript.append(utterance)
         self.chars += utterance.size
         for id in self.agents:

@@ -141,12 +141,12 @@ class Participants:
         self._record = state.record
         self._is_recorded = state.is_recorded
 
-    async def deliver(self, ids: Iterable[str], leave: int = 0) -> None:
+    async def deliver(self, ids: Iterable[str], keep_last: int = 0) -> None:
         """Let participants observe their pending utterances, except the last `leave`."""
         deliveries = []
         for id in ids:
             pending = self._state.pending[id]
-            deliveries += [(id, each) for each in pending[: len(pending) - leave]]
+            deliveries += [(id, each) for each in pending[: len(pending) - keep_last]]
         observations = [self._note_delivery(*each) for each in deliveries]
         if any(observations):
             await self._record.commit()
@@ -249,7 +249,7 @@ class Participants:
         if details is None and (past_step := self._record.find(part)) is not None:
             details = past_step.about
         if details is None:
-            await self.deliver((id,), leave=1)
+            await self.deliver((id,), keep_last=1)
             return pending.pop() if pending else None
         # The process before asked it already: later utterances come after that prompt.
         request = next((each for each in pending if each.number == details.get("question")), None)

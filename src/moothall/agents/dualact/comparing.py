@@ -21,7 +21,7 @@ from moothall.agents.dualact.conclusions import MAX_SHORT_CHARS
 from moothall.agents.replies.reply_request import AnswerSchema
 from moothall.foundation.jsonvalue import UnreadableText
 from moothall.foundation.text import copied_example, cut, marked, one_line
-from moothall.foundation.text.values import fold, keys_in, quantities_in, spelled_out
+from moothall.foundation.text.values import fold, in_figures, keys_in, quantities_in
 
 _SHORT: Final = {"type": "string", "maxLength": MAX_SHORT_CHARS}
 UNKNOWN: Final = "The results do not say."
@@ -172,7 +172,7 @@ def _same_values(task: str, answer: str, claim: str) -> bool | None:
 
     A value that the task names says nothing of the answer. Beside yes or no, values are details.
     """
-    own_text, claim_text = (spelled_out(fold(each)).rstrip(".") for each in (answer, claim))
+    own_text, claim_text = (in_figures(fold(each)).rstrip(".") for each in (answer, claim))
     lists = [{each.strip() for each in text.split(",")} for text in (own_text, claim_text)]
     if own_text == claim_text or (len(lists[0]) > 1 and lists[0] == lists[1]):
         return True
@@ -183,7 +183,7 @@ def _same_values(task: str, answer: str, claim: str) -> bool | None:
         return len(lengths) == 1
     if any(_SAYS_YES_OR_NO.match(each) for each in (own_text, claim_text)):
         return None
-    in_task = _values(spelled_out(fold(task)))
+    in_task = _values(in_figures(fold(task)))
     own_values, claimed_values = (
         [each for each in _values(text) if each not in in_task] for text in (own_text, claim_text)
     )

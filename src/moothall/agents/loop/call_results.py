@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions.approval import Later
 from moothall.actions.environment import failed_result
-from moothall.actions.provenance.origin import union
+from moothall.actions.provenance.origin import merged_sources
 from moothall.agents.replies.step import StepHandle
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import as_json, json_text, readable
@@ -119,7 +119,7 @@ async def result_of(later: Later, call: ToolCall, step: StepHandle | None) -> di
         if kind == "result":
             details["name"] = name
         outcome = await step.wait(key, kind, later, **details)
-    call.read_sources = (*union((*call.read_sources, *outcome.sources)),)
+    call.read_sources = (*merged_sources((*call.read_sources, *outcome.sources)),)
     return as_result(name or key, outcome)
 
 

@@ -123,7 +123,7 @@ class Finder:
         self.action: Action = Action.unchecked(
             FIND, self._find, description, schema, idempotent=True
         )
-        self.action.origin = ActionOrigin(gives_back=False, finds=True)
+        self.action.origin = ActionOrigin(may_return_arguments=False, adds_actions=True)
 
     def _find(self, words: str) -> list[dict[str, str]] | str:
         if self._index is None:

@@ -10,7 +10,7 @@ from weakref import ref
 
 from moothall.actions.capability import Action
 from moothall.foundation.jsonvalue import json_text
-from moothall.journal.entry import kept_list
+from moothall.journal.entry import read_list
 
 if TYPE_CHECKING:
     from moothall.agents.loop.answer import OfferedActions
@@ -103,7 +103,7 @@ class _StoredList(NamedTuple):
 
 
 def keep_list(record: Record[Any], thread: Thread, items: list[Any]) -> str:
-    """Keep a list of a thread's earlier runs, and return its name, for `kept_list`.
+    """Keep a list of a thread's earlier runs, and return its name, for `read_list`.
 
     Each item is kept once by its hash, then the hashes in groups, the groups' hashes in groups, and
     so on. The hashes themselves say where a group ends: so lists share their groups, wherever they
@@ -118,7 +118,7 @@ def keep_list(record: Record[Any], thread: Thread, items: list[Any]) -> str:
     for digest, group in groups.items():
         if digest not in stored.groups:
             record.keep(group)
-    record.run.reuse_values(stored.deletions, partial(_values_by_hash, items))
+    record.run.reuse_values((stored.deletions, partial(_values_by_hash, items)))
 
     def remember() -> None:
         group_digests = frozenset(groups)
@@ -147,7 +147,7 @@ def restore_conversation(record: Record[Any], request: ReplyRequest) -> None:
     start = record.start or {}
     if request.conversation is None and "conversation" in start:
         name = start["conversation"]
-        request.conversation = kept_list(name, record.stored_value) if name else ()
+        request.conversation = read_list(name, record.stored_value) if name else ()
         request.offered = tuple(Action.left_to_caller(**each) for each in start.get("tools", ()))
         request.must_call = start.get("must_call", False)
 

@@ -7,7 +7,7 @@ from operator import is_
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions import Action
-from moothall.actions.provenance import Origin, Origins, sources_of, union
+from moothall.actions.provenance import Origin, Origins, merged_sources, sources_of
 from moothall.actions.provenance.marks import Marks, any_has_marks, marks_of, without_marks
 from moothall.actions.provenance.origin_question import question_on
 from moothall.agents.loop.answer import ToolCall
@@ -374,10 +374,12 @@ def sources_of_result(call: ToolCall, texts: Texts | None, result: dict[str, Any
     is_outside = is_outside and (call.has_started or call.resumed)
     sources = [source_of(call)] if is_outside else []
     sources += [*call.read_sources, *_recalled_sources(result.get("result"))]
-    may_give_back = call.action is None or call.action.origin.gives_back or "error" in result
+    may_give_back = (
+        call.action is None or call.action.origin.may_return_arguments or "error" in result
+    )
     if texts is not None and may_give_back and not is_outside:
         sources += texts.sources if call.derived or texts.may_have_kept else ()
-    return union(sources)
+    return merged_sources(sources)
 
 
 def _recalled_sources(result: Any) -> list[str]:

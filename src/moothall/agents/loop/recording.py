@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from moothall.actions.provenance import origins_of, sources_of, union
+from moothall.actions.provenance import merged_sources, origins_of, sources_of
 from moothall.actions.provenance.marks import (
     MARKS_FIELD,
     Marks,
@@ -136,7 +136,7 @@ class LoopState(LoopTurn):
     @property
     def outside(self) -> tuple[str, ...]:
         """Return the outside sources of what was read and written."""
-        return (*union(source for each in self.marks for source in sources_of(each)),)
+        return (*merged_sources(source for each in self.marks for source in sources_of(each)),)
 
     def reset_faults(self) -> None:
         """Have no fault and no repetition: the user has spoken."""

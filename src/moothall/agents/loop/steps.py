@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from moothall.actions.approval.decision import DECISION_KINDS
-from moothall.actions.provenance import union
+from moothall.actions.provenance import merged_sources
 from moothall.agents.loop.call_results import as_result, error_of
 from moothall.agents.loop.parts import context_of
 from moothall.agents.loop.permission import add_user_texts
@@ -301,7 +301,7 @@ class LoopActionStep:
         request = past_step.requests[past_step.later_key or ""]
         answer = past_step.answers[request["wait"]]
         call.read_sources = tuple(
-            union((*call.read_sources, *request.get("read", ()), *answer.sources))
+            merged_sources((*call.read_sources, *request.get("read", ()), *answer.sources))
         )
         return as_result(request.get("name", request["wait"]), answer)
 

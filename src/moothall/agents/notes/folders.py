@@ -70,7 +70,7 @@ class NoteFolder:
         file, exists = f"{name}{SUFFIX}", self._is_there(name)
         content = note.file_text(text, sources, thread, exists)
         if exists and note.is_same(old_content := folder.read(file), content):
-            return note.replaces(old_content)
+            return note.has_replaced(old_content)
         folder.write(file, content)
         return exists
 

@@ -44,7 +44,7 @@ class Note:
     text: str
     sources: tuple[str, ...] = ()
     thread: str | None = None
-    own: bool = True
+    is_own: bool = True
 
     @property
     def line(self) -> str:
@@ -102,7 +102,7 @@ def is_same(data: str, other: str) -> bool:
     return text == other_text and all(head.get(each) == other_head.get(each) for each in _SAME_KEYS)
 
 
-def replaces(data: str) -> bool:
+def has_replaced(data: str) -> bool:
     """Return whether a note has replaced another one."""
     return _head_and_text(data)[0].get("replaces") is True
 

@@ -24,7 +24,7 @@ from moothall.build import (
     names_checked,
 )
 
-By = str | Callable[[Context[Any]], str]
+NotesBy = str | Callable[[Context[Any]], str]
 OWN_THREAD: Final = "default"
 """The key of the agent's own thread, as in a memory that is a file."""
 _MAX_INDEX_BYTES: Final = 900
@@ -58,7 +58,7 @@ class Notes(Block):
     """
 
     def __init__(
-        self, folder: str | os.PathLike[str], *, by: By = "thread", trusted: bool = False
+        self, folder: str | os.PathLike[str], *, by: NotesBy = "thread", trusted: bool = False
     ) -> None:
         super().__init__()
         check_path("Notes: folder=", folder, "folder")
@@ -75,7 +75,7 @@ class Notes(Block):
             )
         check_boolean("Notes: trusted=", trusted)
         self.folder: str = os.path.abspath(folder)
-        self.by: By = by
+        self.by: NotesBy = by
         self.trusted: bool = trusted
         actions = (
             Action("note", self._note, idempotent=True, addresses=()),
@@ -117,12 +117,12 @@ class Notes(Block):
         lines_of_others: list[tuple[str, str]] = []
         bytes_left, listed = _MAX_INDEX_BYTES, 0
         for each in folder.notes():
-            line = f"- {each.name}: {each.line}" if each.own else f"- {each.name}"
+            line = f"- {each.name}: {each.line}" if each.is_own else f"- {each.name}"
             if (bytes_left := bytes_left - len(line.encode()) - 1) < 0:
                 break
             listed += 1
             if each.sources:
-                (lines_of_others if each.own else outside).append((each.sources[0], line))
+                (lines_of_others if each.is_own else outside).append((each.sources[0], line))
             else:
                 lines.append(line)
         if outside:

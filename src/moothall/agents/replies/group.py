@@ -14,7 +14,7 @@ from typing_extensions import TypeVar
 
 from moothall.actions.acting import CALL_SCOPE, scope_with
 from moothall.actions.approval import Later
-from moothall.actions.provenance.origin import union
+from moothall.actions.provenance.origin import merged_sources
 from moothall.actions.provenance.reading import MemberReading
 from moothall.agents.agent import Agent
 from moothall.agents.replies.charging import budget_of, share_budget
@@ -117,7 +117,7 @@ class Group(RecordedAgent):
             RuntimeError: a participant of a conversation is speaking
             StateError: something remembered is not JSON
         """
-        self._check_between_turns(loads=False)
+        self._check_between_turns(for_loading=False)
         members = {
             name: member.state_dict()
             for name, member in self._saved_members.items()
@@ -132,7 +132,7 @@ class Group(RecordedAgent):
         saved_state = None if own_state is None else self._dump_state(own_state)
         return self.as_state(self.run_kind, own=saved_state, threads=threads, members=members)
 
-    def _check_between_turns(self, *, loads: bool) -> None:
+    def _check_between_turns(self, *, for_loading: bool) -> None:
         """Refuse to save or load a state during a turn."""
 
     def _dump_state(self, own_state: Any) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class Group(RecordedAgent):
             Exception: what a member raises that refuses its state; earlier members have theirs
             RuntimeError: a reply of a conversation is under way
         """
-        self._check_between_turns(loads=True)
+        self._check_between_turns(for_loading=True)
         state = self.read_state(saved, self.run_kind)
         label = f"{self.kind_label} {self.id!r} cannot resume from this state"
         threads, states = state.get("threads"), state.get("members")
@@ -254,7 +254,9 @@ async def ask_member(
             if is_person:
                 await record.commit()
             reply = await _ask(agent, content, options, request, emit)
-        if sources := union(reading.read_sources):  # kept with the reply, which is recorded
+        if sources := merged_sources(
+            reading.read_sources
+        ):  # kept with the reply, which is recorded
             reply = replace(reply, outside=(*reply.outside, *sources))
         if reply.stop_reason not in ANSWERED_REASONS and is_person:
             raise _UnansweredTurn(reply)  # a resumed run asks a person again

@@ -32,7 +32,7 @@ from moothall.foundation.errors import (
 from moothall.foundation.jsonvalue import as_json, deep_json
 from moothall.foundation.text import error_message, error_text, log_failure
 from moothall.foundation.threads import WORKERS, is_cancelled, is_closing
-from moothall.journal.entry import kept_list
+from moothall.journal.entry import read_list
 from moothall.journal.stop_reason import REASONS, cancel_reason
 from moothall.journal.wait_kinds import wait_kind_in_words
 
@@ -307,7 +307,7 @@ class Record(ReadRecord[S]):
         return self.run_part.part(name)
 
     def _earlier_items(self, name: str) -> list[Any]:
-        return kept_list(name, self.stored_value)
+        return read_list(name, self.stored_value)
 
     def keep(self, data: bytes) -> str:
         """Store a value once, and return its sha256; 1 MiB or more is a file beside the journal."""

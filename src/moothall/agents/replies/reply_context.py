@@ -17,7 +17,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from moothall.actions.message import ENCLOSING_REPLIES
-from moothall.actions.provenance.origin import SourcedText, union
+from moothall.actions.provenance.origin import SourcedText, merged_sources
 from moothall.actions.provenance.reading import (
     add_sources,
     current_reading,
@@ -256,8 +256,8 @@ def sources_of_asker(agent: Any) -> AskerSources:
         if request is None:
             return sources, None
         if (texts := request.state.texts_by_origin) is None:
-            return union((*request.outside, *sources)), request.on_behalf
-        return union((*texts.sources, *sources)), texts
+            return merged_sources((*request.outside, *sources)), request.on_behalf
+        return merged_sources((*texts.sources, *sources)), texts
     handling = CURRENT.get()
     message = handling.message() if handling is not None and handling.agent is agent else None
     if message is None or handling is None:
@@ -272,14 +272,14 @@ def sources_of_asker(agent: Any) -> AskerSources:
     if name in _ANSWERS and any(each.outside for each in getattr(local, "offers", {}).values()):
         return [f"agent {sender}"], None
     sources, texts = sources_of_speaker(local, handling.within)
-    return union((*sources, *handling.outside)), texts
+    return merged_sources((*sources, *handling.outside)), texts
 
 
 def sources_here(agent: Any) -> list[str]:
     """Return the outside sources that an agent has read where it calls an action now."""
     request, reading = current_request(agent), current_reading()
     sources = sources_of_asker(agent)[0] if request is None else sources_of_thread(request)
-    return union((*sources, *(() if reading is None else reading.read_sources)))
+    return merged_sources((*sources, *(() if reading is None else reading.read_sources)))
 
 
 def find_local_agent(agent: Any, id: str) -> tuple[Any, bool]:
@@ -303,7 +303,9 @@ def sources_of_speaker(agent: Any, thread: str | None = None) -> AskerSources:
     threads += [each for each in all_threads if each.id == thread or (thread is None and each.uses)]
     read = [each.texts_by_origin for each in threads if each.texts_by_origin is not None]
     return (
-        (union(source for each in read for source in each.sources), read[0]) if read else ([], None)
+        (merged_sources(source for each in read for source in each.sources), read[0])
+        if read
+        else ([], None)
     )
 
 
@@ -315,7 +317,7 @@ def sources_told_to(agent: Any, sender: str) -> list[str]:
     sources_by_thread = (
         each.texts_by_origin.sources for each in threads if each.texts_by_origin is not None
     )
-    return union(chain(own_sources, *sources_by_thread))
+    return merged_sources(chain(own_sources, *sources_by_thread))
 
 
 def note_content(request: ReplyRequest, agent: Any) -> None:

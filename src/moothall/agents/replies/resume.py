@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from moothall.actions.approval import Later
 from moothall.actions.message import ENCLOSING_REPLIES, MAX_ID
-from moothall.actions.provenance import union
+from moothall.actions.provenance import merged_sources
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply, Step, Stop
 from moothall.agents.replies.state import dump_state
@@ -204,7 +204,7 @@ async def answer_asker(
     text = reply.text
     if reply.stop_reason not in ANSWERED_REASONS:
         text = f"it has no answer: {reply.detail or reply.stop_reason}"
-    sources = union((*reply.outside, *(() if texts is None else texts.sources)))
+    sources = merged_sources((*reply.outside, *(() if texts is None else texts.sources)))
     answer_askers = journal.waits.answer_askers
     await asyncio.to_thread(answer_askers, [record.run_id], text, (*sources,), [*running_ids])
 

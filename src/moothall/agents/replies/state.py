@@ -7,7 +7,7 @@ from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
-from moothall.actions.provenance import origins_of, sources_of, union
+from moothall.actions.provenance import merged_sources, origins_of, sources_of
 from moothall.actions.provenance.marks import without_marks
 from moothall.agents.replies.reply import Reply, Step
 from moothall.foundation.errors import StateError
@@ -65,7 +65,9 @@ def reply_of_json(data: dict[str, Any]) -> Reply:
     messages, outside = data["messages"], data.get("outside", ())
     parts = {**data, "steps": steps, "usage": Usage(*data["usage"])}
     # Of an earlier version, in which the messages had them.
-    outside = union((*outside, *(source for each in messages for source in sources_of(each))))
+    outside = merged_sources(
+        (*outside, *(source for each in messages for source in sources_of(each)))
+    )
     return Reply(**{**parts, "messages": [*map(without_marks, messages)], "outside": (*outside,)})
 
 

@@ -25,7 +25,7 @@ from moothall.cli.shared_options import (
     model_option,
     recording_options,
 )
-from moothall.studio.orders import SimulateOrder, check_simulation, is_unbounded, without_keys
+from moothall.studio.orders import SimulateOrder, check_no_keys, check_simulation, is_unbounded
 
 if TYPE_CHECKING:
     from moothall.society import Experiment, Results, SweepProgress
@@ -179,7 +179,7 @@ def command(
     order = SimulateOrder(**values)
     with as_usage_error():
         check_simulation(order)
-        without_keys(order)
+        check_no_keys(order)
     if order.is_remote:
         calls, tokens = order.expected
         text = f"{order.model} will be asked about {calls:,} times, with {tokens:,} tokens in all"

@@ -13,7 +13,7 @@ import click
 from moothall.build import escaped
 from moothall.cli.option_types import OneOf
 
-_STANDARD: Final = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
+_STANDARD_FIELDS: Final = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 _META_KEY: Final = f"{__name__}.options"
 
 
@@ -84,5 +84,7 @@ class _JSONFormatter(logging.Formatter):
         }
         if record.exc_info:
             fields["traceback"] = self.formatException(record.exc_info)
-        extra = {name: value for name, value in vars(record).items() if name not in _STANDARD}
+        extra = {
+            name: value for name, value in vars(record).items() if name not in _STANDARD_FIELDS
+        }
         return json.dumps(extra | fields, default=str)

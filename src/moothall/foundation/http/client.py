@@ -128,7 +128,7 @@ class HTTPClient:
                 response.tries += attempt
                 may_retry = wants_retry(response.headers)
                 if may_retry is None:
-                    may_retry = response.may_pass and not (lasts and lasts(response))
+                    may_retry = response.is_transient and not (lasts and lasts(response))
                 if is_last or not may_retry or 200 <= response.status < 300:
                     break
                 wait_s = response.wait_s

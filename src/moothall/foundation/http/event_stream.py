@@ -32,7 +32,7 @@ class EventStreamParser:
         text = self._newlines.decode(data.decode("latin-1"), final)
         *lines, self._partial_line = (self._partial_line + text).split("\n")
         if len(self._partial_line) > _MAX_EVENT_BYTES:
-            raise self._too_large()
+            raise self._too_large_error()
         for line in lines:
             if self._read_line(line.encode("latin-1")):
                 kind, value = self._event_kind.decode("latin-1"), b"\n".join(self._data).strip()
@@ -53,7 +53,7 @@ class EventStreamParser:
         if field == b"data":
             self._event_bytes += len(value)
             if self._event_bytes > _MAX_EVENT_BYTES:
-                raise self._too_large()
+                raise self._too_large_error()
             self._data.append(value.removeprefix(b" "))
         elif field == b"event":
             self._event_kind = value.strip()
@@ -64,5 +64,5 @@ class EventStreamParser:
         rest = self._partial_line.strip() or b"\n".join(self._data).decode("latin-1").strip()
         return rest.removeprefix("data:").strip()
 
-    def _too_large(self) -> ModelError:
+    def _too_large_error(self) -> ModelError:
         return ModelError(f"{self._name}: an event has more than {_MAX_EVENT_BYTES} bytes")

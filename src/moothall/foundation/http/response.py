@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from moothall.foundation.errors import MoothallError
 from moothall.foundation.http.event_stream import EventStreamParser
 from moothall.foundation.http.network import certificate_fault
-from moothall.foundation.http.retries import may_pass, retry_after_s
+from moothall.foundation.http.retries import is_transient, retry_after_s
 from moothall.foundation.text import one_line
 
 if TYPE_CHECKING:
@@ -64,9 +64,9 @@ class HTTPResponse:
         self._client: object = None  # a client that nobody holds closes its connections
 
     @property
-    def may_pass(self) -> bool:
+    def is_transient(self) -> bool:
         """Whether its status is transient, so that the same request may succeed later."""
-        return may_pass(self.status)
+        return is_transient(self.status)
 
     @property
     def wait_s(self) -> float | None:

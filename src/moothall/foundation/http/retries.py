@@ -14,7 +14,7 @@ LONGEST_WAIT_S = 120.0
 _LONGEST_BACKOFF_S = 8.0
 
 
-def may_pass(status: int) -> bool:
+def is_transient(status: int) -> bool:
     """Return whether a status is transient, so that a retry may succeed."""
     return status in (408, 409, 429) or status >= 500
 

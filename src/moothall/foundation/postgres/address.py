@@ -23,7 +23,7 @@ class DatabaseAddress:
     """A database on a PostgreSQL server.
 
     Attributes:
-        name: its URL without passwords
+        display_url: its URL without passwords
         parameters: those of the connection, as libpq knows them
         schema: the schema with moothall's tables: the first of a `search_path` that the URL's
             `options` state, else `moothall`

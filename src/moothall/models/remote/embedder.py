@@ -95,7 +95,9 @@ class OpenAIEmbedder:
         """
         # In another thread, since this one may have a loop that runs.
         results = SimpleQueue[tuple[Any, BaseException | None]]()
-        WORKERS.submit(asyncio.run, self._embed_texts(texts), done=lambda *end: results.put(end))
+        WORKERS.submit(
+            asyncio.run, self._embed_texts(texts), done=lambda *outcome: results.put(outcome)
+        )
         vectors, error = results.get()
         if error is not None:
             raise error

@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote, urlsplit
 from moothall.build import one_line
 from moothall.research.findings import Publication
 from moothall.research.reading.encodings import plain_text
-from moothall.research.scope import DAY, DOI
+from moothall.research.scope import DAY_PATTERN, DOI_PATTERN
 
 if TYPE_CHECKING:
     from moothall.research.findings import Passage
@@ -50,7 +50,7 @@ def _sources(report: Any) -> list[tuple[str, Passage, Publication]]:
         url = passage.url.partition("#")[0]
         publication = passage.publication or Publication()
         is_doi = urlsplit(url).hostname in ("doi.org", "dx.doi.org")
-        doi = publication.doi or (doi[0] if is_doi and (doi := DOI.search(url)) else "")
+        doi = publication.doi or (doi[0] if is_doi and (doi := DOI_PATTERN.search(url)) else "")
         publication = replace(publication, doi=unquote(doi))
         # A publisher's page, a preprint and doi.org may have the same work.
         work = publication.doi.lower() or re.sub(r"^https?://(?:www\.)?", "", url)
@@ -82,7 +82,7 @@ def _bibtex_entry(id: str, passage: Passage, publication: Publication) -> str:
     url = quote(plain_text(passage.url.partition("#")[0]), safe=_SAFE_CHARS)
     day = passage.fetched_at[:10]
     year, month, _ = (
-        match.groups("") if (match := DAY.match(publication.published)) else ("", "", "")
+        match.groups("") if (match := DAY_PATTERN.match(publication.published)) else ("", "", "")
     )
     fields = {
         "title": f"{{{_latex(_title(passage))}}}",
@@ -130,7 +130,7 @@ def _csl_item(id: str, passage: Passage, publication: Publication) -> dict[str, 
     if publication.authors:
         item["author"] = [_csl_name(each) for each in publication.authors]
     for name, day in (("issued", publication.published), ("accessed", passage.fetched_at[:10])):
-        if match := DAY.match(day):
+        if match := DAY_PATTERN.match(day):
             item[name] = {"date-parts": [[int(each) for each in match.groups() if each]]}
     if publication.doi:
         item["DOI"] = publication.doi

@@ -16,7 +16,7 @@ from moothall import FileTooLarge, MissingExtra, UnreadableDocument
 from moothall.build import counted
 from moothall.research.findings import Section
 from moothall.research.reading.encodings import plain_text
-from moothall.research.reading.html import Attached, Document, read_html
+from moothall.research.reading.html import AttachedFile, Document, read_html
 
 _MAX_MEMBERS: Final = 10_000
 _MEMBER_BYTES: Final = 64 * 2**20  # of one file inside, unpacked
@@ -67,7 +67,7 @@ class SectionWriter:
             self.length += len(text) + 2
 
     def document(
-        self, kind: str, title: str = "", missing: str = "", attached: Sequence[Attached] = ()
+        self, kind: str, title: str = "", missing: str = "", attached: Sequence[AttachedFile] = ()
     ) -> Document:
         """Return what was written."""
         if not self._pieces:

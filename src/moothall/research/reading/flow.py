@@ -14,7 +14,7 @@ from moothall.build import shorten
 from moothall.research.findings import Section
 
 HEADINGS: Final = ("h1", "h2", "h3", "h4", "h5", "h6")
-SIGNS: Final = "¶#🔗 "  # of links from a heading to itself
+LINK_SIGNS: Final = "¶#🔗 "  # of links from a heading to itself
 Anchors: TypeAlias = dict[Any, tuple[str, str, int]]
 """Headings and terms by their element: the text, the anchor and the level; 7 for a term."""
 
@@ -204,7 +204,7 @@ def flow_text(root: Any, anchors: Anchors, *, is_main: bool) -> tuple[str, list[
     from lxml import etree
 
     for element in root.xpath(".//a[string-length(normalize-space()) < 2]"):
-        if "".join(element.itertext()).strip(SIGNS + "\n\t") == "":
+        if "".join(element.itertext()).strip(LINK_SIGNS + "\n\t") == "":
             element.drop_tree()
     for element in root.xpath(".//a[contains(@class, 'footnote-ref') or @role = 'doc-noteref']"):
         element.drop_tree()

@@ -15,7 +15,7 @@ from moothall.research.findings import Publication, Section
 from moothall.research.reading.encodings import declared_encoding, decode_text, plain_text
 from moothall.research.reading.flow import (
     HEADINGS,
-    SIGNS,
+    LINK_SIGNS,
     Anchors,
     flow_text,
     mark_script_numbers,
@@ -24,7 +24,7 @@ from moothall.research.reading.flow import (
     write_merged_cells,
 )
 from moothall.research.reading.hidden_text import drop_hidden
-from moothall.research.scope import DAY, DOI
+from moothall.research.scope import DAY_PATTERN, DOI_PATTERN
 
 MAX_LINKS = 300  # links of a page that are taken at most; those of its main part come first
 _LONGEST_URL, _LONGEST_TEXT = 2000, 200
@@ -54,7 +54,7 @@ _CHARACTER_REFERENCE = re.compile(r"&#(?:x0*([0-9a-f]{1,6})|0*([0-9]{1,7}));?", 
 _CHARSET = re.compile(rb"""<(?:meta|\?xml)[^>]{0,500}?(?:charset|encoding)\s*=\s*["']?([\w.:-]+)""")
 
 
-Attached: TypeAlias = tuple[str, bytes]
+AttachedFile: TypeAlias = tuple[str, bytes]
 """The name of a file that another one holds, and its bytes."""
 
 
@@ -71,7 +71,7 @@ class Document(NamedTuple):
     links: Sequence[tuple[str, str]] = ()  # (URL, text)
     publication: Publication | None = None
     missing: str = ""
-    attached: Sequence[Attached] = ()
+    attached: Sequence[AttachedFile] = ()
     forward: str = ""
 
 
@@ -137,14 +137,14 @@ def _parse_page(text: str) -> tuple[Any, bool, str]:
 
 
 def _read_tree(
-    tree: Any, main: Any, anchors: Anchors, is_local: bool, element_count: int
+    tree: Any, main: Any, anchors: Anchors, by_structure: bool, element_count: int
 ) -> tuple[str, list[Section]]:
     """Return the text of a page, and its sections."""
-    page = tree.find("body")
-    page = tree if page is None else page
+    page_body = tree.find("body")
+    page_body = tree if page_body is None else page_body
     text = ""
     sections: list[Section] = []
-    if not is_local:
+    if not by_structure:
         _tidy(tree)
         body = _extract_main(tree, element_count > _MANY_ELEMENTS)
         headings = {} if body is None else _match_anchors(body, anchors)
@@ -153,9 +153,9 @@ def _read_tree(
     if len(text) < _SHORT_CHARS and main is not None:
         text, sections = flow_text(main, anchors, is_main=True)
     if len(text) < _SHORT_CHARS:
-        result = flow_text(page, anchors, is_main=False)
+        result = flow_text(page_body, anchors, is_main=False)
         if len(result[0]) < _SHORT_CHARS:
-            result = flow_text(page, anchors, is_main=True)
+            result = flow_text(page_body, anchors, is_main=True)
         text, sections = result if len(result[0]) > len(text) else (text, sections)
     return text, sections
 
@@ -198,7 +198,7 @@ def _page_anchors(tree: Any) -> Anchors:
         id = next(filter(None, map(_id_of, (element, *element.iter("a", "span")))), "")
         if element.tag == "dt":
             if id:
-                anchors[element] = (_text_line(element, SIGNS), id, 7)
+                anchors[element] = (_text_line(element, LINK_SIGNS), id, 7)
             continue
         parent, previous = element.getparent(), element.getprevious()
         if (
@@ -211,7 +211,7 @@ def _page_anchors(tree: Any) -> Anchors:
         if not id and parent not in parents and parent.tag in ("section", "div", "article"):
             id = parent.get("id") or ""
         parents.add(parent)
-        anchors[element] = (_text_line(element, SIGNS), id, int(element.tag[1]))
+        anchors[element] = (_text_line(element, LINK_SIGNS), id, int(element.tag[1]))
     return anchors
 
 
@@ -259,8 +259,8 @@ def _publication(tree: Any) -> Publication | None:
     authors = metadata.get(name, [])
     if name.endswith("author") and name != "citation_author":  # that has one, `Family, Given`
         authors = [person for each in authors for person in _persons(each)]
-    day = next(filter(None, map(DAY.match, dates)), None)
-    doi = next(filter(None, map(DOI.search, dois)), None)
+    day = next(filter(None, map(DAY_PATTERN.match, dates)), None)
+    doi = next(filter(None, map(DOI_PATTERN.search, dois)), None)
     if not authors and day is None and doi is None:
         return None
     published = "" if day is None else day[0].replace("/", "-")
@@ -363,15 +363,15 @@ def _to_html(body: Any) -> None:
 
 def _match_anchors(body: Any, anchors: Anchors) -> Anchors:
     """Return the headings of an extracted body, with the anchors that they had in the page."""
-    page_anchors, place = [*anchors.values()], 0
+    page_anchors, start = [*anchors.values()], 0
     matches: Anchors = {}
     for element in body.iter(*HEADINGS, "dt"):
-        heading = _text_line(element, SIGNS)
+        heading = _text_line(element, LINK_SIGNS)
         at = next(
-            (at for at in range(place, len(page_anchors)) if page_anchors[at][0] == heading), None
+            (at for at in range(start, len(page_anchors)) if page_anchors[at][0] == heading), None
         )
         if at is not None:
-            matches[element], place = page_anchors[at], at + 1
+            matches[element], start = page_anchors[at], at + 1
         elif element.tag != "dt" and heading:
             matches[element] = (heading, "", int(element.tag[1]))
     return matches

@@ -22,7 +22,7 @@ from moothall.research.findings import Section
 from moothall.research.reading.archives import PackedFile, SectionWriter, drawing_texts, outermost
 from moothall.research.reading.encodings import decode_text
 from moothall.research.reading.flow import mark_script_number, sub_or_superscript
-from moothall.research.reading.html import Attached, Document, read_html
+from moothall.research.reading.html import AttachedFile, Document, read_html
 from moothall.research.reading.sheet_formats import (
     SheetLook,
     sheet_looks,
@@ -311,7 +311,7 @@ def read_mail(data: bytes) -> Document:
     ends = [*(each.start() for each in _MAIL_START.finditer(data)), len(data)][1:] if starts else []
     mails = [data[a:b] for a, b in zip(starts, ends, strict=False)] or [data]
     writer, title = SectionWriter(), ""
-    attached: list[Attached] = []
+    attached: list[AttachedFile] = []
     damaged_count = 0
     for number, each in enumerate(mails, 1):
         mail: EmailMessage = message_from_bytes(each, policy=default)
@@ -339,7 +339,7 @@ def _header(mail: EmailMessage, name: str) -> str:
         return str(next(value for key, value in mail.raw_items() if key.lower() == name.lower()))
 
 
-def _write_mail(mail: EmailMessage, writer: SectionWriter, attached: list[Attached]) -> None:
+def _write_mail(mail: EmailMessage, writer: SectionWriter, attached: list[AttachedFile]) -> None:
     """Write a mail with those that it forwards, and collect what is attached."""
     headers = ((name, _header(mail, name)) for name in _MAIL_HEADERS)
     writer.write("\n".join(f"{name}: {value}" for name, value in headers if value))

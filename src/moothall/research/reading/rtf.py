@@ -12,7 +12,7 @@ from moothall.research.reading.html import Document
 
 _RTF_START: Final = b"{\\rtf"
 _TOKEN: Final = re.compile(r"\\([a-z]+)(-?\d+)? ?|\\'[0-9a-f]{2}|\\[^a-z]|[{}]|[^\\{}]+|\\", re.S)
-_HIDING_WORDS: Final = ("strike", "striked", "deleted", "v")
+_HIDING_CONTROLS: Final = ("strike", "striked", "deleted", "v")
 _HEIGHT_SIGNS: Final = {"super": "^", "sub": "_", "nosupersub": ""}
 _TITLE: Final = re.compile(r"\{\\title ([^{}]{1,300})\}")
 
@@ -27,7 +27,7 @@ def _shown_source(source: str) -> str:
             groups.append((hiding, sign))
         elif token == "}" and groups:
             hiding, sign = groups.pop()
-        elif word in _HIDING_WORDS:
+        elif word in _HIDING_CONTROLS:
             hiding = hiding - {word} if match[2] == "0" else hiding | {word}
         elif word == "plain":
             hiding, sign = frozenset(), ""

@@ -13,7 +13,7 @@ from moothall.build import Language, SearchWords, WorkSpan, check_integer, one_l
 from moothall.research.findings import Publication, Resource
 from moothall.research.reading.encodings import plain_text
 from moothall.research.reading.flow import mark_script_number
-from moothall.research.scope import DAY, DOI, Scope
+from moothall.research.scope import DAY_PATTERN, DOI_PATTERN, Scope
 from moothall.research.web.fetching import SearchService
 
 ARXIV: Final = "https://export.arxiv.org/api/query"
@@ -173,9 +173,9 @@ def _preprint_resources(answer: bytes, label: str) -> list[Resource]:
                 raise SearchError(f"{label} refused the query: {abstract[:_LINE_CHARS]}")
             continue
         authors = [_plain_line(each.text) for each in entry.iterfind(f"{_ATOM}author/{_ATOM}name")]
-        day_match = DAY.match(entry.findtext(f"{_ATOM}published") or "")
+        day_match = DAY_PATTERN.match(entry.findtext(f"{_ATOM}published") or "")
         namespace = "{http://arxiv.org/schemas/atom}"
-        doi_match = DOI.search(entry.findtext(f"{namespace}doi") or "")
+        doi_match = DOI_PATTERN.search(entry.findtext(f"{namespace}doi") or "")
         journal = _plain_line(entry.findtext(f"{namespace}journal_ref"))
         publication = Publication(
             tuple(filter(None, authors[:_MAX_AUTHORS])),
@@ -193,7 +193,7 @@ def _preprint_resources(answer: bytes, label: str) -> list[Resource]:
 
 def _work_resource(item: dict[str, Any]) -> Resource | None:
     """Return a work of Crossref's answer; None if it has no DOI or title."""
-    doi_match = DOI.fullmatch(str(item.get("DOI") or ""))
+    doi_match = DOI_PATTERN.fullmatch(str(item.get("DOI") or ""))
     title = _plain_line(_text_of(str(_first_value(item.get("title")) or "")))
     if doi_match is None or not title:
         return None
@@ -226,7 +226,7 @@ def _issue_date(issued: Any) -> str:
     parts = _first_value(issued.get("date-parts")) if isinstance(issued, dict) else None
     numbers = parts if isinstance(parts, list) else []
     day = "-".join(f"{n:02}" for n in numbers[:3] if type(n) is int and 0 < n < 10_000)
-    return day if DAY.fullmatch(day) else ""
+    return day if DAY_PATTERN.fullmatch(day) else ""
 
 
 def _text_of(markup: str) -> str:

@@ -170,20 +170,22 @@ class A2AAgent(ConversationalAgent):
 
     async def remember(self, message: dict[str, Any], thread: Thread) -> None:
         """Remember a chat message in a thread."""
-        self._conversation_of(thread).observed.append(json_text(message.get("content")))
+        self._conversation_of(thread).observed_texts.append(json_text(message.get("content")))
 
     async def respond(self, request: ReplyRequest) -> Reply:
         """Answer a request."""
         conversation = self._conversation_of(request.state)
-        messages = [*conversation.observed, *request.state.take_texts()]
-        conversation.observed.clear()
+        messages = [*conversation.observed_texts, *request.state.take_texts()]
+        conversation.observed_texts.clear()
         self._reply_counts[0] += 1
         try:
             reply = await self._exchange_until_read(request, conversation, messages)
             conversation.keep(reply.messages)
             return reply
         except BaseException as error:  # what the server has not is sent with the next request
-            conversation.observed = deque((*messages, *conversation.observed), MAX_OBSERVED)
+            conversation.observed_texts = deque(
+                (*messages, *conversation.observed_texts), MAX_OBSERVED
+            )
             self._reply_counts[1] += 1
             self._last_fault = (
                 time.time(),
@@ -193,7 +195,7 @@ class A2AAgent(ConversationalAgent):
 
     def _conversation_of(self, thread: Thread) -> RemoteConversation:
         if thread.agent_state is None:
-            thread.agent_state = RemoteConversation.kept_in(self.memory_for(thread.id))
+            thread.agent_state = RemoteConversation.from_memory(self.memory_for(thread.id))
         conversation: RemoteConversation = thread.agent_state
         return conversation
 

@@ -187,7 +187,7 @@ class RemoteServer:
             text += f": {body_text}" if body_text else ""
             if response.status in (401, 403):
                 text += " (a token belongs in headers=, or the one there is wrong)"
-            if not response.may_pass:
+            if not response.is_transient:
                 raise ModelError(text)
             broken = ConnectionBroken(text)
             broken.wait_s = _LIMIT_WAIT_S if wait_s is None and response.status == 429 else wait_s

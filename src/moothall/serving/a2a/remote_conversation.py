@@ -21,10 +21,10 @@ class RemoteConversation:
     memory: Memory | None = None  # what keeps it for the next process
     context_id: str = ""  # the id that the server has given it
     task_id: str = ""  # a task of the server that waits for the next text
-    observed: deque[str] = field(default_factory=lambda: deque(maxlen=MAX_OBSERVED))
+    observed_texts: deque[str] = field(default_factory=lambda: deque(maxlen=MAX_OBSERVED))
 
     @classmethod
-    def kept_in(cls, memory: Memory | None) -> Self:
+    def from_memory(cls, memory: Memory | None) -> Self:
         """Return the conversation that an earlier process has kept, or a new one."""
         for each in () if memory is None else reversed(memory.get_memories()):
             if isinstance(ids := each.get(_IDS_FIELD), list):

@@ -25,7 +25,7 @@ def make_agent(
     if source is not None:
         return source.make(name, options)
     try:
-        return KINDS[kind or ""](name, options, folder)
+        return AGENT_KINDS[kind or ""](name, options, folder)
     except MoothallError:
         raise
     except TypeError as error:
@@ -76,7 +76,7 @@ def _make_mcp_agent(name: str, options: dict[str, Any], folder: Path) -> Agent:
     return MCPAgent(name, arguments.pop("target"), **arguments)
 
 
-KINDS: Final[dict[str, Maker]] = {
+AGENT_KINDS: Final[dict[str, Maker]] = {
     "chatty": _maker_with_model("moothall.agents.ready.chatty", "ChattyAI"),
     "function": _maker_with_model("moothall.agents.ready.function_agent", "OpenAIFunctionAgent"),
     "react": _maker_with_model("moothall.agents.loop.react", "ReActAgent"),

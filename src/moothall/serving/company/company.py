@@ -303,7 +303,7 @@ class Company:
         self._served = Served((), callers, self.space)
         parts = (self._company_space, self._probe)
         built_routes, open_paths = routes(self.health, self.metrics, *parts, callers.permits)
-        front, drain = Front.of(**http.front()), self.settings.drain
+        front, drain = Front.of(**http.front_options()), self.settings.drain
         application_args = (self.name, built_routes, open_paths, front)
         app = application(self._served, self._served.callers, *application_args, drain_s=drain)
         self._server = HTTPServer(app, host, port, drain)

@@ -12,7 +12,7 @@ from operator import itemgetter
 from moothall import ConfigError, NoSuchRun
 from moothall.build import recorded
 from moothall.journal import Journal, Outline
-from moothall.serving.company.schedule import MAX_TIMES, Schedule, stamp
+from moothall.serving.company.schedule import MAX_TIMES, Schedule, time_text
 from moothall.serving.company.scheduler import (
     MAX_RUNS_READ,
     SCHEDULE_KIND,
@@ -60,13 +60,13 @@ class ScheduleControl:
     def resume(self) -> None:
         """Have it fire again, from its next time on."""
         if self.paused() is not None:
-            note_id = f"{self.name}@since {stamp(datetime.now(UTC))}"
+            note_id = f"{self.name}@since {time_text(datetime.now(UTC))}"
             self._record_note(note_id, f"goes on, by {self.by}", "done")
             self.journal.delete(paused_id(self.name))
 
     def fire(self) -> str:
         """Have it fire now, even if it is paused; return the id of the firing's run."""
-        run_id = f"{self.name}@{stamp(datetime.now(UTC))}"
+        run_id = f"{self.name}@{time_text(datetime.now(UTC))}"
         asyncio.run(self._begin_firing(run_id))
         return run_id
 
@@ -82,7 +82,7 @@ class ScheduleControl:
         for at in schedule.after(since):
             if at > min(until, datetime.now(UTC)):
                 break
-            run_id = f"{self.name}@{stamp(at)}"
+            run_id = f"{self.name}@{time_text(at)}"
             try:
                 self.journal.run(run_id)
             except NoSuchRun:

@@ -178,7 +178,7 @@ def _check_moment(moment: object) -> None:
         raise ConfigError(f"moment must be a datetime with a time zone, got {moment!r:.80}")
 
 
-def stamp(at: datetime) -> str:
+def time_text(at: datetime) -> str:
     """Return a firing's time as the id of its run has it: `2026-11-24T07:00:00Z`."""
     text = at.astimezone(UTC).isoformat(timespec="auto" if at.microsecond else "seconds")
     return text.replace("+00:00", "Z")

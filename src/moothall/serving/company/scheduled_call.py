@@ -24,7 +24,7 @@ from moothall import (
     RunWaiting,
 )
 from moothall.build import Threaded, error_text, nearest
-from moothall.serving.company.schedule import Schedule, stamp
+from moothall.serving.company.schedule import Schedule, time_text
 
 if TYPE_CHECKING:
     from moothall import Agent
@@ -61,7 +61,7 @@ class ScheduledCall:
 
     def args_at(self, at: datetime) -> dict[str, Any]:
         """Return the arguments of a firing."""
-        return {**self.args, **({} if self.time_as is None else {self.time_as: stamp(at)})}
+        return {**self.args, **({} if self.time_as is None else {self.time_as: time_text(at)})}
 
 
 def warn_of_invalid_calls(calls: Iterable[ScheduledCall], agents: Mapping[str, Agent]) -> None:

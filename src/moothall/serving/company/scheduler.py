@@ -21,7 +21,7 @@ from moothall import (
 )
 from moothall.build import as_json, error_text, log_failure, recorded
 from moothall.journal import Doubt, Outline
-from moothall.serving.company.schedule import MAX_TIMES, stamp
+from moothall.serving.company.schedule import MAX_TIMES, time_text
 from moothall.serving.company.scheduled_call import REPLY_SUFFIX, FiringLeftOpen, ScheduledCall
 
 if TYPE_CHECKING:
@@ -94,14 +94,14 @@ class Scheduler:
     on_fired: Callable[[str, str], None]
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     firing_tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)  # by the run's id
-    _late_firings: set[str] = field(default_factory=set)  # firings that the next start resumes
+    _ids_for_next_start: set[str] = field(default_factory=set)  # of firings that only it resumes
 
     async def fire_at_times(self, call: ScheduledCall) -> None:
         """Fire at the times of a schedule, until this is cancelled."""
         last_time = await self._last_or_noted_time(call)
         await self._wait_for_other_process(call)
         now = self.now()
-        last_time = await self._make_up(call, last_time, call.schedule.due(last_time, now), now)
+        last_time = await self._fire_at(call, last_time, call.schedule.due(last_time, now), now)
         while True:
             if call.schedule.missed == "skip":
                 last_time = max(last_time, self.now())
@@ -126,7 +126,7 @@ class Scheduler:
                 times = call.schedule.due(last_time, now)
             else:
                 times = [call.schedule.latest(last_time, now) or next_time]
-            last_time = await self._make_up(call, last_time, times, now)
+            last_time = await self._fire_at(call, last_time, times, now)
 
     async def _wait_for_other_process(self, call: ScheduledCall) -> bool:
         """Wait while another process makes the call; return whether one did."""
@@ -141,7 +141,7 @@ class Scheduler:
             await asyncio.sleep(_ELSEWHERE_POLL_S)  # it tells nobody when its lease ends
         return has_waited
 
-    async def _make_up(
+    async def _fire_at(
         self, call: ScheduledCall, last_time: datetime, times: Sequence[datetime], now: datetime
     ) -> datetime:
         """Fire at some times up to now; return up to when a schedule has fired, or let times go."""
@@ -166,7 +166,7 @@ class Scheduler:
 
     def _start_firing(self, call: ScheduledCall, at: datetime) -> asyncio.Task[None]:
         """Begin a firing, unless it is under way."""
-        run_id = f"{call.name}@{stamp(at)}"
+        run_id = f"{call.name}@{time_text(at)}"
         task = self.firing_tasks.get(run_id)
         if task is None:
             earlier_tasks = [
@@ -187,7 +187,7 @@ class Scheduler:
     async def _fire(
         self, call: ScheduledCall, at: datetime, earlier_tasks: Sequence[asyncio.Task[None]]
     ) -> None:
-        run_id = f"{call.name}@{stamp(at)}"
+        run_id = f"{call.name}@{time_text(at)}"
         if earlier_tasks:  # those of one schedule do not overlap
             await asyncio.wait(earlier_tasks)
         try:
@@ -196,7 +196,7 @@ class Scheduler:
             return  # another process fires it
         except FiringLeftOpen as error:
             logger.error("firing %r: %s", run_id, error)
-            self._late_firings.add(run_id)
+            self._ids_for_next_start.add(run_id)
             outcome = "RequestTimeout"
         except RunWaiting as error:
             logger.info("firing %r: %s", run_id, error)
@@ -205,7 +205,7 @@ class Scheduler:
             logger.error("%s", error)
             outcome = "InDoubt" if isinstance(error, InDoubt) else "RunMismatch"
             if outcome == "RunMismatch":  # it is the same at the next look
-                self._late_firings.add(run_id)
+                self._ids_for_next_start.add(run_id)
         except MoothallError as error:
             log_failure(logger, f"firing {run_id!r} failed", error)
             self.on_fired(call.name, type(error).__name__)
@@ -234,7 +234,7 @@ class Scheduler:
         states = (*Outline.cut_off, *(("waiting",) if with_waiting else ()))
         for run in self.journal.runs(state=states, kind=SCHEDULE_KIND, needs_person=True):
             call = calls.get(run.agent)
-            if call is None or run.id in self._late_firings or run.id in self.firing_tasks:
+            if call is None or run.id in self._ids_for_next_start or run.id in self.firing_tasks:
                 continue
             entries: list[Entry] = []
             with self.journal.file.skipping_damaged(run.id):
@@ -284,7 +284,7 @@ class Scheduler:
             if not record.received:
                 record.hear({"times": call.schedule.times})
 
-            async def make(step: StepHandle) -> dict[str, Any]:
+            async def make_call(step: StepHandle) -> dict[str, Any]:
                 await step.begins(args)
                 call_args = args if step.args is None else step.args
                 try:
@@ -302,7 +302,7 @@ class Scheduler:
             try:
                 result = await record.step(
                     "call",
-                    make,
+                    make_call,
                     outcome=on_unknown,
                     action=action_name,
                     decided=_result_of_decision,
@@ -336,7 +336,7 @@ class Scheduler:
         now = self.now()
         if (last_time := await asyncio.to_thread(self._last_time, call, now)) is not None:
             return last_time
-        run_id = f"{call.name}@since {stamp(now)}"
+        run_id = f"{call.name}@since {time_text(now)}"
         async with recorded(
             self.journal, run_id, SCHEDULE_KIND, call.name, FiringState, task="the schedule begins"
         ) as record:
@@ -385,7 +385,7 @@ def _result_of_decision(decided: Any) -> dict[str, Any]:
 def firing_time(run: Outline) -> datetime | None:
     """Return the time of a firing; None for a note about its schedule."""
     at = _time_of(run.id)
-    return at if at is not None and run.id == f"{run.agent}@{stamp(at)}" else None
+    return at if at is not None and run.id == f"{run.agent}@{time_text(at)}" else None
 
 
 def _time_of(run_id: str) -> datetime | None:
@@ -397,4 +397,4 @@ def _time_of(run_id: str) -> datetime | None:
 
 def _warn_of_time_ahead(call: ScheduledCall, at: datetime, now: datetime) -> None:
     text = "schedule %r fired for %s, which lies ahead of the clock (%s): the clock was wrong then"
-    logger.warning(text, call.name, stamp(at), stamp(now.replace(microsecond=0)))
+    logger.warning(text, call.name, time_text(at), time_text(now.replace(microsecond=0)))

@@ -35,7 +35,7 @@ from pydantic import (
 from moothall import AMQPOptions, ConfigError, MoothallError
 from moothall.budget import LIMITS, Per
 from moothall.build import FieldFault, Space, address, check_text, nearest, read_yaml
-from moothall.serving.company.agent_kinds import KINDS
+from moothall.serving.company.agent_kinds import AGENT_KINDS
 from moothall.serving.company.durations import PositiveSeconds, Seconds
 from moothall.serving.company.schedule import Missed, Schedule
 from moothall.serving.company.supervisor import Restart
@@ -112,7 +112,7 @@ if TYPE_CHECKING:
     _BrokerOptions = _SettingsPart  # its fields are read by `options` alone
 else:
 
-    def _strict(hint: Any) -> Any:
+    def _strict_type(hint: Any) -> Any:
         kinds = {bool: StrictBool, int: StrictInt}
         hints = (hint, *get_args(hint))
         return next((kinds[kind] for kind in kinds if kind in hints), StrictStr) | None
@@ -122,7 +122,7 @@ else:
         __base__=_SettingsPart,
         **{
             _FIELD_NAMES.get(each.name, each.name): (
-                _strict(_BROKER_TYPES[each.name]),
+                _strict_type(_BROKER_TYPES[each.name]),
                 Field(default=None, repr=each.repr),
             )
             for each in fields(AMQPOptions)
@@ -190,7 +190,7 @@ class HTTPSettings(_SettingsPart):
     proxies: list[StrictStr] = Field(default_factory=list)
     origins: list[StrictStr] = Field(default_factory=list)
 
-    def front(self) -> dict[str, Any]:
+    def front_options(self) -> dict[str, Any]:
         """Return the arguments for `Front`."""
         return {name: getattr(self, name) for name in FRONT_OPTIONS}
 
@@ -201,7 +201,7 @@ class HTTPSettings(_SettingsPart):
 
 
 def _check_kind(kind: str) -> str:
-    check_text("", kind, KINDS)
+    check_text("", kind, AGENT_KINDS)
     return kind
 
 
@@ -285,7 +285,7 @@ def read_settings(path: Path, environment: Mapping[str, str] | None = None) -> S
     try:
         settings = Settings.model_validate(data)
     except ValidationError as error:
-        faults += [_fault(each) for each in error.errors(include_url=False)]
+        faults += [_located_fault(each) for each in error.errors(include_url=False)]
     faults += _unknown_receivers(data)
     if settings is not None:
         faults += _faults_across(settings)
@@ -326,7 +326,7 @@ def _fill_secrets(data: dict[str, Any], variables: Mapping[str, str]) -> list[tu
     return faults
 
 
-def _fault(error: Any) -> tuple[KeyPath, str]:
+def _located_fault(error: Any) -> tuple[KeyPath, str]:
     """Return the place of a fault in the file, and its text."""
     key_path: KeyPath = tuple(error["loc"])
     fault = FieldFault(error, Settings)

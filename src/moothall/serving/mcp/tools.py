@@ -40,7 +40,7 @@ CONTEXT_KEY: Final = "\0context"
 """Under which the context of a call is passed; no schema has a property of that name."""
 
 _RESERVED: Final = frozenset(("help", "response", "error"))
-_ORIGIN_FIELDS: Final = ("note", "described_by", "named_values")
+_ORIGIN_FIELDS: Final = ("note", "described_by", "takes_listed_values")
 _NEW_DESCRIPTION: Final = "A tool that is new, and that nobody has accepted yet."
 _PROGRESS_S: Final = 0.1
 """At most so often is a call's progress told; what comes sooner is dropped."""
@@ -233,7 +233,7 @@ class ServerActions:
             "note": note,
             "idempotent": "read_resource" in self._idempotent,
             "outside": True,
-            "named_values": True,
+            "takes_listed_values": True,
             "described_by": _source_text(self._id) if uris else "",
         }
         return call, options, ""
@@ -275,7 +275,7 @@ class ServerActions:
             "note": note,
             "idempotent": "get_prompt" in self._idempotent,
             "outside": True,
-            "named_values": True,
+            "takes_listed_values": True,
             "described_by": _source_text(self._id) if prompts else "",
         }
         return call, options, ""

@@ -42,7 +42,7 @@ from moothall.society.kernel.care import MIN_AGE_ALONE
 from moothall.society.kernel.perception import TIME_PATTERN, Item
 from moothall.society.kernel.wants import Move
 
-_HOUR: Final = 3600
+_HOUR_S: Final = 3600
 _DUTIES: Final = ("work", "study")
 _MAX_ITEMS: Final = 12
 """A model's items at most: 12 take 400 of a local model's 512 tokens; 16 are too long."""
@@ -79,7 +79,7 @@ class PlanBlockParams(HoursParams):
 
     @field_validator("leisure")
     @classmethod
-    def _some_at_home(cls, weights: tuple[int, ...]) -> tuple[int, ...]:
+    def _check_some_at_home(cls, weights: tuple[int, ...]) -> tuple[int, ...]:
         if not any(w for w, (_, where, _) in zip(weights, LEISURE, strict=True) if where == "home"):
             raise ValueError("one of what is done at home must have a weight above 0")
         return weights
@@ -154,10 +154,10 @@ class PlanBlock(CitizenBlock):
     def by_rule(self) -> list[Item]:
         """Return the plan of this day by rule; those of all who need one are found at once."""
         plans = self.perceived.view.cache.setdefault(("plans", type(self), self.params), {})
-        if (me := self._planner()) not in plans:
+        if (own_planner := self._planner()) not in plans:
             due_planners = () if plans else self._others_due()
-            plans |= self._plans_of(dict.fromkeys([me, *due_planners]))
-        return [{**item} for item in plans[me]]
+            plans |= self._plans_of(dict.fromkeys([own_planner, *due_planners]))
+        return [{**item} for item in plans[own_planner]]
 
     @property
     def _duty_place(self) -> str | None:
@@ -189,17 +189,19 @@ class PlanBlock(CitizenBlock):
         for is_inside in (True, False):  # a place that the city has not has no hours
             group = [each for each in planners if (each.duty in place_numbers) is is_inside]
             ids = np.array([each.number for each in group], np.uint64)
-            home = np.array([-1 if each.home is None else 0 for each in group], np.int64)
-            duty = np.array([(p.home != p.duty) * 1 if p.duty else -1 for p in group], np.int64)
+            home_codes = np.array([-1 if each.home is None else 0 for each in group], np.int64)
+            duty_codes = np.array(
+                [(p.home != p.duty) * 1 if p.duty else -1 for p in group], np.int64
+            )
             place = np.array([place_numbers.get(each.duty or "", -1) for each in group], np.int64)
             works = np.array([each.works for each in group], bool)
-            at_desk = np.array([each.is_clerk for each in group], bool) & (home == 0)
+            at_desk = np.array([each.is_clerk for each in group], bool) & (home_codes == 0)
             day = hours_of(
-                self, row, ids, (duty >= 0) * np.where(works, WORK, STUDY), at_desk, place
+                self, row, ids, (duty_codes >= 0) * np.where(works, WORK, STUDY), at_desk, place
             )
             group_plans: list[list[Item]] = [[] for _ in group]
             is_child = np.array([each.is_child for each in group], bool)
-            for positions, items in items_of(self, row, ids, day, home, duty, is_child):
+            for positions, items in items_of(self, row, ids, day, home_codes, duty_codes, is_child):
                 for index, packed in zip(positions.tolist(), items.tolist(), strict=True):
                     plan, planner = group_plans[index], group[index]
                     do, start = ACTS[activity_codes(packed)], plan[-1]["until"] if plan else 0
@@ -274,18 +276,18 @@ class PlanBlock(CitizenBlock):
 # -- the rules, for one citizen and for rows ------------------------------------------------------
 
 
-def update_plans(self: PlanBlock, rows: RowOrRows, answer: object = None) -> None:
+def update_plans(block: PlanBlock, rows: RowOrRows, model_plan: object = None) -> None:
     """Make missing plans of this day, advance plans, and mend them so that this step can follow."""
     day, time = divmod(now_of(rows), DAY_S)
     plan = plan_of(rows)
     is_due = plan.is_due(day)
     for part in rows.only(is_due):
-        plan_of(part).make(self, day, answer)
+        plan_of(part).make(block, day, model_plan)
     is_over = is_due | plan.is_over(time)
     if any_of(is_over) or rows.seconds > SLOT_S:
         ends = is_over & (is_due != True)  # noqa: E712 - of arrays, too
-        plan.remember(self, ends)
-        buys = hasattr(rows.city, "by_kind") and buys_after(self, rows.blocks)
+        plan.remember(block, ends)
+        buys = hasattr(rows.city, "by_kind") and buys_after(block, rows.blocks)
         for part in rows.only(ends & buys):
             _buy_in_passing(part, time)
         _advance(rows, plan, is_over, ends, time, buys)
@@ -320,21 +322,21 @@ def _advance(rows: RowOrRows, plan: Any, is_over: Any, ends: Any, time: int, buy
     if can_bring:
         until = time + rows.seconds
         is_spare = is_doing(rows, *SPARE) & (plan.is_moving() != True) & plan.is_free()  # noqa: E712
-        soon = plan.next_errands(until + rows.seconds, is_spare & (missed == 0))
-        slot = where(missed > 0, missed, soon)
-        plan.bring_forward(slot, time, min(until, DAY_S), is_spare & (slot > 0))
+        upcoming = plan.next_errands(until + rows.seconds, is_spare & (missed == 0))
+        errand_item = where(missed > 0, missed, upcoming)
+        plan.bring_forward(errand_item, time, min(until, DAY_S), is_spare & (errand_item > 0))
 
 
 # -- mending ---------------------------------------------------------------------------------------
 
 
-def _mend(rows: RowOrRows, plan: Any, time: int, begins: object) -> None:
+def _mend(rows: RowOrRows, plan: Any, time: int, is_new_item: object) -> None:
     """Mend plans: first what the world broke, then by needs."""
     is_there = plan.is_moving() != True  # noqa: E712
     is_broken = plan.take_stuck(is_there)
     refused = rows.refused(Move) if rows.is_answered else None
     if refused is not None:  # if an item begins, a way that was refused was to the item before
-        is_broken = is_broken | plan.note_refused(refused & is_there & (begins != True))  # noqa: E712
+        is_broken = is_broken | plan.note_refused(refused & is_there & (is_new_item != True))  # noqa: E712
     is_closed = plan.is_closed(time)
     if is_closed is not None:
         is_broken = is_broken | (is_closed & is_there)
@@ -368,15 +370,15 @@ def _insert_remedies(rows: RowOrRows, is_there: object, time: int) -> None:
     for part in rows.only(may_be_helped & needs.is_any_low(needs_rows)):
         first = needs.first_low(needs_rows if rows.is_single else part)
         at_home = plan_of(part).is_at_home()
-        is_in_duty, urgent = is_doing(part, *_DUTIES), first
+        is_in_duty, need_numbers = is_doing(part, *_DUTIES), first
         for number, need in enumerate(needs.kinds.values()):
             is_helped = is_doing(part, need.remedy) & (at_home | (not need.at_home))
             waits = is_in_duty & (not need.in_duty)
-            urgent = where((first == number) & (is_helped | waits), -1, urgent)
-        plan_of(part).put_remedies([*needs.kinds.values()], urgent, time)
+            need_numbers = where((first == number) & (is_helped | waits), -1, need_numbers)
+        plan_of(part).put_remedies([*needs.kinds.values()], need_numbers, time)
 
 
 def _seconds_of_day(text: str) -> int:
     """Return the seconds after midnight of `HH:MM`."""
     hours, _, minutes = text.partition(":")
-    return int(hours) * _HOUR + int(minutes) * 60
+    return int(hours) * _HOUR_S + int(minutes) * 60

@@ -144,7 +144,7 @@ class CitizenMemory(Memory):
             {"role": "user", "content": f"Step {each[0]}: {each[1]}"}
             if isinstance(each, tuple)
             else each
-            for each in self.last(self.stream, limit)
+            for each in self.last_of(self.stream, limit)
         ]
 
     def state_dict(self) -> dict[str, Any]:

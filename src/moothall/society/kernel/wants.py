@@ -235,25 +235,26 @@ def field_kinds(kind: type[Want]) -> Mapping[str, str]:
     if kind in _FIELD_KINDS:
         return _FIELD_KINDS[kind]
     by_type = {int: INT, str: TEXT, str | None: TEXT}
-    contents = {}
+    kinds_by_field = {}
     try:
         hints = get_type_hints(kind, include_extras=True)
     except NameError as error:
         raise ConfigError(f"rows cannot want {kind.__name__}: {error}") from None
     for each in fields(kind):
         hint = hints[each.name]
-        content = PLACE if each.name == "place" else by_type.get(hint)
-        content = next(
-            (tag for tag in getattr(hint, "__metadata__", ()) if tag in (AGENT_ID, PLACE)), content
+        field_kind = PLACE if each.name == "place" else by_type.get(hint)
+        field_kind = next(
+            (tag for tag in getattr(hint, "__metadata__", ()) if tag in (AGENT_ID, PLACE)),
+            field_kind,
         )
-        if content is None:
+        if field_kind is None:
             raise ConfigError(
                 f"rows cannot want {kind.__name__}: its field {each.name!r} must be int or str, "
                 f"got {hint!r:.80}"
             )
-        contents[each.name] = content
-    _FIELD_KINDS[kind] = contents
-    return contents
+        kinds_by_field[each.name] = field_kind
+    _FIELD_KINDS[kind] = kinds_by_field
+    return kinds_by_field
 
 
 def answer_json(answer: Answer) -> list[object]:
@@ -263,7 +264,7 @@ def answer_json(answer: Answer) -> list[object]:
     return [type(want).__name__, values, answer.done, answer.reason, answer.value]
 
 
-def answer_of_json(data: Any) -> Answer:
+def answer_from_json(data: Any) -> Answer:
     """Return the answer of JSON data."""
     name, values, done, reason, value = data
     return Answer(kind_named(name)(*values), done, reason, value)
@@ -299,9 +300,11 @@ def action_of(kind: type[Want]) -> Any:
     async def send(self: Any, *args: object, **values: object) -> None:
         self.want(kind(*args, **values))
 
-    itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    self_parameter = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     method: Any = send
-    method.__signature__ = inspect.Signature([itself, *inspect.signature(kind).parameters.values()])
+    method.__signature__ = inspect.Signature(
+        [self_parameter, *inspect.signature(kind).parameters.values()]
+    )
     method.__annotations__ = {**get_type_hints(kind), "return": None}  # without "who" and "place"
     method.__name__, method.__doc__ = kind.__name__.lower(), inspect.getdoc(kind)
     return action(method)

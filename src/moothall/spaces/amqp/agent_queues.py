@@ -65,9 +65,9 @@ class AgentQueues:
     broker: Broker
     queues: Queues
     receiver: Receiver
-    queue_lost: Callable[[str], None]  # has all processes send its open requests again
+    on_queue_lost: Callable[[str], None]  # has all processes send its open requests again
     evict: Callable[[Mailbox, RequestError], None]  # removes an agent of this process
-    _queues: dict[Mailbox, AgentQueue] = field(default_factory=dict)
+    _queue_by_mailbox: dict[Mailbox, AgentQueue] = field(default_factory=dict)
     _release_tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -93,7 +93,7 @@ class AgentQueues:
             await asyncio.wait((release,))  # the queue of an agent of that id is being deleted
         queue = AgentQueue(mailbox, self._names.queue("agent", mailbox.id))
         if mailbox.open:
-            self._queues[mailbox] = queue
+            self._queue_by_mailbox[mailbox] = queue
         try:
             async with queue.lock:
                 while mailbox.open and not self._is_consumed_here(queue):
@@ -105,7 +105,7 @@ class AgentQueues:
                     except LinkLost:
                         await asyncio.sleep(_RETRY_S)  # for the next connection
         except DuplicateAgent:
-            self._queues.pop(mailbox, None)  # it has nothing at the broker to delete
+            self._queue_by_mailbox.pop(mailbox, None)  # it has nothing at the broker to delete
             raise
         if self.router.ending:
             raise self.router.closed_error()
@@ -150,7 +150,7 @@ class AgentQueues:
         self.router.loop.call_later(_BACKLOG_S, self._end_pause, queue)
         if queue.was_deleted:
             queue.was_deleted = False
-            self.queue_lost(queue.id)
+            self.on_queue_lost(queue.id)
 
     def _deliver(self, queue: AgentQueue, tag: DeliveryTag, properties: Any, body: bytes) -> None:
         self.receiver.take(queue.mailbox, tag, properties, body)
@@ -170,7 +170,7 @@ class AgentQueues:
         """Restore a queue that was deleted."""
         queue.consumer = None
         queue.was_deleted = True
-        if self._queues.get(queue.mailbox) is queue and not self.router.ending:
+        if self._queue_by_mailbox.get(queue.mailbox) is queue and not self.router.ending:
             logger.warning(
                 "the queue of agent %r is gone from the broker; declaring it again", queue.id
             )
@@ -178,25 +178,28 @@ class AgentQueues:
 
     def restore(self) -> None:
         """Consume the queues on a new channel."""
-        for queue in self._queues.values():
+        for queue in self._queue_by_mailbox.values():
             if not queue.mailbox.finishing:
                 self.router.thread.spawn(self._restore(queue))
 
     async def bind_again(self) -> None:
         """Bind the queues to an exchange that is declared again, and ask for what it has lost."""
-        for queue in list(self._queues.values()):
+        for queue in list(self._queue_by_mailbox.values()):
             async with queue.lock:
-                if self._queues.get(queue.mailbox) is queue and queue.consumer is not None:
+                if (
+                    self._queue_by_mailbox.get(queue.mailbox) is queue
+                    and queue.consumer is not None
+                ):
                     await self.queues.bind(queue.id, queue.mailbox.groups)
-                    self.queue_lost(queue.id)
+                    self.on_queue_lost(queue.id)
 
     async def _restore(self, queue: AgentQueue) -> None:
         mailbox = queue.mailbox
         # The broker may take two heartbeats, and some seconds, to see that a connection is lost.
-        until = self.router.loop.time() + 3 * self.broker.options.heartbeat + 10
+        deadline = self.router.loop.time() + 3 * self.broker.options.heartbeat + 10
         async with queue.lock:
             while (
-                self._queues.get(mailbox) is queue
+                self._queue_by_mailbox.get(mailbox) is queue
                 and self.broker.is_up  # else the next connection restores all
                 and not self._is_consumed_here(queue)
             ):
@@ -208,14 +211,14 @@ class AgentQueues:
                 except DuplicateAgent:
                     # Another process has the id, or the broker does not know yet that our old
                     # connection is lost.
-                    if self.router.loop.time() > until:
+                    if self.router.loop.time() > deadline:
                         self._on_replaced(mailbox)
                 except BrokerError as error:
                     logger.error("%s", error)
                 await asyncio.sleep(_RETRY_S * random.uniform(0.5, 1.0))
 
     def _on_replaced(self, mailbox: Mailbox) -> None:
-        del self._queues[mailbox]
+        del self._queue_by_mailbox[mailbox]
         self.receiver.leave_to_others(mailbox)
         text = f'agent "{mailbox.id}" was replaced by one of another process'
         logger.error("%s while this one had no connection", text)
@@ -225,14 +228,14 @@ class AgentQueues:
 
     def has_queue(self, mailbox: Mailbox) -> bool:
         """Return whether an agent has had its queue at the broker."""
-        return mailbox in self._queues
+        return mailbox in self._queue_by_mailbox
 
-    async def take_no_more(self, mailbox: Mailbox) -> None:
+    async def stop_routing(self, mailbox: Mailbox) -> None:
         """Have the broker route no more messages to an agent; it is still brought what waits.
 
         One of several processes of a shared agent leaves what waits to the others.
         """
-        queue = self._queues[mailbox]
+        queue = self._queue_by_mailbox[mailbox]
         if mailbox.shared:
             mailbox.finish_waiting()
             await self._withdraw(queue)
@@ -242,9 +245,9 @@ class AgentQueues:
 
     async def leave_shared(self) -> None:
         """Leave the messages that have not started to the other processes: this one ends."""
-        for mailbox in list(self._queues):
+        for mailbox in list(self._queue_by_mailbox):
             if mailbox.shared:
-                await self.take_no_more(mailbox)
+                await self.stop_routing(mailbox)
                 self.receiver.give_back(mailbox)
 
     async def _withdraw(self, queue: AgentQueue) -> None:
@@ -258,7 +261,7 @@ class AgentQueues:
 
     def remove(self, mailbox: Mailbox) -> None:
         """Delete a removed agent's queue, and then release its id."""
-        queue = self._queues.pop(mailbox, None)
+        queue = self._queue_by_mailbox.pop(mailbox, None)
         if queue is not None and not self.router.ending:
             # What is published after this may be for another agent of that id.
             messages = self._publisher.in_flight(mailbox.id)
@@ -290,7 +293,7 @@ class AgentQueues:
         finally:
             del self._release_tasks[queue.id]
         if queue.was_deleted:
-            self.queue_lost(queue.id)  # its requests are sent again, and find no receiver
+            self.on_queue_lost(queue.id)  # its requests are sent again, and find no receiver
 
     async def _delete(self, queue: AgentQueue) -> None:
         """Delete an agent's queue once all its messages are delivered here."""
@@ -315,7 +318,7 @@ class AgentQueues:
     async def _drain(self, queue: AgentQueue) -> None:
         """Wait until all messages in a queue are delivered here."""
         clock = asyncio.get_running_loop().time
-        until = clock() + _MAX_DRAIN_S
+        deadline = clock() + _MAX_DRAIN_S
         while True:
             state = await self.queues.state("agent", queue.id)
             if not state.exists:
@@ -325,7 +328,9 @@ class AgentQueues:
                 raise LinkLost("the channel was lost")
             if not state.messages:
                 return
-            if clock() > until:  # nothing is taken, for example because its inbox cannot be written
+            if (
+                clock() > deadline
+            ):  # nothing is taken, for example because its inbox cannot be written
                 logger.error(
                     "agent %r is removed, and %d messages are lost with its queue",
                     queue.id,

@@ -129,7 +129,7 @@ class AMQPRouter(Router):
             broker,
             self.queues,
             self.receiver,
-            queue_lost=self.requests.queue_lost,
+            on_queue_lost=self.requests.queue_lost,
             evict=evict,
         )
         self.presence: Presence = Presence(self, broker, self.queues, cancel_request=self._give_up)

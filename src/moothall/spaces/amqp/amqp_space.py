@@ -229,7 +229,7 @@ class AMQPSpace(Space):
             await super()._finish(mailbox)
 
     async def _take_no_more(self, mailbox: Mailbox) -> None:
-        await self._router.agent_queues.take_no_more(mailbox)
+        await self._router.agent_queues.stop_routing(mailbox)
 
     async def _wait_until_released(self, mailbox: Mailbox) -> None:
         with suppress(asyncio.CancelledError):  # the space is closed meanwhile

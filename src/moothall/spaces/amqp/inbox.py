@@ -118,8 +118,8 @@ class Inbox:
         self.durable: bool = path is not None
         # With a file, only the ends not yet written to it. No plain dict: finding its first entry
         # gets slower with each entry removed before it.
-        self._entry_ends: OrderedDict[tuple[str, str], tuple[bytes | None, float]] = OrderedDict()
-        self._bytes = 0
+        self._pending_ends: OrderedDict[tuple[str, str], tuple[bytes | None, float]] = OrderedDict()
+        self._answer_bytes = 0
         self._answered_keys: set[tuple[str, str]] = set()
         self._closed = False
         if path is None:
@@ -147,7 +147,7 @@ class Inbox:
 
     def look_up(self, key: str, agent: str) -> InboxEntry | None:
         """Return the entry of a message to an agent; None if the message never came."""
-        entry_end = self._entry_ends.get((key, agent))
+        entry_end = self._pending_ends.get((key, agent))
         if entry_end is not None:
             return InboxEntry(key, FINISHED, None, entry_end[0])
         if not self.durable:
@@ -180,12 +180,14 @@ class Inbox:
         """Record that a message has ended: visible at once, written with the next write."""
         if self.durable and self._closed:
             raise self._file.closed()
-        ends = self._entry_ends
+        ends = self._pending_ends
         ends[key, agent] = (answer, time.time())
         if not self.durable:
-            self._bytes += len(answer or b"")
-            while len(ends) > _ENDS_IN_MEMORY or (self._bytes > _BYTES_IN_MEMORY and len(ends) > 1):
-                self._bytes -= len(ends.popitem(last=False)[1][0] or b"")
+            self._answer_bytes += len(answer or b"")
+            while len(ends) > _ENDS_IN_MEMORY or (
+                self._answer_bytes > _BYTES_IN_MEMORY and len(ends) > 1
+            ):
+                self._answer_bytes -= len(ends.popitem(last=False)[1][0] or b"")
 
     def note_answered(self, key: str, agent: str) -> None:
         """Record, with the next write, that the answer of an accepted message was confirmed."""
@@ -194,7 +196,7 @@ class Inbox:
 
     def flush(self) -> None:
         """Write the pending ends."""
-        if self.durable and (self._entry_ends or self._answered_keys):
+        if self.durable and (self._pending_ends or self._answered_keys):
             self._write("", ())
 
     def unfinished(self, agent: str) -> list[InboxEntry]:
@@ -208,7 +210,7 @@ class Inbox:
             rows = self._execute(_UNFINISHED, (agent,)).fetchall()
         except sqlite3.Error as error:
             self._raise_fault(error)
-        finished = self._entry_ends.keys() | self._answered_keys
+        finished = self._pending_ends.keys() | self._answered_keys
         return [self._read_entry(row) for row in rows if (row[0], agent) not in finished]
 
     def forget(self, older_than: float, at_most: int = 10_000) -> int:
@@ -227,7 +229,7 @@ class Inbox:
         if not self.durable:
             return 0
         self.flush()
-        changed = 0
+        changed_count = 0
         try:
             rows = self._execute("SELECT number, message, answer FROM inbox").fetchall()
             self._execute("PRAGMA secure_delete = ON")
@@ -237,17 +239,19 @@ class Inbox:
                     if message and _is_of_agent(message, "from", agent):
                         self._execute("DELETE FROM inbox WHERE number = ?", (number,))
                     elif answer and _is_of_agent(answer, "to", agent):
-                        forget = "UPDATE inbox SET message = NULL, answer = NULL WHERE number = ?"
-                        self._execute(forget, (number,))
+                        blank_row = (
+                            "UPDATE inbox SET message = NULL, answer = NULL WHERE number = ?"
+                        )
+                        self._execute(blank_row, (number,))
                     else:
                         continue
-                    changed += 1
+                    changed_count += 1
             self._execute("VACUUM")
             self._execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             self._execute("PRAGMA secure_delete = OFF")
         except sqlite3.Error as error:
             self._raise_fault(error)
-        return changed
+        return changed_count
 
     def close(self) -> None:
         """Write the pending ends and close the file. A second call does nothing."""
@@ -268,22 +272,22 @@ class Inbox:
         if self._file.identity() != self._connection.identity and not self._closed:
             raise self._file.missing_error()
         execute = self._execute
-        changed = 0
+        changed_count = 0
         try:
             with self._connection:  # which ends the transaction
                 execute("BEGIN IMMEDIATE")
                 self._file.check_log(self._connection)
-                for pair, end in self._entry_ends.items():
+                for pair, end in self._pending_ends.items():
                     execute(_END, end + pair)
                 for pair in self._answered_keys:
                     execute(_NOTE_ANSWERED, pair)
                 for row in rows:
-                    changed = execute(statement, row).rowcount
+                    changed_count = execute(statement, row).rowcount
         except sqlite3.Error as error:
             self._raise_fault(error)
-        self._entry_ends.clear()
+        self._pending_ends.clear()
         self._answered_keys.clear()
-        return changed
+        return changed_count
 
     def _read_entry(self, row: tuple[Any, ...]) -> InboxEntry:
         key, state, message, answer = row

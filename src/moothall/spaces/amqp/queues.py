@@ -52,7 +52,7 @@ class Queues:
             "x-overflow": "reject-publish",
             "x-queue-type": self.broker.queue_type,
         }
-        self._shared_claim: dict[str, Any] = {
+        self._shared_claim_options: dict[str, Any] = {
             "durable": True,
             "arguments": {
                 "x-expires": _SHARED_CLAIM_MS,
@@ -64,22 +64,24 @@ class Queues:
 
     async def claim(self, id: str, *, shared: bool) -> tuple[int, bool]:
         """Claim an id while the connection lasts, and declare the queue of its agent."""
-        return await self.declare(id, self._shared_claim if shared else {"exclusive": True})
+        return await self.declare(id, self._shared_claim_options if shared else {"exclusive": True})
 
-    async def declare(self, id: str, claim: dict[str, Any] | None = None) -> tuple[int, bool]:
+    async def declare(
+        self, id: str, claim_options: dict[str, Any] | None = None
+    ) -> tuple[int, bool]:
         """Declare an agent's queue; return how many messages wait, and if it is surely classic."""
 
         def declare_claim(channel: Channel) -> None:
-            if claim is not None:
-                channel.queue_declare(self._names.queue("claim", id), **claim)
+            if claim_options is not None:
+                channel.queue_declare(self._names.queue("claim", id), **claim_options)
 
         name, arguments = self._names.queue("agent", id), self._arguments
         try:
-            declared, has_our_arguments = await self.broker.control.declare(
+            declaration, has_our_arguments = await self.broker.control.declare(
                 name, arguments, declare_claim
             )
         except RefusedByBroker as error:
-            if error.code == LOCKED and claim is not None:
+            if error.code == LOCKED and claim_options is not None:
                 raise DuplicateAgent(
                     f"an agent {id!r} is in another process of this exchange, and ids are unique: "
                     "give this one another id, or end that process, or add each with shared=True"
@@ -87,7 +89,7 @@ class Queues:
             raise BrokerError(
                 f"agent {id!r} can have no queue at the broker: {error}{_HINTS.get(error.code, '')}"
             ) from error
-        return declared.message_count, has_our_arguments and self.broker.queue_type == CLASSIC
+        return declaration.message_count, has_our_arguments and self.broker.queue_type == CLASSIC
 
     def _routing_keys(self, id: str, groups: Iterable[str]) -> list[str]:
         """Return the routing keys of all messages to an agent, those to it alone last."""
@@ -127,11 +129,11 @@ class Queues:
         """Return what the broker says of a queue of an agent."""
         name = self._names.queue(kind, id)
         try:
-            declared = await self._call(Channel.queue_declare, name, passive=True)
+            declaration = await self._call(Channel.queue_declare, name, passive=True)
         except RefusedByBroker as error:
             is_locked = error.code == LOCKED  # the exclusive queue of another process
             return QueueState(is_locked, is_locked, 0)
-        return QueueState(True, declared.consumer_count > 0, declared.message_count)
+        return QueueState(True, declaration.consumer_count > 0, declaration.message_count)
 
     async def is_served(self, id: str) -> bool:
         """Return whether some process has an agent of that id, or waits to take the id over."""

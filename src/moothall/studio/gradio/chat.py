@@ -193,16 +193,16 @@ class GradioChat(ServedHub):
         state = [messages[-1]["number"] if messages else 0, [card["number"] for card in cards]]
         if state == last_state:
             return [gradio.skip()] * 9
-        first = cards[0] if cards else None
-        labels = first.get("choices") if first else None
+        first_card = cards[0] if cards else None
+        labels = first_card.get("choices") if first_card else None
         choices = [("this call", ""), *((label, word) for word, label in (labels or {}).items())]
-        is_question = first is not None and first["kind"] == "question"
+        is_question = first_card is not None and first_card["kind"] == "question"
         return [
             state,
-            first["number"] if first else 0,
+            first_card["number"] if first_card else 0,
             [self._chat_message(each) for each in messages],
-            gradio.update(visible=first is not None),
-            _card_text(first) if first else "",
+            gradio.update(visible=first_card is not None),
+            _card_text(first_card) if first_card else "",
             gradio.update(visible=is_question),
             gradio.update(value="Answer" if is_question else "Permit"),
             gradio.update(visible=not is_question),

@@ -14,11 +14,11 @@ from moothall.studio.orders.extensions import extensions_of as extensions_of
 from moothall.studio.orders.extensions import has_resume as has_resume
 from moothall.studio.orders.extensions import resume_of as resume_of
 from moothall.studio.orders.order import AnyOrder as AnyOrder
+from moothall.studio.orders.order import check_no_keys as check_no_keys
 from moothall.studio.orders.order import order_line as order_line
 from moothall.studio.orders.order import order_of as order_of
 from moothall.studio.orders.order import record_order as record_order
-from moothall.studio.orders.order import with_more as with_more
-from moothall.studio.orders.order import without_keys as without_keys
+from moothall.studio.orders.order import with_new_limits as with_new_limits
 from moothall.studio.orders.research import ResearchOrder as ResearchOrder
 from moothall.studio.orders.research import check_research as check_research
 from moothall.studio.orders.research import make_researcher as make_researcher

@@ -35,7 +35,7 @@ _RAISABLE: Final[dict[str, Callable[[float], float]]] = {
 """The limits that may change when a run is resumed."""
 
 
-def without_keys(order: AnyOrder) -> None:
+def check_no_keys(order: AnyOrder) -> None:
     """Check that an order holds nothing that might be a key; ConfigError if it may."""
     for name in order.addresses:
         try:
@@ -49,16 +49,16 @@ def without_keys(order: AnyOrder) -> None:
             )
 
 
-def with_more(order: AnyOrder, more: Mapping[str, float]) -> AnyOrder:
+def with_new_limits(order: AnyOrder, limits: Mapping[str, float]) -> AnyOrder:
     """Return an order with other limits; ConfigError if one is unknown or not above 0."""
-    if not more.keys() <= _RAISABLE.keys() & {*order.may_change}:
+    if not limits.keys() <= _RAISABLE.keys() & {*order.may_change}:
         raise ConfigError(
-            f"a run of moothall {order.command} has no such limits: {', '.join(more)}"
+            f"a run of moothall {order.command} has no such limits: {', '.join(limits)}"
         )
-    wrong_name = next((name for name, value in more.items() if not 0 < value < math.inf), None)
+    wrong_name = next((name for name, value in limits.items() if not 0 < value < math.inf), None)
     if wrong_name is not None:
-        raise ConfigError(f"{wrong_name} must be a number above 0, got {more[wrong_name]}")
-    changes: dict[str, Any] = {name: _RAISABLE[name](value) for name, value in more.items()}
+        raise ConfigError(f"{wrong_name} must be a number above 0, got {limits[wrong_name]}")
+    changes: dict[str, Any] = {name: _RAISABLE[name](value) for name, value in limits.items()}
     return replace(order, **changes)
 
 

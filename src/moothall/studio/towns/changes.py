@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
-from pydantic import Field as Checked
+from pydantic import Field as CheckedField
 
 from moothall import ConfigError
 
 if TYPE_CHECKING:
     from moothall import Society
 
-_Text: TypeAlias = Annotated[str, Checked(min_length=1, max_length=2_000)]
-_Name: TypeAlias = Annotated[str, Checked(min_length=1, max_length=200)]
-_Cents: TypeAlias = Annotated[int, Checked(ge=1, le=10**14)]
+_Text: TypeAlias = Annotated[str, CheckedField(min_length=1, max_length=2_000)]
+_Name: TypeAlias = Annotated[str, CheckedField(min_length=1, max_length=200)]
+_Cents: TypeAlias = Annotated[int, CheckedField(ge=1, le=10**14)]
 
 
 class Change(BaseModel):
@@ -27,7 +27,7 @@ class Change(BaseModel):
     open: list[_Name] = []
     facts: dict[_Name, bool | int | float | _Text] = {}
     pay: list[tuple[Literal["government"], _Name, _Cents]] = []
-    hours: float = Checked(0, ge=0, le=1e6)  # after which what closes opens; 0: it does not
+    hours: float = CheckedField(0, ge=0, le=1e6)  # after which what closes opens; 0: it does not
 
     def arguments_for(self, society: Society) -> dict[str, Any]:
         """Return the arguments; ConfigError if the government lacks the money, or whom to pay."""

@@ -17,7 +17,7 @@ from pydantic import Field as Checked
 from moothall import ConfigError
 from moothall.build import guard
 from moothall.models import made_model
-from moothall.studio.orders.order import order_of, without_keys
+from moothall.studio.orders.order import check_no_keys, order_of
 from moothall.studio.orders.simulate import SimulateOrder, check_simulation
 from moothall.studio.page import STATIC, Field, PageForm, Tab, WouldEnd, attachment
 from moothall.studio.towns.changes import Change
@@ -178,7 +178,7 @@ class SocietyTab(Tab):
         if order.model is None or not order.max_calls:
             order = replace(order, max_calls=None)
         check_simulation(order)
-        without_keys(order)
+        check_no_keys(order)
         if order.is_remote and not order.max_calls:
             raise ConfigError("a model on a server needs a limit: say how often it may be called")
         self.set_up(order)

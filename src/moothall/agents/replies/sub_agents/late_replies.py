@@ -14,7 +14,7 @@ from moothall.agents.replies.reply_context import caller_context_of
 from moothall.foundation.errors import NoSuchRun, TooManyThreads
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import WORKERS
-from moothall.journal.entry import FIRST_ENTRIES, Entry, begin_data_of
+from moothall.journal.entry import MAX_FIRST_ENTRIES, Entry, begin_data_of
 from moothall.journal.stop_reason import FINAL_REASONS
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")
@@ -74,7 +74,7 @@ class LateReplies:
 
     def _send(self, run_id: str, text: str) -> None:
         journal, mailbox = self._agent.journal, self._agent.space_mailbox
-        start = begin_data_of(journal.entries(run_id, most=FIRST_ENTRIES)) or {}
+        start = begin_data_of(journal.entries(run_id, most=MAX_FIRST_ENTRIES)) or {}
         sender = start.get(_ASKED_BY)
         if not isinstance(sender, str) or mailbox is None:
             return

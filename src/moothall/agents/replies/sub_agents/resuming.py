@@ -20,7 +20,7 @@ from moothall.agents.replies.sub_agents.late_replies import LateReplies
 from moothall.foundation.errors import NoSuchRun, RequestCancelled, RunHeld, RunMismatch
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import is_cancelled, to_its_end
-from moothall.journal.entry import FIRST_ENTRIES, Entry, RunDamaged, begin_data_of
+from moothall.journal.entry import MAX_FIRST_ENTRIES, Entry, RunDamaged, begin_data_of
 from moothall.journal.stop_reason import ANSWERED_REASONS, FINAL_REASONS
 
 if TYPE_CHECKING:
@@ -111,14 +111,14 @@ def runs_that_go_on(agent: Any, *, cut_off: bool) -> ResumableRuns:
                 runs[run.id] = run
                 continue
             with suppress(NoSuchRun):  # one that was deleted since
-                top_id = journal.waits.asking_first(run.id)
+                top_id = journal.waits.first_asker(run.id)
                 if top_id != run.id and not cut_off:
                     continue  # it is due itself
                 if top_id != run.id:
                     top_run = journal.run(top_id)
                     _, top_runs = by_agent.get(f"{top_run.kind} {top_run.agent}", (None, {}))
                     top_runs.setdefault(top_id, top_run)
-                elif (begin_data_of(journal.entries(run.id, most=FIRST_ENTRIES)) or {}).get(
+                elif (begin_data_of(journal.entries(run.id, most=MAX_FIRST_ENTRIES)) or {}).get(
                     "asker"
                 ) in ids:
                     runs[run.id] = run

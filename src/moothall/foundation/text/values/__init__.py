@@ -7,17 +7,17 @@ from moothall.foundation.text.values.keys import keys_of as keys_of
 from moothall.foundation.text.values.quantities import quantities_in as quantities_in
 from moothall.foundation.text.values.text_values import TextValues as TextValues
 from moothall.foundation.text.values.words import fold as fold
+from moothall.foundation.text.values.words import in_figures as in_figures
 from moothall.foundation.text.values.words import narrow as narrow
-from moothall.foundation.text.values.words import spelled_out as spelled_out
 
 __all__ = [
     "MONTHS_BY_NAME",
     "Key",
     "TextValues",
     "fold",
+    "in_figures",
     "keys_in",
     "keys_of",
     "narrow",
     "quantities_in",
-    "spelled_out",
 ]

@@ -24,7 +24,7 @@ from moothall.foundation.text.values.quantities import (
     quantities_in,
     single_units_in,
 )
-from moothall.foundation.text.values.words import NUMBER_WORDS, fold, spelled_out
+from moothall.foundation.text.values.words import NUMBER_WORDS, fold, in_figures
 
 _UNSPACED: Final = re.compile(f"[{UNSPACED}]")
 # Numbers of Chinese, Japanese and Korean stand beside letters: 1998年5月3日, 12万人.
@@ -79,7 +79,7 @@ class TextValues:
         for index, word in enumerate(words):
             if word[0].isdigit():
                 number = number_of(word)
-                is_value = bool(number and number.readings) or bool(times_in(spelled_out(word)))
+                is_value = bool(number and number.readings) or bool(times_in(in_figures(word)))
             else:
                 follows_value = bool(flags) and flags[-1]
                 after = words[index + 1] if index + 1 < len(words) else ""
@@ -90,7 +90,7 @@ class TextValues:
                     and (
                         is_unit(word)
                         or is_unit(f"{word} {after}")  # 64 million Swiss francs
-                        or bool(times_in(spelled_out(f"{words[index - 1]} {word}")))
+                        or bool(times_in(in_figures(f"{words[index - 1]} {word}")))
                     )
                 )
             flags.append(is_value)
@@ -102,10 +102,10 @@ def _in_figures(text: str) -> str:
     folded = fold(_LARGE.sub(lambda large: " million" if large[1] else " billion", text))
     if not folded.isascii() and _UNSPACED.search(folded):
         folded = _BORDER.sub(" ", _MYRIADS.sub(_number_of, _DAY.sub(_day_of, folded)))
-    folded = spelled_out(_HALF.sub("0.5 ", folded))
+    folded = in_figures(_HALF.sub("0.5 ", folded))
     if _AND_A_HALF.search(folded):
         folded = _AND_A_HALF.sub(lambda half: f"{half[1] or 1}.5 {half[2] or ''}", folded)
-        folded = spelled_out(" ".join(folded.split()))
+        folded = in_figures(" ".join(folded.split()))
     return _COLON.sub(" : ", _MINUS.sub("-", _POWER.sub(_product, folded)))
 
 

@@ -31,20 +31,27 @@ _HUNDRED: Final = words_of("hundred")
 _DOZENS: Final = dict.fromkeys(words_of("dozen"), 12)
 NUMBER_WORDS: Final = frozenset((*_UNITS, *_TEENS, *_TENS, *_SCALES, *_HUNDRED, *_DOZENS))
 _NUMERALS: Final = {**table_of("times"), **table_of("hours"), **joined_tens()}
-_SMALL: Final = rf"(?:(?:{any_of(_TENS)})(?:[ -](?:{any_of(_UNITS)}))?|{any_of(_TEENS, _UNITS)})"
-_GROUP: Final = rf"(?:(?:{_SMALL}|an?) (?:{any_of(_HUNDRED)})(?: (?:and )?{_SMALL})?|{_SMALL})"
-_FIGURES: Final = r"(?<![\w.,])(?:\d{1,3}(?: \d{3})+|\d{1,4}(?:[.,]\d{1,3})?)"  # 5 000 millions
-_SCALED: Final = rf"(?:{_GROUP}|an?|{_FIGURES})(?: (?:{any_of(_SCALES)})){{1,2}}"
-_NUMBER: Final = (
-    rf"(?<![\w-])(?:{_SCALED}(?: (?:and )?{_SCALED})*(?: (?:and )?{_GROUP})?"
-    rf"|{_GROUP}(?: (?:{any_of(_DOZENS)}))?|(?:an?|{_FIGURES}) (?:{any_of(_DOZENS)}))(?![\w-])"
+_BELOW_HUNDRED: Final = (
+    rf"(?:(?:{any_of(_TENS)})(?:[ -](?:{any_of(_UNITS)}))?|{any_of(_TEENS, _UNITS)})"
 )
-_WORD: Final = rf"(?<!\w)(?:{any_of(_NUMERALS)})(?!\w)"
+_BELOW_THOUSAND: Final = (
+    rf"(?:(?:{_BELOW_HUNDRED}|an?) (?:{any_of(_HUNDRED)})(?: (?:and )?{_BELOW_HUNDRED})?"
+    rf"|{_BELOW_HUNDRED})"
+)
+_FIGURES: Final = r"(?<![\w.,])(?:\d{1,3}(?: \d{3})+|\d{1,4}(?:[.,]\d{1,3})?)"  # 5 000 millions
+_SCALED: Final = rf"(?:{_BELOW_THOUSAND}|an?|{_FIGURES})(?: (?:{any_of(_SCALES)})){{1,2}}"
+_NUMBER: Final = (
+    rf"(?<![\w-])(?:{_SCALED}(?: (?:and )?{_SCALED})*(?: (?:and )?{_BELOW_THOUSAND})?"
+    rf"|{_BELOW_THOUSAND}(?: (?:{any_of(_DOZENS)}))?"
+    rf"|(?:an?|{_FIGURES}) (?:{any_of(_DOZENS)}))(?![\w-])"
+)
+_NUMERAL: Final = rf"(?<!\w)(?:{any_of(_NUMERALS)})(?!\w)"
 _HOUR: Final = rf"(?P<hour>\d{{1,2}}|{any_of(_TEENS, _UNITS)})"
 _CLOCK: Final = (
-    r"(?<![\w.:])(?:(?P<part>half|quarter|viertel|halb)(?: (?P<way>past|to|after|nach|vor))? "
-    rf"{_HOUR}|{_HOUR.replace('hour', 'sharp')} (?:o['’]clock|uhr(?: (?P<minute>\d{{2}}))?)"
-    r"|(?P<figure>\d{1,2})(?:[.:](?P<of>\d{2}) uhr| ?h ?(?P<past>\d{2})(?! ?min)))(?!\w)"
+    r"(?<![\w.:])(?:(?P<fraction>half|quarter|viertel|halb)(?: (?P<side>past|to|after|nach|vor))? "
+    rf"{_HOUR}|{_HOUR.replace('hour', 'full_hour')} (?:o['’]clock|uhr(?: (?P<uhr_minute>\d{{2}}))?)"
+    r"|(?P<digit_hour>\d{1,2})"
+    r"(?:[.:](?P<minute>\d{2}) uhr| ?h ?(?P<h_minute>\d{2})(?! ?min)))(?!\w)"
 )
 _MONTH: Final = any_of(MONTHS_BY_NAME)
 _DAY: Final = r"\d{1,2}(?:st|nd|rd|th|\.)?"
@@ -52,8 +59,8 @@ _RANGE_WORD: Final = r" ?(?:-|–|to|and|until|till|bis|und|or|oder) ?(?:the |zu
 _RANGE: Final = (
     rf"(?<![\w.])(?P<first>{_DAY}){_RANGE_WORD}(?P<last>{_DAY}) (?:of )?(?P<month>{_MONTH})\b\.?"
     r"(?P<year>,? \d{4})?"
-    rf"|(?<!\w)(?P<named>{_MONTH})\.? (?P<begin>{_DAY}){_RANGE_WORD}(?P<end>{_DAY})(?![\d:])"
-    r"(?P<of>,? \d{4})?"
+    rf"|(?<!\w)(?P<us_month>{_MONTH})\.? (?P<us_first>{_DAY}){_RANGE_WORD}(?P<us_last>{_DAY})"
+    r"(?![\d:])(?P<us_year>,? \d{4})?"
 )
 _HALF_OF_RANGE: Final = (
     r"(?<![\w.,:])(\d{1,2}) ?(?:-|–|to|and|until) ?(?=(\d{1,2})(?::\d\d)? ?([ap])\.?m\b)"
@@ -79,42 +86,46 @@ def narrow(text: str) -> str:
     return _WIDE.sub(lambda match: normalize("NFKC", match[0]), text)
 
 
-def spelled_out(text: str) -> str:
+def in_figures(text: str) -> str:
     """Return a folded text with its words for numbers, times and ranges of days in figures."""
-    text = _compiled(_RANGE).sub(_days, _compiled(_WITHIN_YEAR).sub(r"\1 ", text))
+    text = _compiled(_RANGE).sub(_days_in_figures, _compiled(_WITHIN_YEAR).sub(r"\1 ", text))
     text = _compiled(_HALF_OF_RANGE).sub(
-        lambda of: f"{of[1]} {of[3]}m to " if int(of[1]) < int(of[2]) else of[0], text
+        lambda match: f"{match[1]} {match[3]}m to " if int(match[1]) < int(match[2]) else match[0],
+        text,
     )
-    text = _compiled(_CLOCK).sub(_time, text)
-    text = _compiled(_WORD).sub(lambda match: str(_NUMERALS[match[0]]), text)
-    return _compiled(_NUMBER).sub(_figures, text)
+    text = _compiled(_CLOCK).sub(_time_in_figures, text)
+    text = _compiled(_NUMERAL).sub(lambda match: str(_NUMERALS[match[0]]), text)
+    return _compiled(_NUMBER).sub(_number_in_figures, text)
 
 
-def _days(match: re.Match[str]) -> str:
+def _days_in_figures(match: re.Match[str]) -> str:
     if match["month"]:
         month, year, days = match["month"], match["year"], (match["first"], match["last"])
     else:
-        month, year, days = match["named"], match["of"], (match["begin"], match["end"])
+        month, year = match["us_month"], match["us_year"]
+        days = match["us_first"], match["us_last"]
     suffix = f"{month} {(year or '').strip(', ')}".strip()
     first, last = (f"{day.rstrip('.stndrh')} {suffix}" for day in days)
     return f"{first} to {last}"
 
 
-def _time(match: re.Match[str]) -> str:
-    hour_text = match["hour"] or match["sharp"] or match["figure"]
+def _time_in_figures(match: re.Match[str]) -> str:
+    hour_text = match["hour"] or match["full_hour"] or match["digit_hour"]
     hour = int(hour_text) if hour_text.isdigit() else {**_TEENS, **_UNITS}[hour_text]
-    minute = int(match["minute"] or match["of"] or match["past"] or 0)
-    if match["part"]:
-        is_before = match["way"] in ("to", "vor") or match["part"] == "halb"
-        if (match["way"] is None) is (match["part"] != "halb"):
+    minute = int(match["uhr_minute"] or match["minute"] or match["h_minute"] or 0)
+    if fraction := match["fraction"]:
+        side = match["side"]
+        if (side is None) is (fraction != "halb"):  # "halb drei" has no side, all others have one
             return match[0]
-        hour, minute = hour - is_before, 30 if match["part"] in ("half", "halb") else 15
-        if match["way"] in ("to", "vor"):
+        minute = 30 if fraction in ("half", "halb") else 15
+        if side in ("to", "vor"):
             minute = 60 - minute
+        if side in ("to", "vor") or fraction == "halb":  # "halb drei" is half past two
+            hour -= 1
     return f"{hour % 24}:{minute:02}" if hour < 25 else match[0]
 
 
-def _figures(match: re.Match[str]) -> str:
+def _number_in_figures(match: re.Match[str]) -> str:
     if match[0] == "one":  # "the one from Bo" names no number
         return match[0]
     scaled, group, previous = Decimal(0), Decimal(0), ""
