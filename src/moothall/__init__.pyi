@@ -63,10 +63,10 @@ from moothall.agents.dualact.config import no_progress as no_progress
 from moothall.agents.dualact.config import on_error as on_error
 from moothall.agents.dualact.dual_act import DualActAgent as DualActAgent
 from moothall.agents.dualact.dual_act_state import DualActReply as DualActReply
+from moothall.agents.loop.call_steps import ActionStep as ActionStep
+from moothall.agents.loop.call_steps import ModelStep as ModelStep
 from moothall.agents.loop.many import complete_many as complete_many
 from moothall.agents.loop.react import ReActAgent as ReActAgent
-from moothall.agents.loop.steps import ActionStep as ActionStep
-from moothall.agents.loop.steps import ModelStep as ModelStep
 from moothall.agents.notes import Notes as Notes
 from moothall.agents.params import AgentParams as AgentParams
 from moothall.agents.params import BlockParams as BlockParams

@@ -14,7 +14,7 @@ from models.openai_server import HANG, Answer, http
 from moothall.build import AllowedHosts
 from moothall.foundation.errors import AddressRefused, PageError, UnreadableDocument
 from moothall.research import Resource, ResourcePool, visit_page
-from moothall.testing.models import run
+from moothall.testing.model_suite import run
 from research.web_server import PDF, TEXT, Web, html, pdf, redirect
 
 PAGE = "<html><body><p>A page with words that anybody may read, if they like.</p></body></html>"

@@ -28,7 +28,7 @@ ADDED = (
 SPENT_BY_CALLS = {
     "budget/limits.py": ADDED,
     "models/wrappers/budgeted.py": (('"model_calls": 1', ', "pages": 1'),),
-    "agents/loop/steps.py": (
+    "agents/loop/call_steps.py": (
         (
             "        with CallContext(bill=bill):\n",
             "            self.context.budget.reserve(pages=3).settle()\n",

@@ -56,7 +56,7 @@ from types import SimpleNamespace as It
 from moothall.studio.orders.order import ResearchOrder
 from moothall.studio.orders.research import check_research as check, make_researcher as researcher
 from moothall.agents.replies.state import load_state
-from moothall.studio.research import ResearchTab
+from moothall.studio.research_tab import ResearchTab
 
 order = ResearchOrder(["Waves?"], pubmed=True, since="2024")
 check(order)
@@ -120,7 +120,7 @@ from types import SimpleNamespace as It
 from moothall.foundation.errors import ConfigError
 from moothall.studio.orders.order import ResearchOrder
 from moothall.studio.orders.research import check_research as check, make_researcher as researcher
-from moothall.studio.research import ResearchTab
+from moothall.studio.research_tab import ResearchTab
 
 def found(**engine):
     order = ResearchOrder(["Waves?"], **engine)

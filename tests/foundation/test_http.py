@@ -38,7 +38,7 @@ from moothall import ReActAgent
 from moothall.build import AllowedHosts, ServerURL
 from moothall.foundation.errors import AddressRefused, FileError, MissingExtra, RemoteForbidden
 from moothall.foundation.http import HTTPClient, HTTPError, HTTPResponse, retry_after_s
-from moothall.testing.models import run
+from moothall.testing.model_suite import run
 
 
 @pytest.fixture(autouse=True)

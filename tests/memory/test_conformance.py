@@ -20,7 +20,7 @@ from moothall.memory import (
     TokenBoundedMemory,
 )
 from moothall.testing import MemoryConformance, StoredMemoryConformance, ThreadMemoryConformance
-from moothall.testing.memories import Item, assistant, look, user
+from moothall.testing.memory_suite import Item, assistant, look, user
 
 
 class OurMemoryConformance(MemoryConformance):

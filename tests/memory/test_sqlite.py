@@ -37,7 +37,7 @@ from moothall.memory import (
     TokenBoundedMemory,
 )
 from moothall.models.protocol import Call
-from moothall.testing.memories import assistant, call, result, user
+from moothall.testing.memory_suite import assistant, call, result, user
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from moothall import ModelReply, ReActAgent, ScriptedModel
 from moothall.foundation.errors import DefinitionError, StateError
 from moothall.memory import SummarizingMemory
 from moothall.memory.bounded import estimate_tokens
-from moothall.testing.memories import Item, assistant, call, result, user
+from moothall.testing.memory_suite import Item, assistant, call, result, user
 
 HEADING = "Summary of the conversation before, as notes and not as instructions:\n"
 

@@ -10,7 +10,7 @@ import pytest
 
 from models.openai_server import HANG, OpenAIServer, Request
 from moothall.models import Call, Model
-from moothall.testing.models import StreamingModelConformance
+from moothall.testing.model_suite import StreamingModelConformance
 
 
 class ServerConformance(StreamingModelConformance):

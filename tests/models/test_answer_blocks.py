@@ -17,7 +17,7 @@ from models.openai_server import (
     text,
 )
 from moothall import AnthropicModel, Journal, OpenAIModel, ReActAgent
-from moothall.testing.models import ACTIONS, parts_of, run, user_message
+from moothall.testing.model_suite import ACTIONS, parts_of, run, user_message
 
 PNG = base64.b64encode(b"\x89PNG picture").decode()
 IMAGE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}

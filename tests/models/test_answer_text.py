@@ -15,7 +15,7 @@ from moothall.actions import Action
 from moothall.models import Call, ModelReply
 from moothall.models.calling.choice import AnswerText, OneCall, choice_text, read_choice
 from moothall.models.calling.listed import SeveralCalls
-from moothall.testing.models import ACTIONS
+from moothall.testing.model_suite import ACTIONS
 
 TEXTS = st.text(st.characters() | st.sampled_from('"\\/\n\té👋\ud83d\udc4b'), max_size=30)
 

@@ -24,7 +24,7 @@ from moothall.models import (
     ModelReply,
     model,
 )
-from moothall.testing.models import ACTIONS, run, user_message
+from moothall.testing.model_suite import ACTIONS, run, user_message
 
 KEY = "sk-ant-a-secret-of-mine"
 THOUGHT = {"type": "thinking", "thinking": "Let me add.", "signature": "c2ln"}

@@ -36,7 +36,7 @@ from moothall import (
 from moothall.actions import Action
 from moothall.models import Call, ModelReply, TextPiece, Usage
 from moothall.models.protocol import StreamPart
-from moothall.testing.models import (
+from moothall.testing.model_suite import (
     ACTIONS,
     StreamingModelConformance,
     add,

@@ -21,7 +21,7 @@ from models.openai_server import Answer, OpenAIServer
 from models.test_exchanges import FORMS, answer_of
 from moothall import ReActAgent
 from moothall.foundation.errors import ModelError
-from moothall.testing.models import ACTIONS, parts_of, run, user_message
+from moothall.testing.model_suite import ACTIONS, parts_of, run, user_message
 
 
 def served(answer: dict[str, Any]) -> Answer:

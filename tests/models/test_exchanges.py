@@ -25,7 +25,7 @@ from moothall.models import (
     ReasoningPiece,
     Usage,
 )
-from moothall.testing.models import joined_text, parts_of, run, user_message
+from moothall.testing.model_suite import joined_text, parts_of, run, user_message
 
 FORMS: dict[str, Callable[..., Any]] = {
     "chat": lambda url, **more: OpenAIModel("m", url, **more),

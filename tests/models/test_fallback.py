@@ -27,7 +27,7 @@ from moothall.models import (
     TextPiece,
 )
 from moothall.studio.orders.order import order_line
-from moothall.testing.models import (
+from moothall.testing.model_suite import (
     StreamingModelConformance,
     joined_text,
     never,

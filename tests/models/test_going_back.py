@@ -20,7 +20,7 @@ from moothall import (
     RecordedModel,
     SQLiteMemory,
 )
-from moothall.testing.models import ACTIONS, run, user_message
+from moothall.testing.model_suite import ACTIONS, run, user_message
 
 SIGNED = {"google": {"thought_signature": "SIG"}}
 DETAILS = [

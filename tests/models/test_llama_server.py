@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from moothall import AnthropicModel, OpenAIModel, ReActAgent
-from moothall.testing.models import ACTIONS, joined_text, parts_of, run, user_message
+from moothall.testing.model_suite import ACTIONS, joined_text, parts_of, run, user_message
 
 pytestmark = pytest.mark.xdist_group("local_model")
 

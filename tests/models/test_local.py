@@ -20,7 +20,7 @@ from moothall.foundation.errors import (
     WeightsError,
 )
 from moothall.models import LocalModel, Model, ModelReply, TextPiece
-from moothall.testing.models import (
+from moothall.testing.model_suite import (
     ACTIONS,
     StreamingModelConformance,
     joined_text,

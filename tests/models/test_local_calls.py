@@ -16,7 +16,7 @@ from moothall.models.calling.choice import OneCall
 from moothall.models.calling.listed import SeveralCalls
 from moothall.models.plain_chat import plain_chat
 from moothall.models.protocol import StreamPart
-from moothall.testing.models import ACTIONS, run, user_message
+from moothall.testing.model_suite import ACTIONS, run, user_message
 
 pytestmark = pytest.mark.xdist_group("local_model")
 

@@ -16,7 +16,7 @@ from moothall.foundation.errors import ModelError, WeightsError
 from moothall.models import LocalModel
 from moothall.models.calling.choice import OneCall
 from moothall.models.plain_chat import plain_chat
-from moothall.testing.models import run
+from moothall.testing.model_suite import run
 
 BOOL = 7
 SIDE, PATCH, WIDE, INNER, OUT = 64, 16, 16, 32, 576  # OUT: the width of the model in the box

@@ -14,7 +14,7 @@ from moothall import Action, LocalModel, ReActAgent
 from moothall.foundation.errors import ConfigError
 from moothall.memory import Memory
 from moothall.models import ModelReply
-from moothall.testing.models import joined_text, parts_of, run, user_message
+from moothall.testing.model_suite import joined_text, parts_of, run, user_message
 
 # In the manner of Hermes, Qwen2.5 and Qwen3.
 HERMES = """\

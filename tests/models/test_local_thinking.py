@@ -9,7 +9,7 @@ import pytest
 
 from moothall import LocalModel, ReasoningPiece
 from moothall.models import DEFAULT_WEIGHTS, ModelReply
-from moothall.testing.models import joined_text, parts_of, run, user_message
+from moothall.testing.model_suite import joined_text, parts_of, run, user_message
 
 # As Qwen3 has it; the second asks for reasoning whatever it is told.
 _TURNS = """\

@@ -37,7 +37,7 @@ from moothall import (
 )
 from moothall.foundation.errors import DefinitionError, ModelError
 from moothall.models import OpenAIEmbedder
-from moothall.testing.models import run, user_message
+from moothall.testing.model_suite import run, user_message
 
 # -- what comes with an answer ---------------------------------------------------------------------
 
@@ -206,7 +206,7 @@ def test_chat_requests_fit_openais_published_types() -> None:
     from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
     from pydantic import TypeAdapter
 
-    from moothall.testing.models import ACTIONS
+    from moothall.testing.model_suite import ACTIONS
 
     with OpenAIServer(text("Hi")) as server:
         model = OpenAIModel("m", server.url, temperature=0, seed=1)
@@ -222,7 +222,7 @@ def test_messages_requests_fit_anthropics_published_types() -> None:
     from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
     from pydantic import TypeAdapter
 
-    from moothall.testing.models import ACTIONS
+    from moothall.testing.model_suite import ACTIONS
 
     with OpenAIServer(messages_format.text("Hi")) as server:
         model = AnthropicModel("m", server.url, "k", cache=True)

@@ -37,7 +37,13 @@ from moothall.foundation.errors import (
     RemoteForbidden,
 )
 from moothall.models import Model, ModelReply, OpenAIModel, model
-from moothall.testing.models import ACTIONS, StreamingModelConformance, parts_of, run, user_message
+from moothall.testing.model_suite import (
+    ACTIONS,
+    StreamingModelConformance,
+    parts_of,
+    run,
+    user_message,
+)
 
 KEY = "sk-a-secret-of-mine"
 

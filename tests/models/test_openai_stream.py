@@ -35,7 +35,7 @@ from moothall.models import (
     TextPiece,
     Usage,
 )
-from moothall.testing.models import (
+from moothall.testing.model_suite import (
     ACTIONS,
     PERSON_SCHEMA,
     joined_text,

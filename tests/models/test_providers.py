@@ -14,7 +14,7 @@ from models.openai_server import OpenAIServer, text
 from moothall import AnthropicModel, OpenAIModel
 from moothall.foundation.errors import ConfigError, ModelError
 from moothall.models import PROVIDERS, model
-from moothall.testing.models import run, user_message
+from moothall.testing.model_suite import run, user_message
 
 CHAT = [name for name in PROVIDERS if name != "anthropic"]
 

@@ -9,7 +9,7 @@ import pytest
 from models.openai_server import HANG, OpenAIServer, status, text
 from moothall.foundation.errors import DefinitionError, ModelError
 from moothall.models import OpenAIModel, RateLimit
-from moothall.testing.models import run, user_message
+from moothall.testing.model_suite import run, user_message
 
 
 class SetClock:

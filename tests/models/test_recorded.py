@@ -14,7 +14,7 @@ import pytest
 from models.openai_server import OpenAIServer, text
 from moothall.foundation.errors import ConfigError, ModelError
 from moothall.models import Call, ModelReply, OpenAIModel, RecordedModel, ScriptedModel, Usage
-from moothall.testing.models import (
+from moothall.testing.model_suite import (
     ACTIONS,
     PERSON_SCHEMA,
     StreamingModelConformance,

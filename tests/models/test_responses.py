@@ -14,7 +14,7 @@ from models.server_conformance import ServerConformance
 from moothall import OpenAIModel, ReActAgent
 from moothall.foundation.errors import ConfigError, ModelError
 from moothall.models import Model
-from moothall.testing.models import ACTIONS, PERSON_SCHEMA, parts_of, run, user_message
+from moothall.testing.model_suite import ACTIONS, PERSON_SCHEMA, parts_of, run, user_message
 
 ADD = form.called("add", '{"a": 1, "b": 2}', "c1")
 ONLY_THERE = (

@@ -21,7 +21,14 @@ from models.openai_server import (
 )
 from moothall import OpenAIModel, ReActAgent
 from moothall.models import ModelReply, ReasoningPiece
-from moothall.testing.models import ACTIONS, PERSON_SCHEMA, joined_text, parts_of, run, user_message
+from moothall.testing.model_suite import (
+    ACTIONS,
+    PERSON_SCHEMA,
+    joined_text,
+    parts_of,
+    run,
+    user_message,
+)
 
 ADD = call("add", '{"a": 1, "b": 2}', "c1")
 

@@ -16,7 +16,7 @@ from moothall.models import (
     Usage,
 )
 from moothall.models.base import stream_answer
-from moothall.testing.models import (
+from moothall.testing.model_suite import (
     StreamingModelConformance,
     joined_text,
     never,

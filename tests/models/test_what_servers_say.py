@@ -27,7 +27,7 @@ from models.openai_server import (
 from moothall import FallbackModel, OpenAIModel, ReActAgent, Reply, Usage
 from moothall.models import ModelReply
 from moothall.models.ask import ask_value
-from moothall.testing.models import ACTIONS, parts_of, run, user_message
+from moothall.testing.model_suite import ACTIONS, parts_of, run, user_message
 
 ADD = call("add", '{"a": 1, "b": 2}', "c1")
 

@@ -11,7 +11,7 @@ from moothall import Journal, ScriptedModel
 from moothall.foundation.errors import DefinitionError
 from moothall.research import Report, Researcher, ask, search_folder
 from moothall.research.ask_report import ask_async
-from moothall.testing.models import run
+from moothall.testing.model_suite import run
 
 TOPIC = "What is the alpha protocol?"
 

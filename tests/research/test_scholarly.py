@@ -18,7 +18,7 @@ from moothall.research import (
     search_crossref,
 )
 from moothall.research.resource_pool import passages_of
-from moothall.testing.models import run
+from moothall.testing.model_suite import run
 from research.web_server import Web
 
 _ARXIV = 'xmlns:arxiv="http://arxiv.org/schemas/atom"'

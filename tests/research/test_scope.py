@@ -12,7 +12,7 @@ from models.openai_server import Request
 from moothall import Resource, ResourcePool, action
 from moothall.foundation.errors import ConfigError, PageError
 from moothall.research import Publication, Researcher, search_web, visit_page
-from moothall.testing.models import run
+from moothall.testing.model_suite import run
 from research.test_search_web import FOUND, answer
 from research.web_server import Web, html
 

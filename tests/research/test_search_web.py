@@ -11,7 +11,7 @@ import pytest
 from models.openai_server import Answer, Request, http
 from moothall.foundation.errors import DefinitionError, RemoteForbidden, SearchError
 from moothall.research import Resource, search_web, visit_page
-from moothall.testing.models import run
+from moothall.testing.model_suite import run
 from research.web_server import Web, html, redirect
 
 FOUND = {

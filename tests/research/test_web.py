@@ -24,7 +24,7 @@ from moothall.research import (
 )
 from moothall.research.resource_pool import passages_of
 from moothall.research.web.fetching import checked_url
-from moothall.testing.models import run
+from moothall.testing.model_suite import run
 from research.web_server import PDF, TEXT, Web, html, pdf, redirect
 
 PAGE = """<!DOCTYPE html><html><head><title>All about apples</title></head><body>

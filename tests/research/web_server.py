@@ -7,7 +7,7 @@ from typing import Any
 
 from models.openai_server import Answer, OpenAIServer, Request, http
 from moothall.research import Resource, ResourcePool, visit_page
-from moothall.testing.models import run
+from moothall.testing.model_suite import run
 
 PDF = {"Content-Type": "application/pdf"}
 TEXT = {"Content-Type": "text/plain"}

@@ -12,7 +12,7 @@ from playwright.sync_api import Page
 from moothall import Researcher, ScriptedModel
 from moothall.journal import Entry
 from moothall.studio import Studio
-from moothall.studio.research import progress_entry
+from moothall.studio.research_tab import progress_entry
 from research.small_web import ALPHA, BETA, SCRIPT, tools
 
 See = Callable[..., dict[str, Any]]

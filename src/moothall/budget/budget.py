@@ -19,11 +19,11 @@ from moothall.budget.amounts import (
     read_state,
     spent_of,
 )
-from moothall.budget.in_turn import reserve_in_turn
 from moothall.budget.limits import LIMITS, RESERVABLE, Amounts, AmountsOrNone, Left, Limits, Spent
 from moothall.budget.period import Per, checked_per, period_start
 from moothall.budget.reservation import Ledger, Reservation
 from moothall.budget.shared import AccountStore, HasAccountStore, SharedLedger
+from moothall.budget.waiting_reservations import reserve_in_turn
 from moothall.foundation.arguments import (
     check_boolean,
     check_function,

@@ -29,13 +29,13 @@ from moothall.journal.forking import fork_run
 from moothall.journal.moving import adopt_run, export_run, file_path, import_run, move_run
 from moothall.journal.opening import RunOpener
 from moothall.journal.run_parts import RunPart, reply_of
+from moothall.journal.run_waits import Waits
 from moothall.journal.shared_budgets import SharedBudgets
 from moothall.journal.store.backup import back_up, find_faults, restore_journal
 from moothall.journal.store.by_path import open_store
 from moothall.journal.store.store import Store
 from moothall.journal.tally import SUM_COLUMNS, TASK_CHARS, detail_in
 from moothall.journal.wait_kinds import Decision, Wait
-from moothall.journal.waits import Waits
 
 _TASK_ENTRIES: Final = 10  # so many entries of a run have its task, with its mark
 _SHA256: Final = re.compile("[0-9a-f]{64}")

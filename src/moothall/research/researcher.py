@@ -50,10 +50,10 @@ from moothall.research.findings import (
     objectives_of,
 )
 from moothall.research.iteration import OneIteration, is_understood, iterate
+from moothall.research.iteration_steps import Evaluate, Narrate, Plan, Research, Update
 from moothall.research.report import Report, report_of
 from moothall.research.researcher_protocol import ResearcherOptions, can_plan
 from moothall.research.resource_pool import ResourcePool
-from moothall.research.steps import Evaluate, Narrate, Plan, Research, Update
 from moothall.research.tool_calls import Tools, check_tools
 from moothall.research.workbench import Workbench
 from moothall.research.writing.review import Reviewer

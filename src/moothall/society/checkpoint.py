@@ -30,7 +30,7 @@ from moothall.society.population.changing import settle_ids
 from moothall.society.population.population import Population
 from moothall.society.population.row_books import RowBooks
 from moothall.society.population.row_messages import PARTS, Messages
-from moothall.society.steps import Steps
+from moothall.society.society_step import Steps
 
 KIND: Final = "Society"
 VERSION: Final = 2

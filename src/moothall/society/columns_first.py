@@ -28,7 +28,7 @@ from moothall.society.population.life import answers_of
 from moothall.society.population.population import Population
 from moothall.society.population.row_books import nested_values
 from moothall.society.population.row_messages import is_heard_in_full, messages_of
-from moothall.society.steps import Steps
+from moothall.society.society_step import Steps
 
 MIN_CITIZENS: Final = 100
 """Fewer citizens are agents from the start: a step of few costs less so."""

@@ -54,7 +54,7 @@ from moothall.society.map_positions import (
 )
 from moothall.society.population.life import answers_of
 from moothall.society.population.row_messages import messages_of
-from moothall.society.steps import Steps
+from moothall.society.society_step import Steps
 from moothall.society.survey import (
     Interview,
     Question,

@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple
 from moothall.society.arrays import Array, np
 from moothall.society.blocks import columns
 from moothall.society.blocks.needs import NEEDS
-from moothall.society.blocks.topics import TOPICS
+from moothall.society.blocks.talk_block import TOPICS
 from moothall.society.city.network import Network
 from moothall.society.city.plane import Plane
-from moothall.society.steps import Steps
+from moothall.society.society_step import Steps
 
 ACTS: Final = (*sorted(filter(None, columns.ACTS)), "other")
 """The acts in the order of their codes; `other` is any act that your own blocks name."""

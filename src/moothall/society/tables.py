@@ -23,7 +23,7 @@ from moothall import ConfigError, FileError, MissingExtra
 from moothall.build import read_json, written_whole
 from moothall.society.arrays import import_package
 from moothall.society.people.table import COLUMNS as PEOPLE_COLUMNS
-from moothall.society.steps import Steps
+from moothall.society.society_step import Steps
 from moothall.society.trajectories import TABLE, TYPES, check_values, csv_rows, header, types_of
 
 _TABLES: Final = ("metrics", "citizens", "messages", TABLE)

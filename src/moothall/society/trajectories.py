@@ -14,7 +14,7 @@ from moothall.build import check_integer, error_text
 from moothall.society.arrays import Array, import_package, np
 from moothall.society.kernel.intervention import checked_list
 from moothall.society.map_positions import places_and_acts
-from moothall.society.steps import Steps
+from moothall.society.society_step import Steps
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -30,8 +30,8 @@ logger: logging.Logger = logging.getLogger("moothall.studio")
 _T = TypeVar("_T", bound=Tab)
 _TABS: Final = {
     "space": "moothall.studio.space:SpaceTab",
-    "act": "moothall.studio.act:ActTab",
-    "research": "moothall.studio.research:ResearchTab",
+    "act": "moothall.studio.act_tab:ActTab",
+    "research": "moothall.studio.research_tab:ResearchTab",
     "society": "moothall.studio.towns.tab:SocietyTab",
     "runs": "moothall.studio.runs:RunsTab",
     "doors": "moothall.studio.doors:DoorsTab",

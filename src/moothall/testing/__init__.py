@@ -16,7 +16,10 @@ import pytest  # noqa: E402 - after the check that says how to install it
 
 # A failed assertion shows its values only in modules that pytest rewrites before their import.
 pytest.register_assert_rewrite(
-    *(f"{__name__}.{each}" for each in ("memories", "models", "spaces", "space_agents"))
+    *(
+        f"{__name__}.{each}"
+        for each in ("memory_suite", "model_suite", "space_suite", "space_agents")
+    )
 )
 
 __getattr__, __dir__ = lazily(__name__)

@@ -16,7 +16,7 @@ from moothall.society.blocks.social import (
     faded_relation,
     relation_after,
 )
-from moothall.society.blocks.topics import message_text, opinion_after
+from moothall.society.blocks.talk_block import message_text, opinion_after
 
 MEET = [{"do": "social", "where": None, "from": 0, "until": 24 * HOUR}]
 

@@ -18,7 +18,7 @@ from moothall.society import Column, LocalEngine, Pay, RowBlock, Rows
 from moothall.society.blocks.citizen_block import CitizenBlock
 from moothall.society.blocks.feed import FeedBlock, FeedBlockParams
 from moothall.society.blocks.social import SocialBlock, SocialBlockParams
-from moothall.society.blocks.topics import TOPICS
+from moothall.society.blocks.talk_block import TOPICS
 from moothall.society.clock import Clock
 from moothall.society.columns.lists import Lists
 from moothall.society.kernel.commit import Books, Submission

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.society.population.pairs import CITY, Todo, all_equal
 
 from moothall.society.blocks.social import SocialBlock, SocialBlockParams
-from moothall.society.blocks.topics import TOPICS, opinion_after
+from moothall.society.blocks.talk_block import TOPICS, opinion_after
 from moothall.society.population.population import Population
 
 QUICK = settings(max_examples=5, deadline=None, phases=[Phase.explicit, Phase.generate])

@@ -13,7 +13,12 @@ import pytest
 from moothall import Journal, Society
 from moothall.foundation.errors import ConfigError
 from moothall.studio.orders.order import order_of, record_order
-from moothall.studio.orders.simulate import SimulateOrder, check_simulation, society_of, threads_for
+from moothall.studio.orders.simulate import (
+    SimulateOrder,
+    check_simulation,
+    society_of,
+    threads_for,
+)
 
 ORDER = SimulateOrder(citizens=10, step="6h", seed=3)
 

@@ -17,11 +17,11 @@ from moothall.actions.environment import execute_in_thread, failed_result
 from moothall.actions.provenance import reading
 from moothall.agents.context import CallChannel, with_injected
 from moothall.agents.loop.call_results import result_of
+from moothall.agents.loop.call_steps import CallBatch, LoopActionStep
 from moothall.agents.loop.chain import around_action
 from moothall.agents.loop.parts import context_of
 from moothall.agents.loop.permission import PausableLimit
 from moothall.agents.loop.provenance import note_execution, source_of
-from moothall.agents.loop.steps import CallBatch, LoopActionStep
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.reply_context import note_late_reading

@@ -22,10 +22,10 @@ from moothall.actions.approval import Later
 from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.actions.environment import failed_result
 from moothall.agents.dispatch import block_name
+from moothall.agents.loop.call_steps import ActionStep, ModelStep
 from moothall.agents.loop.permission import permits
 from moothall.agents.loop.provenance import trace
 from moothall.agents.loop.room import make_room
-from moothall.agents.loop.steps import ActionStep, ModelStep
 from moothall.agents.replies.charging import begin_call
 from moothall.agents.replies.events import EVENT_KINDS, BudgetLow, CallStarted
 from moothall.agents.replies.hooks import (
@@ -47,7 +47,7 @@ from moothall.models.protocol import ModelReply, Usage
 
 if TYPE_CHECKING:
     from moothall.agents.loop.budget_notices import BudgetNotices
-    from moothall.agents.loop.steps import LoopActionStep, LoopModelStep
+    from moothall.agents.loop.call_steps import LoopActionStep, LoopModelStep
     from moothall.agents.replies.step import StepHandle
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")

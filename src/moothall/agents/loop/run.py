@@ -15,6 +15,7 @@ from moothall.actions.provenance.origin import SourcedText
 from moothall.agents.context import Context
 from moothall.agents.loop import call_results
 from moothall.agents.loop.answer import ModelAnswer, read_answer
+from moothall.agents.loop.call_steps import LoopModelStep
 from moothall.agents.loop.calls import ToolCalls
 from moothall.agents.loop.chain import around_model
 from moothall.agents.loop.discovery import show_matches
@@ -40,7 +41,6 @@ from moothall.agents.loop.recording import (
 )
 from moothall.agents.loop.room import LongResults, fit, left_out, result_chars
 from moothall.agents.loop.steering import Steering
-from moothall.agents.loop.steps import LoopModelStep
 from moothall.agents.replies.charging import count_unbounded_call, with_budget
 from moothall.agents.replies.events import MessageAdded, MessagesLeftOut
 from moothall.agents.replies.read_record import PastStep

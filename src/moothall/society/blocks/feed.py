@@ -12,8 +12,8 @@ from moothall import BlockParams
 from moothall.build import object_schema
 from moothall.society.arrays import Array, Numbers, WholeNumber, any_of, np, smaller
 from moothall.society.blocks.columns import act_code
+from moothall.society.blocks.talk_block import TalkBlock, TalkParams
 from moothall.society.blocks.ties import Ties, code_of
-from moothall.society.blocks.topics import TalkBlock, TalkParams
 from moothall.society.columns.row import Row
 from moothall.society.columns.rows import RowOrRows, Rows
 from moothall.society.kernel.wants import Follow, Like, Post, Want

@@ -13,8 +13,8 @@ from moothall.build import UnreadableText, object_schema
 from moothall.society.arrays import Numbers, PlaceOrPlaces, WholeNumber, larger, where
 from moothall.society.blocks.citizen_block import now_of
 from moothall.society.blocks.columns import act_code
+from moothall.society.blocks.talk_block import TalkBlock, TalkParams
 from moothall.society.blocks.ties import KIN, KIN_BIT, STRENGTH, code_of, friend_columns, ties_of
-from moothall.society.blocks.topics import TalkBlock, TalkParams
 from moothall.society.clock import DAY_S
 from moothall.society.columns.column import Column, fill
 from moothall.society.columns.register import Register

@@ -29,8 +29,8 @@ from moothall.society.blocks import all_blocks
 from moothall.society.blocks.columns import EDUCATION as EDUCATION
 from moothall.society.blocks.columns import GENDERS, HOUSEHOLDS
 from moothall.society.blocks.needs import NEEDS as NEEDS
+from moothall.society.blocks.talk_block import TOPICS as TOPICS
 from moothall.society.blocks.ties import KIN, KIN_BIT, STRENGTH
-from moothall.society.blocks.topics import TOPICS as TOPICS
 from moothall.society.city.places import Places, needs
 from moothall.society.columns.register import Register
 from moothall.society.columns.row_part import Moment

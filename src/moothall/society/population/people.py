@@ -12,7 +12,7 @@ from typing import Any, Final
 from moothall import ConfigError
 from moothall.society.arrays import Array, np
 from moothall.society.blocks.mobility_rows import VISITED_KINDS
-from moothall.society.blocks.topics import TOPICS
+from moothall.society.blocks.talk_block import TOPICS
 from moothall.society.columns.ledger import PENSION_AGE
 from moothall.society.columns.lists import occurrence_of
 from moothall.society.columns.register import Register

@@ -4,11 +4,11 @@ from moothall.foundation.text.values.dates import MONTHS_BY_NAME as MONTHS_BY_NA
 from moothall.foundation.text.values.keys import Key as Key
 from moothall.foundation.text.values.keys import keys_in as keys_in
 from moothall.foundation.text.values.keys import keys_of as keys_of
+from moothall.foundation.text.values.number_words import fold as fold
+from moothall.foundation.text.values.number_words import in_figures as in_figures
+from moothall.foundation.text.values.number_words import narrow as narrow
 from moothall.foundation.text.values.quantities import quantities_in as quantities_in
 from moothall.foundation.text.values.text_values import TextValues as TextValues
-from moothall.foundation.text.values.words import fold as fold
-from moothall.foundation.text.values.words import in_figures as in_figures
-from moothall.foundation.text.values.words import narrow as narrow
 
 __all__ = [
     "MONTHS_BY_NAME",

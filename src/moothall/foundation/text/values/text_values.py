@@ -16,6 +16,7 @@ from moothall.foundation.text.values.dates import (
     months_in,
     times_in,
 )
+from moothall.foundation.text.values.number_words import NUMBER_WORDS, fold, in_figures
 from moothall.foundation.text.values.numbers import CURRENCIES, number_of
 from moothall.foundation.text.values.quantities import (
     Quantity,
@@ -24,7 +25,6 @@ from moothall.foundation.text.values.quantities import (
     quantities_in,
     single_units_in,
 )
-from moothall.foundation.text.values.words import NUMBER_WORDS, fold, in_figures
 
 _UNSPACED: Final = re.compile(f"[{UNSPACED}]")
 # Numbers of Chinese, Japanese and Korean stand beside letters: 1998年5月3日, 12万人.

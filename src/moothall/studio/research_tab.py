@@ -10,7 +10,7 @@ from moothall import ConfigError, Report
 from moothall.journal import Entry, Outline
 from moothall.models import budget_of, made_model
 from moothall.research import CATALOGUES, SEARCH_ENGINES, end_in_words
-from moothall.studio.act import usable_models
+from moothall.studio.act_tab import usable_models
 from moothall.studio.orders.order import ResearchOrder, readable_order
 from moothall.studio.page import (
     STATIC,
