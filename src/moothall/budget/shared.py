@@ -214,7 +214,7 @@ class SharedAccount(Account):
         """Note the limits that the program states."""
         self.program_limits = (*self.limits, self.max_seconds)
 
-    def term_of(self, period: str) -> str:
+    def booking_term_of(self, period: str) -> str:
         """Return the term of a period; that of a deleted account has ended, too."""
         return f"{self.generation}/{period}"
 

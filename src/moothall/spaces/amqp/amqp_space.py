@@ -228,7 +228,7 @@ class AMQPSpace(Space):
         if self._router.agent_queues.has_queue(mailbox):  # else nothing waits: it has no broker yet
             await super()._finish(mailbox)
 
-    async def _take_no_more(self, mailbox: Mailbox) -> None:
+    async def _stop_routing(self, mailbox: Mailbox) -> None:
         await self._router.agent_queues.stop_routing(mailbox)
 
     async def _wait_until_released(self, mailbox: Mailbox) -> None:
