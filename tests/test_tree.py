@@ -311,6 +311,7 @@ FLOORS = {
         "schedule",
         "durations",
         "settings",
+        "company_file",
         "program",
         "probe",
         "metrics",

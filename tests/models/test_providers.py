@@ -146,7 +146,7 @@ def test_function_of_the_key_gives_it_to_the_request_that_asked(form: str) -> No
 
     async def ask(name: str) -> None:
         caller.set(name)
-        await made.complete(user("Hi"))
+        await made.complete(user_message("Hi"))
 
     async def main() -> None:
         await asyncio.gather(*map(ask, ("ada", "bob")))
@@ -185,7 +185,7 @@ def test_errors_show_no_key_of_another_request_that_is_under_way() -> None:
         return {}
 
     async def main() -> list[Any]:
-        asked = [made.complete(user("Hi")) for _ in keys]
+        asked = [made.complete(user_message("Hi")) for _ in keys]
         return await asyncio.gather(*asked, return_exceptions=True)
 
     said = status(403, f"wrong: {' and '.join(keys)}")

@@ -320,9 +320,9 @@ class Jobs:
         asyncio.run(self._execute(job, start_future))
 
     async def _execute(self, job: _BackgroundJob, start_future: Future[None]) -> None:
-        order, agent, run_id = job.order, job.agent, job.run_id
-        if order is not None:
-            await record_order(order, self._hub.journal, run_id, agent)
+        run_id = job.run_id
+        if job.order is not None:
+            await record_order(job.order, self._hub.journal, run_id, job.agent)
         job.loop, job.thread = asyncio.get_running_loop(), threading.current_thread()
         assert job.work is not None
         work = job.work()
@@ -335,31 +335,39 @@ class Jobs:
         self._send_messages(job)
         # Only now: who has started it may stop or steer it at once.
         start_future.set_result(None)
-        reason, text, reply = "cancelled", "", None
+        reason, text = await self._outcome_of(job)
+        if reason == "waiting" and job.order is not None:
+            self._set_waiting(job)
+            return
+        if reason == "cancelled":  # while some of its calls waited
+            with suppress(RunHeld):
+                self._cancel(run_id)
+        self._publish_end(job, reason, text)
+
+    async def _outcome_of(self, job: _BackgroundJob) -> tuple[str, str]:
+        """Return why a job's work has ended, once it has, and the detail; write its report."""
+        order, reply = job.order, None
+        reason, text = "cancelled", ""
         try:
-            try:
+            # The reply's task was cancelled, and not this one: it still writes the report.
+            with suppress(asyncio.CancelledError):
                 reply = await job.task
                 reason, text = ("done", "") if order is None else (reply.stop_reason, reply.detail)
-            except asyncio.CancelledError:
-                # The reply's task was cancelled, and not this one: it still writes the report.
-                pass
             if isinstance(order, ResearchOrder):  # as the command does
-                write_report(reply.value if reply else agent.report_so_far(), order)
+                write_report(reply.value if reply else job.agent.report_so_far(), order)
         except Stop as stop:
-            reason, text = stop.reason, stop.detail
+            return stop.reason, stop.detail
         except Exception as error:
-            reason, text = "error", str(error) or type(error).__name__
-            logger.error("run %r failed", run_id, exc_info=error)
-        if reason == "waiting" and order is not None:
-            job.is_waiting = True
-            job.messages[:0] = job.agent.all_threads.default.take_texts()  # what it has not heard
-            job.agent = job.loop = job.task = job.thread = None
-            self._refresh_waits()
-        else:
-            if reason == "cancelled":  # while some of its calls waited
-                with suppress(RunHeld):
-                    self._cancel(run_id)
-            self._publish_end(job, reason, text)
+            logger.error("run %r failed", job.run_id, exc_info=error)
+            return "error", str(error) or type(error).__name__
+        return reason, text
+
+    def _set_waiting(self, job: _BackgroundJob) -> None:
+        """Have a job wait in the journal, without loop and thread."""
+        job.is_waiting = True
+        job.messages[:0] = job.agent.all_threads.default.take_texts()  # what it has not heard
+        job.agent = job.loop = job.task = job.thread = None
+        self._refresh_waits()
 
     def _cancel(self, run_id: str) -> None:
         """Have nobody asked what a run waits for until it is resumed."""

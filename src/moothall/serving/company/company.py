@@ -25,6 +25,7 @@ from moothall import (
 from moothall.agents import who_resumes
 from moothall.build import RecordedAgent, Threaded, call_user, error_text, log_failure
 from moothall.journal import Waits
+from moothall.serving.company.company_file import read_settings
 from moothall.serving.company.company_space import CompanySpace
 from moothall.serving.company.health_routes import routes
 from moothall.serving.company.metrics import Metrics
@@ -37,7 +38,7 @@ from moothall.serving.company.scheduled_call import (
     warn_of_invalid_calls,
 )
 from moothall.serving.company.scheduler import Scheduler
-from moothall.serving.company.settings import CompanyAgentSettings, Settings, read_settings
+from moothall.serving.company.settings import CompanyAgentSettings, Settings
 from moothall.serving.company.supervisor import Supervised, Supervisor
 
 logger: logging.Logger = logging.getLogger("moothall.company")

@@ -1,10 +1,7 @@
-"""A company's file: its settings, checked; errors name the line."""
+"""The settings of a company: what its file may have, part by part."""
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import (
@@ -27,30 +24,19 @@ from pydantic import (
     StrictBool,
     StrictInt,
     StrictStr,
-    ValidationError,
     create_model,
     model_validator,
 )
 
-from moothall import AMQPOptions, ConfigError, MoothallError
+from moothall import AMQPOptions, MoothallError
 from moothall.budget import LIMITS, Per
-from moothall.build import FieldFault, Space, address, check_text, nearest, read_yaml
+from moothall.build import Space, check_text
 from moothall.serving.company.agent_kinds import AGENT_KINDS
 from moothall.serving.company.durations import PositiveSeconds, Seconds
 from moothall.serving.company.schedule import Missed, Schedule
 from moothall.serving.company.supervisor import Restart
 from moothall.serving.doors.callers import RIGHTS
 from moothall.serving.doors.front import FRONT_OPTIONS
-
-KeyPath: TypeAlias = tuple[str | int, ...]
-"""The path of a part of the file: keys and places."""
-_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_NEAR_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_]\w*)|^\$([A-Za-z_]\w*)$")
-_NEAR_VARIABLE_FAULT: Final = (
-    "would be sent as it stands: a variable must be the whole value, written as ${{{}}}"
-)
-_SECRETS: Final = (("http", "token"), ("broker", "username"), ("broker", "password"), ("journal",))
-
 
 Count: TypeAlias = Annotated[StrictInt, Field(ge=0)]
 Amount: TypeAlias = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
@@ -272,127 +258,3 @@ class Settings(_SettingsPart):
     expire: PositiveSeconds | None = None
     drain: Seconds = 30.0
     mailbox: Annotated[StrictInt, Field(ge=1)] = 10_000
-
-
-def read_settings(path: Path, environment: Mapping[str, str] | None = None) -> Settings:
-    """Return the settings of a file; ConfigError names what is wrong, with its line."""
-    data, lines = read_yaml(path, "a company's file", "company")
-    if not isinstance(data, dict):
-        raise ConfigError(f"{path} must be a mapping with `agents:`")
-    variables = os.environ if environment is None else environment
-    faults = [*_fill_secrets(data, variables)]
-    settings: Settings | None = None
-    try:
-        settings = Settings.model_validate(data)
-    except ValidationError as error:
-        faults += [_located_fault(each) for each in error.errors(include_url=False)]
-    faults += _unknown_receivers(data)
-    if settings is not None:
-        faults += _faults_across(settings)
-    if settings is None or faults:
-        raise ConfigError("\n".join(lines.at(*each) for each in dict(faults).items()))
-    return settings
-
-
-def _fill_secrets(data: dict[str, Any], variables: Mapping[str, str]) -> list[tuple[KeyPath, str]]:
-    """Put the values of variables into the fields for secrets, and into no others."""
-    key_paths: list[KeyPath] = [*_SECRETS]
-    http = data.get("http")
-    callers = http.get("callers") if isinstance(http, dict) else None
-    if isinstance(callers, dict):
-        key_paths += [
-            ("http", "callers", each, name) for each in callers for name in ("token", "old_token")
-        ]
-    agents = data.get("agents")
-    for name, agent in agents.items() if isinstance(agents, dict) else ():
-        secrets = agent.get("secrets") if isinstance(agent, dict) else None
-        if isinstance(secrets, dict):
-            key_paths += [("agents", name, "secrets", each) for each in secrets]
-    faults: list[tuple[KeyPath, str]] = []
-    for key_path in key_paths:
-        part: Any = data
-        for key in key_path[:-1]:
-            part = part.get(key) if isinstance(part, dict) else None
-        value = part.get(key_path[-1]) if isinstance(part, dict) else None
-        match = _VARIABLE.fullmatch(value) if isinstance(value, str) else None
-        if match is None:
-            text = value if isinstance(value, str) and key_path != ("journal",) else ""
-            if near_miss := _NEAR_VARIABLE.search(text):
-                faults.append((key_path, _NEAR_VARIABLE_FAULT.format(near_miss[1] or near_miss[2])))
-            continue
-        if not variables.get(match[1]):
-            faults.append((key_path, f"the variable {match[1]} is not set"))
-        part[key_path[-1]] = variables.get(match[1], "")
-    return faults
-
-
-def _located_fault(error: Any) -> tuple[KeyPath, str]:
-    """Return the place of a fault in the file, and its text."""
-    key_path: KeyPath = tuple(error["loc"])
-    fault = FieldFault(error, Settings)
-    if fault.kind == "extra_forbidden":
-        keys = fault.names_at(key_path[:-1])
-        hint = nearest(str(key_path[-1]), keys)
-        return key_path, f"there is no such key{hint}; there are {', '.join(sorted(keys))}"
-    if fault.kind == "missing":
-        return key_path[:-1], f"{key_path[-1]!r} is missing"
-    if fault.kind == "too_short":
-        return key_path, "there must be at least one"
-    return key_path, fault.in_words
-
-
-def _unknown_receivers(data: dict[str, Any]) -> list[tuple[KeyPath, str]]:
-    """Return the faults of schedules that name no agent, whatever else is wrong."""
-    agents, schedules = data.get("agents"), data.get("schedules")
-    if not isinstance(agents, dict) or not isinstance(schedules, dict):
-        return []
-    names = [each for each in agents if isinstance(each, str)]
-    receivers = {n: each.get("to") for n, each in schedules.items() if isinstance(each, dict)}
-    return [
-        (("schedules", name, "to"), f"there is no agent {to!r}{nearest(to, names)}")
-        for name, to in receivers.items()
-        if isinstance(to, str) and to not in names
-    ]
-
-
-def _faults_across(settings: Settings) -> list[tuple[KeyPath, str]]:
-    """Return the faults that concern several parts."""
-    faults: list[tuple[KeyPath, str]] = []
-    budgets: dict[KeyPath, BudgetSettings | None] = {("budget",): settings.budget}
-    for name, agent in settings.agents.items():
-        try:
-            address(name)
-        except MoothallError as error:
-            faults.append((("agents", name), str(error)))
-        budgets["agents", name, "budget"] = agent.budget
-    for path, budget in budgets.items():
-        if budget is None or not budget.release_dead:
-            continue
-        if settings.journal is None:
-            faults.append(((*path, "release_dead"), "needs a journal, which has the budgets"))
-        elif settings.budget is not None and budget is not settings.budget:
-            faults.append(((*path, "release_dead"), "belongs to the budget of all agents"))
-    for name, each in settings.schedules.items():
-        key_path = ("schedules", name)
-        if not name.isprintable() or not 0 < len(name) <= 100 or "@" in name:
-            faults.append(
-                (key_path, "a schedule's name has 1 to 100 printable characters, and no @")
-            )
-        if each.time_as is not None and each.time_as in each.args:
-            faults.append(((*key_path, "time_as"), f"{each.time_as!r} stands under args too"))
-    for key in ("on_waiting", "remind", "expire"):
-        if getattr(settings, key) is not None and settings.journal is None:
-            faults.append(((key,), "needs a journal, in which approvals wait"))
-        elif (
-            key != "on_waiting"
-            and getattr(settings, key) is not None
-            and settings.approver is not None
-        ):
-            faults.append(((key,), "is for approvals without an approver: of its own"))
-    if settings.remind is not None and settings.journal is not None and settings.on_waiting is None:
-        faults.append((("remind",), "needs on_waiting:, the function that is called each time"))
-    if settings.http is not None and settings.http.token is not None and settings.http.callers:
-        faults.append((("http", "callers"), "stand in place of a token: give one of both"))
-    if settings.schedules and settings.journal is None:
-        faults.append((("schedules",), "need a journal, which has each firing before it runs"))
-    return faults
