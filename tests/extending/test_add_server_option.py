@@ -17,7 +17,7 @@ ACTS = (
         "        self._purpose = settings.purpose\n",
     ),
     (
-        '        own_headers |= self._own_headers(self.failures.key or "none")\n',
+        '        own_headers |= self._own_headers(key or "none")\n',
         '        own_headers |= {"X-Purpose": self._purpose}\n',
     ),
 )
