@@ -21,7 +21,7 @@ OPTION = (
     ("        clear: bool = True,\n", "        only_since: float = 0,\n"),
     ("        self._clears = clear\n", "        self._only_since = only_since\n"),
     (
-        '        self._view_filter: tuple[str, tuple[Any, ...]] = "", ()  # what of the thread it reads\n',
+        "  # what of the thread it reads\n",
         '        self._view_filter = "AND added >= ?", (self._only_since,)\n',
     ),
 )
