@@ -17,6 +17,7 @@ from moothall import (
     Journal,
     ReActAgent,
     ScriptedModel,
+    Waiting,
 )
 from moothall.build import recorded
 
@@ -201,3 +202,17 @@ def test_copy_asks_again_about_a_call_that_was_permitted_and_has_not_ended(
         assert len(asked) == questions
 
     asyncio.run(main())
+
+
+def test_copy_keeps_who_permitted_a_call_that_has_ended(journal: Journal) -> None:
+    action = Action("pay", lambda: "paid", access_policy=ACCESS_REQUESTED)
+    model = ScriptedModel([Call("1", "pay", {}), "Paid."])
+    agent = ReActAgent("a", model, actions=[action], approver=Waiting(), journal=journal)
+    agent.reply_sync("Pay.", run_id="r")
+    (wait,) = journal.waiting("r")
+    journal.answer("r", wait.key, True, by="eva")
+    agent.reply_sync("Pay.", run_id="r")
+    permitted = [each.line for each in journal.entries("r") if "eva" in each.line]
+    copied = [each.line for each in journal.entries(journal.fork("r"))]
+    assert permitted
+    assert {*permitted} <= {*copied}

@@ -77,6 +77,12 @@ def test_doubt_left_undecided_stays_in_doubt(broken: Path) -> None:
         assert [each.number for each in journal.in_doubt("R")] == [1]
 
 
+def test_waiting_of_an_agent_has_the_doubts_of_its_runs_alone(broken: Path) -> None:
+    with Journal(broken) as journal:
+        assert [each.run for each in journal.waiting(agent="a")] == ["R", "R"]
+        assert journal.waiting(agent="b") == []
+
+
 def test_decision_that_is_none_is_refused(broken: Path) -> None:
     with Journal(broken) as journal:
         for wrong, told in (

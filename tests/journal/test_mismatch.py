@@ -437,6 +437,28 @@ def test_agent_that_has_changed_gets_the_results_that_come_for_the_run_which_it_
         journal.answer("r", "b", "refused", by="bank")
 
 
+def test_agent_that_has_changed_twice_gets_the_results_that_come_for_its_first_run(
+    journal: Journal,
+) -> None:
+    def send(batch: str) -> Later:
+        """Send a batch; its result comes by the id of the run."""
+        return Later(batch)
+
+    def clerk(prompt: str) -> ReActAgent:
+        calls = tuple(Call(each, "send", {"batch": each}) for each in ("a", "b", "c"))
+        model = ScriptedModel([calls, lambda messages, _: messages[-1]["content"]])
+        agent = ReActAgent("clerk", model, actions=[send], journal=journal, system_prompt=prompt)
+        agent.on_mismatch = "fork"
+        return agent
+
+    assert clerk("Be brief.").reply_sync("Send all.", run_id="r").stop_reason == "waiting"
+    for batch, prompt in (("a", "Be polite."), ("b", "Be quick."), ("c", "Be quick.")):
+        journal.answer("r", batch, f"booked {batch}")
+        resumed = asyncio.run(clerk(prompt).resume_decided())
+    reply = next(each.reply for each in resumed if each.reply is not None)
+    assert (reply.run_id, reply.text) == ("r.changed.changed", "booked c")
+
+
 def test_permitted_run_of_a_changed_program_waits_for_a_person_until_that_is_restored_or_forked(
     place: Place,
 ) -> None:

@@ -704,6 +704,13 @@ async def test_run_whose_budget_was_spent_goes_on_once_a_person_resumes_it(place
             journal.resume("r")
 
 
+async def test_resume_of_a_run_that_has_used_up_its_iterations_is_refused(journal: Journal) -> None:
+    agent = clerk(journal, [call("pay", coins=3)], Till().pay, max_iterations=1, approver=None)
+    assert (await agent.reply("Pay.", run_id="r")).stop_reason == "max_iterations"
+    with pytest.raises(StateError, match="cannot be resumed: it is max_iterations"):
+        journal.resume("r")
+
+
 async def test_run_whose_time_is_over_keeps_the_result_beside_a_call_that_waited(
     tmp_path: Path,
 ) -> None:
@@ -745,6 +752,8 @@ async def test_call_that_asks_an_agent_with_a_journal_of_its_own_waits_for_that_
         result, approval = sorted(journal.waiting(), key=lambda each: each.kind, reverse=True)
         assert (result.run, result.key) == ("r", approval.run)
         assert "waiting for the approval of pay" in result.text
+        with pytest.raises(StateError, match=rf"waits for .*run '{approval.run}'.*: answer that"):
+            journal.resume("r")
         journal.answer(approval.run, approval.key, True, by="eva")
         for agent in pair(journal):
             (resumed,) = await agent.resume_decided()

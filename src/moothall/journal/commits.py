@@ -112,7 +112,7 @@ class OpenRun:
                 self._waits.append(WaitEntry(len(self._entries), path, kind, data))
                 self.has_waits = True
             self._entries.append((path, kind, text))
-            if kind in COUNTED_KINDS or (kind == "state" and data["state"].get("faults")):
+            if kind in COUNTED_KINDS or (kind == "state" and data.get("state", {}).get("faults")):
                 self._tally.count(path, kind, data)
             if kind == "started":
                 if self.cancelled_questions:
