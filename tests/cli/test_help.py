@@ -62,6 +62,7 @@ def test_help_is_a_command_too(words: tuple[str, ...]) -> None:
         (("nope",), "No such command 'nope'."),
         (("sim",), "No such command 'sim'. Did you mean 'simulate'?"),
         (("show",), "No such command 'show'. Did you mean 'runs'?"),
+        (("verson",), "No such command 'verson'. Did you mean '--version'?"),
         (("version",), "No such command 'version'. Did you mean '--version'?"),
         (("list",), "No such command 'list'. Did you mean 'runs'?"),
     ),

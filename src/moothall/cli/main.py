@@ -162,10 +162,10 @@ class _LazyGroup(click.Group):
         is_known = args[0] in _COMMANDS or args[0].startswith("-") or ctx.resilient_parsing
         names = [] if is_known else self.list_commands(ctx)
         if not is_known and args[0] not in names:
-            synonym = _SYNONYMS.get(args[0])
-            matches = [synonym] if synonym else [each for each in names if each.startswith(args[0])]
-            matches = matches or difflib.get_close_matches(args[0], names, 1)
-            proposal = f" Did you mean {matches[0]!r}?" if matches else ""
+            matches = [each for each in names if each.startswith(args[0])]
+            matches = matches or difflib.get_close_matches(args[0], [*_SYNONYMS, *names], 1)
+            match = _SYNONYMS.get(matches[0], matches[0]) if matches else ""
+            proposal = f" Did you mean {match!r}?" if matches else ""
             raise click.UsageError(f"No such command {args[0]!r}.{proposal}", ctx)
         name, command, rest = super().resolve_command(ctx, args)
         if command is not None and not ctx.resilient_parsing:
