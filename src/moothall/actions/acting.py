@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
@@ -32,6 +33,8 @@ class CallScope:
     # The seconds of the calls that are under way, which stand still while this is entered.
     clock_pause: AbstractContextManager[None] | None = None
     call_to_approve: Any = None  # the call that the run asks an approval for, a `CallToApprove`
+    # Set once nobody waits any more for the call that a thread carries out here.
+    retry_end: threading.Event | None = None
 
 
 _NO_CALL: Final = CallScope()
@@ -41,4 +44,4 @@ CALL_SCOPE: ContextVar[CallScope] = ContextVar("moothall_acting", default=_NO_CA
 def scope_with(reading: OpenReading) -> CallScope:
     """Return what is carried out in this context, with this tool call."""
     scope = CALL_SCOPE.get()
-    return CallScope(reading, scope.clock_pause, scope.call_to_approve)
+    return CallScope(reading, scope.clock_pause, scope.call_to_approve, scope.retry_end)

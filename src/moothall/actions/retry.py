@@ -9,17 +9,14 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any
 
+from moothall.actions.acting import CALL_SCOPE
 from moothall.foundation.arguments import check_boolean, check_integer, check_seconds, is_async
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.text import error_message
 from moothall.foundation.threads import context_value
-
-_RETRY_END: Final[ContextVar[threading.Event | None]] = ContextVar("moothall_end", default=None)
-"""Set once nobody waits any more for the call that a thread carries out in this context."""
 
 logger: logging.Logger = logging.getLogger("moothall.agent")
 
@@ -75,7 +72,7 @@ def retries_in_thread() -> Iterator[threading.Event]:
     """
     end = threading.Event()
     try:
-        with context_value(_RETRY_END, end):
+        with context_value(CALL_SCOPE, replace(CALL_SCOPE.get(), retry_end=end)):
             yield end
     finally:
         end.set()
@@ -109,7 +106,7 @@ def with_retries(function: Callable[..., Any], retry: Retry, name: str) -> Calla
 
     @functools.wraps(function)
     def call_again_in_thread(**args: Any) -> Any:
-        call, end = 1, _RETRY_END.get() or threading.Event()
+        call, end = 1, CALL_SCOPE.get().retry_end or threading.Event()
         while True:
             try:
                 return function(**args)

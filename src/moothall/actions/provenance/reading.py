@@ -44,7 +44,9 @@ def begin_execution(call: OpenReading) -> Token[CallScope]:
     """Make a tool call the one of this context, until `end_execution`."""
     _executing_calls[id(call)] = call
     scope = CALL_SCOPE.get()
-    return CALL_SCOPE.set(CallScope(call, scope.clock_pause, scope.call_to_approve))
+    return CALL_SCOPE.set(
+        CallScope(call, scope.clock_pause, scope.call_to_approve, scope.retry_end)
+    )
 
 
 def end_execution(call: OpenReading, token: Token[CallScope], result: Any) -> None:
