@@ -26,6 +26,7 @@ class CallerContext:
     pays: Budget | None = None
     run_id: str | None = None  # of the reply to a `say`
     content: list[dict[str, Any]] | None = None  # what a `say` says whole, as blocks
+    options: dict[str, Any] | None = None  # what it says of the reply to a `say`
     open: bool = True  # False once the caller does not wait any more
 
     @staticmethod

@@ -174,8 +174,8 @@ class ConversationalAgent(Threaded):
 
     def _message_run_id(self) -> str | None:
         """Return the run id of a `say`: what a door names; the same for one redelivered."""
-        if (context := caller_context_of(self)) is not None and context.run_id is not None:
-            return context.run_id
+        if (run_id := caller_context_of(self).run_id) is not None:
+            return run_id
         key = self._idempotency_key("say") if self.resumes("say") else None
         if key is None:
             return None
@@ -336,12 +336,11 @@ class ConversationalAgent(Threaded):
         """
         sender_thread = self.thread_of_message(thread)
         context = caller_context_of(self)
-        prompt: Any = content if context is None else context.content or content
+        prompt: Any = context.content or content
         if (caller_and_call := call_of_own_say(self)) is not None:
             return await reply_to_call(self, prompt, *caller_and_call, thread=sender_thread)
-        return self.reply_text(
-            await self.reply(prompt, thread=sender_thread, run_id=self._message_run_id())
-        )
+        options = {"run_id": self._message_run_id(), **(context.options or {})}
+        return self.reply_text(await self.reply(prompt, thread=sender_thread, **options))
 
     def as_action(
         self,

@@ -121,6 +121,7 @@ class AskContext(NamedTuple):
 
 
 _DEFAULT_CONTEXT: Final = AskContext()
+_NOTHING_BESIDE: Final = CallerContext()
 ASK_CONTEXT: ContextVar[AskContext] = ContextVar("moothall_asked", default=_DEFAULT_CONTEXT)
 
 
@@ -367,13 +368,13 @@ def sources_of_thread(request: ReplyRequest) -> list[str]:
     return [] if texts is None else [*texts.sources]
 
 
-def caller_context_of(agent: Any) -> CallerContext | None:
+def caller_context_of(agent: Any) -> CallerContext:
     """Return what the sender of the message that an agent handles gave beside it."""
     handling = CURRENT.get()
     if handling is None or handling.agent is not agent:
-        return None
+        return _NOTHING_BESIDE
     context: CallerContext | None = handling.caller_context
-    return context if context is not None and context.open else None
+    return context if context is not None and context.open else _NOTHING_BESIDE
 
 
 def text_with_sources(agent: Any, text: str, thread: Thread) -> str:

@@ -196,7 +196,7 @@ class ReplyRequest:
 
         return tell
 
-    def take_options(self, agent: Any, options: ReplyOptions) -> None:
+    def take_options(self, agent: Any, options: Mapping[str, Any]) -> None:
         """Take what a caller says of the reply, of its run, and of the requests to its model."""
         unknown_names = options.keys() - ReplyOptions.__annotations__
         if unknown := unknown_argument_error(type(agent).reply, unknown_names):

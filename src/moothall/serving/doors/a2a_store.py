@@ -110,18 +110,17 @@ class TaskStore:
             raise A2AFault("INVALID_PARAMS", reason)
         context = SHARED_CONTEXT if is_shared else context or secrets.token_hex(16)
         task = self._tasks.get(id)
-        return task or self._start_task(id, agent, sender, context, content, is_new=True)
+        return task or self._start_task((id, agent, sender, context, content), is_new=True)
 
     def _start_task(
-        self, id: str, agent: str, sender: str, context: str, content: Content, is_new: bool = False
+        self, parts: tuple[str, str, str, str, Content], is_new: bool = False, **fields: Any
     ) -> Task:
-        on_end = self._served.count_reply(is_new=is_new)
+        (id, agent, sender, context, _), on_end = parts, self._served.count_reply(is_new=is_new)
         say = self._served.agents[agent].offers["say"]
         has_threads = context != SHARED_CONTEXT and "thread" in say.parameters.get("properties", {})
-        caller = self._caller_of(sender)
         state = SUBMITTED if is_new else WORKING
-        task_args = (id, agent, sender, context, content, has_threads, caller, state)
-        task = self._tasks[id] = Task(*task_args)
+        task_args = (*parts, has_threads, self._caller_of(sender), state)
+        task = self._tasks[id] = Task(*task_args, **fields)
         task.work = asyncio.create_task(task.run(self._served))
         task.work.add_done_callback(lambda work: self._on_work_end(task))
         task.work.add_done_callback(on_end)
@@ -190,7 +189,7 @@ class TaskStore:
             return True
         if self._served.is_full or not self._can_pay(task_args[2]):
             return False
-        self._start_task(*task_args)
+        self._start_task(task_args)
         return True
 
     def _can_pay(self, sender: str) -> bool:
@@ -272,7 +271,7 @@ class TaskStore:
                 raise A2AFault(
                     "UNSUPPORTED_OPERATION", "the answer is kept: get the task by GetTask"
                 )
-            task = self._start_task(*task_args)
+            task = self._start_task(task_args)
         task.add_to_history(message)
         return task
 

@@ -62,6 +62,7 @@ class Task:
     has_threads: bool  # whether the agent keeps apart the conversations of one sender
     caller: str
     state: str = SUBMITTED
+    options: dict[str, Any] | None = None  # what its message says of the reply
     parts: list[dict[str, Any]] = field(default_factory=list)  # of the message of its state
     changed_at: float = field(default_factory=time.time)
     start_time: float = field(default_factory=time.time)
@@ -126,8 +127,8 @@ class Task:
         args: dict[str, Any] = {"content": text_in(self.content)}
         if self.has_threads:
             args["thread"] = self.context
-        loop = asyncio.get_running_loop()
-        caller = Caller(loop, self.open_asks, self._on_event, self.id, self.caller, self.content)
+        terms = (self.id, self.caller, self.content, self.options)
+        caller = Caller(asyncio.get_running_loop(), self.open_asks, self._on_event, *terms)
         try:
             value = await served.call(self.sender, self.agent, "say", args, caller)
             await asyncio.sleep(0)  # the events before it wait in this loop already

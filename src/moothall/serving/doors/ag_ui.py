@@ -15,15 +15,7 @@ from moothall.agents import ReplyRequest
 from moothall.build import json_text, log_failure
 from moothall.journal import REASONS, Entry
 from moothall.serving.doors import ag_ui_wire as wire
-from moothall.serving.doors.asks import (
-    ASK_WAIT_S,
-    MAX_WAITING,
-    RESTING,
-    Ask,
-    Caller,
-    asks_of,
-    waiting_text,
-)
+from moothall.serving.doors.asks import ASK_WAIT_S, MAX_WAITING, RESTING, Ask, asks_of, waiting_text
 from moothall.serving.doors.callers import sender_of
 from moothall.serving.doors.checks import SSE_COMMENT, Send, in_thread, sse_event, with_keepalives
 from moothall.serving.doors.openai.door import Endpoint, history_and_content
@@ -106,16 +98,13 @@ class AGUIDoor:
         agent = self._served.replying()[id]
         earlier_messages, content = history_and_content(chat_request, agent, sends_history=True)
         earlier_messages = [*wire.context_messages(body.get("context") or ()), *earlier_messages]
-        run_id = self._run_id(id, caller, body)
-        own_thread = _own_thread(caller, body["threadId"], run_id)
-        request = ReplyRequest(content, None, own_thread, run_id)
+        run_id, thread = self._run_id(id, caller, body), body["threadId"]
+        names = frozenset(each.name for each in chat_request.tools)
+        job = wire.AGUIRun(id, caller, thread, run_id, names, chat_request.client_tool_names)
+        request = job.request(agent, _own_thread(caller, thread, run_id), content)
         if isinstance(agent, ReActAgent):
             request.conversation, request.offered = earlier_messages, chat_request.tools
             earlier_messages = []
-        names = frozenset(each.name for each in chat_request.tools)
-        job = wire.AGUIRun(
-            id, caller, body["threadId"], run_id, names, chat_request.client_tool_names
-        )
         on_end = self._served.count_reply()
         job.task = asyncio.create_task(self._run_reply(job, agent, request, earlier_messages))
         job.task.add_done_callback(on_end)
@@ -130,10 +119,8 @@ class AGUIDoor:
     ) -> None:
         """Have an agent reply; of a new run it observes what was said before."""
         sender, own_thread = sender_of(AG_UI.sender, job.caller), str(request.thread)
-        loop = asyncio.get_running_loop()
-        caller = Caller(loop, job.open_asks, run_id=job.run_id, name=job.caller)
         try:
-            with self._served.calling(sender, job.agent, caller):
+            with self._served.calling(sender, job.agent, job.asker):
                 if earlier_messages is not None:
                     await self._served.permit(sender, agent, request.content)
                 while True:
@@ -311,7 +298,7 @@ class AGUIDoor:
         job = wire.AGUIRun(
             id, caller, thread, run_id, names, tool_request.client_tool_names, calls_shown
         )
-        request = ReplyRequest(question["text"], question["schema"], own_thread, run_id)
+        request = job.request(agent, own_thread, question["text"], question["schema"])
 
         def answer() -> None:
             for key in answers.keys() & asks.keys():  # where somebody else answers, that counts

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
 from moothall import CallEnded, CallProgress, CallStarted
+from moothall.agents import ReplyRequest
 from moothall.build import json_text, shorten, with_sources
 from moothall.serving.a2a.wire import as_block
-from moothall.serving.doors.asks import ASK_WAIT_S, Ask, OpenAsks, answer_schema, read_form
+from moothall.serving.doors.asks import ASK_WAIT_S, Ask, Caller, OpenAsks, answer_schema, read_form
 from moothall.serving.doors.openai.input import OpenAIRequest, chat_completion
 from moothall.serving.doors.openai.message_content import BadRequest
 
@@ -68,11 +69,18 @@ class AGUIRun:
     answers: dict[str, Any] | None = None  # the last ones that it took in this process
     events_sent: list[dict[str, Any]] = field(default_factory=list)  # since then
     open_asks: OpenAsks = field(init=False)
+    asker: Caller = field(init=False)  # its client, who asks for the reply
     call_ids: CallIds = field(init=False)
 
     def __post_init__(self) -> None:
         self.open_asks = OpenAsks(self._on_ask_change, ASK_WAIT_S)
         self.call_ids = CallIds(self.run_id)
+
+    def request(self, agent: Any, thread: str, content: Any, schema: Any = None) -> ReplyRequest:
+        """Return its client's request for a reply of the agent, in a thread of the agent's."""
+        ids: Any = {"run_id": self.run_id, "name": self.caller}
+        self.asker = Caller(asyncio.get_running_loop(), self.open_asks, content=content, **ids)
+        return self.asker.request(agent, thread, schema)
 
     def is_of(self, agent: str, caller: str, thread: str) -> bool:
         """Return whether it is of this agent, caller and thread."""

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from moothall import ApprovalRequest, Event, Later, NobodyToAsk, Question, Refused, Waiting
 from moothall.actions import DECISION_KINDS
+from moothall.agents import ReplyRequest
 from moothall.build import escaped, json_text
 from moothall.journal import Wait, Waits
 from moothall.serving.doors.callers import LOCAL
@@ -183,6 +184,7 @@ class Caller:
             None for any, and for a call that has none
         name: the caller, whose budget it spends
         content: what it says whole, as blocks, where there are files in it
+        options: what it says of the reply, as `reply` takes it, such as its tags
     """
 
     loop: asyncio.AbstractEventLoop
@@ -191,6 +193,14 @@ class Caller:
     run_id: str | None = None
     name: str = LOCAL
     content: str | list[dict[str, Any]] = ""
+    options: dict[str, Any] | None = None
+
+    def request(self, agent: Any, thread: str, schema: Any = None) -> ReplyRequest:
+        """Return its request for a reply of an agent."""
+        request = ReplyRequest(self.content, schema, thread, self.run_id)
+        if self.options:
+            request.take_options(agent, self.options)
+        return request
 
 
 def call_on_loop(
@@ -216,7 +226,7 @@ class CallerApprover:
     async def approve(self, request: ApprovalRequest) -> Any:
         """Have a call wait for its approval, or ask the caller."""
         caller = self._caller()
-        permits = caller is None or self._permits(caller)
+        permits = caller is None or self.served.callers.permits(caller.name)
         if not permits or self._can_wait(caller, request.waits_in):
             return self._for_caller(self._waiting.approve(request))
         if caller is None or caller.asking is None:
@@ -236,9 +246,6 @@ class CallerApprover:
     def _caller(self) -> Caller | None:
         caller: Caller | None = None if self.served is None else self.served._caller()
         return caller
-
-    def _permits(self, caller: Caller) -> bool:
-        return bool(self.served.callers.permits(caller.name))
 
     @staticmethod
     def _can_wait(caller: Caller | None, run_id: str | None) -> bool:

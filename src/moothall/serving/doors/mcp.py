@@ -181,7 +181,7 @@ class MCPDoor:
         """Call an action; return its outcome as a result, or what its run waits for."""
         loop, on_event, action = asyncio.get_running_loop(), job.event_queue.put_nowait, job.action
         asking = job.open_asks if job.can_ask else None
-        caller = Caller(loop, asking, on_event, job.run_id, job.caller)
+        caller = Caller(loop, asking, on_event, job.run_id, job.caller, options=job.options)
         call = (job.sender, job.agent, action.name, job.args, caller, on_event)
         try:
             with protocol_refusals():

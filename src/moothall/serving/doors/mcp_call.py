@@ -50,6 +50,7 @@ class MCPCall:
     meta: Any
     can_ask: bool  # whether the client can ask its person
     run_id: str | None = None  # that of a reply, which may wait in a journal
+    options: dict[str, Any] | None = None  # what the client says of the reply
     # What happens: an event of a reply, what it asks, or that it has ended, which is None.
     event_queue: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
     task: asyncio.Task[Any] | None = None

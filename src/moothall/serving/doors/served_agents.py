@@ -382,6 +382,7 @@ class Served:
             pays=self.callers.budget(caller.name),
             run_id=caller.run_id,
             content=content,
+            options=caller.options,
         )
 
     def _caller(self) -> Caller | None:

@@ -32,10 +32,9 @@ async def keep_late_reply(agent: Any, record: Any, stop_reason: str) -> None:
     A message that is delivered again gets its reply at once, and later, too: its sender may know
     that the first request has ended.
     """
-    if _ASKED_BY in (record.start or ()) and stop_reason not in FINAL_REASONS:
-        context = caller_context_of(agent)
-        if context is None or context.run_id is None:
-            await asyncio.to_thread(agent.journal.waits.keep_late_reply, record.run_id)
+    is_asked_for = _ASKED_BY in (record.start or ()) and stop_reason not in FINAL_REASONS
+    if is_asked_for and caller_context_of(agent).run_id is None:
+        await asyncio.to_thread(agent.journal.waits.keep_late_reply, record.run_id)
 
 
 class LateReplies:

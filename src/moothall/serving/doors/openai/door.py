@@ -203,11 +203,13 @@ class OpenAIDoor:
         earlier_messages, content = history_and_content(
             openai_request, agent, sends_history=isinstance(form, ChatCompletion)
         )
-        if not isinstance(agent, ReActAgent):  # whose own messages have their marks
+        if not (has_loop := isinstance(agent, ReActAgent)):  # whose own messages have their marks
             history = agent.with_marks_of_runs(history)
         earlier_messages = [*history, *earlier_messages]
+        loop, sender = asyncio.get_running_loop(), sender_of(OPENAI.sender, caller_name)
+        caller = Caller(loop, None, run_id=run_id, name=caller_name, content=content)
         try:
-            request = ReplyRequest(content, openai_request.schema, thread, run_id)
+            request = caller.request(agent, thread, openai_request.schema)
         except (TypeError, ValueError) as error:  # a DefinitionError is one: of the schema
             raise BadRequest(str(error)) from None
         request.offered, request.must_call = openai_request.tools, openai_request.must_call
@@ -234,12 +236,10 @@ class OpenAIDoor:
             return outcome
 
         end_reply = self._served.count_reply()
-        loop, sender = asyncio.get_running_loop(), sender_of(OPENAI.sender, caller_name)
-        caller = Caller(loop, None, run_id=run_id, name=caller_name)
         try:
             with self._served.calling(sender, str(agent.id), caller):
                 await self._served.permit(sender, agent, content)
-                if isinstance(agent, ReActAgent):
+                if has_loop:
                     request.conversation = earlier_messages
                 else:
                     self._served.forget(agent, thread)  # what a run that went on later has left
