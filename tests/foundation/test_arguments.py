@@ -306,6 +306,7 @@ def test_recall_or_a_journal_refuses_a_value_as_a_config_error(tmp_path: Path) -
             lambda: journal.entries("r", after="x"),  # type: ignore[arg-type]
             lambda: journal.fork("r", "r"),
             lambda: journal.kept("../r.db"),
+            lambda: journal.kept("0" * 64 + "/../r.db"),
             lambda: journal.kept(5),  # type: ignore[arg-type]
             lambda: journal.run(10**30),  # type: ignore[arg-type]
             lambda: journal.decide("r", "repeet"),  # type: ignore[arg-type]

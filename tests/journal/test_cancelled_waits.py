@@ -161,3 +161,24 @@ async def test_call_in_doubt_of_a_cancelled_run_still_waits_for_its_decision_if_
         journal.cancel("both")
     assert {wait.kind for wait in journal.waiting("both")} == {"doubt"}
     assert journal.run("both").state == "in_doubt"
+
+
+async def test_call_of_an_interrupted_run_that_is_cancelled_says_who_did_it_and_what_it_waited_for(
+    journal: Journal,
+) -> None:
+    def send() -> Later:
+        return Later("batch")
+
+    nobody = Nobody()
+    agent = pays(journal, nobody)
+    agent.actions.register(send)
+    agent.model = ScriptedModel([[{"name": "send"}, {"name": "pay", "args": {"coins": 3}}]])
+    reply = asyncio.ensure_future(agent.reply("go", run_id="r"))
+    await nobody.asked.wait()
+    while not journal.waiting("r"):  # noqa: ASYNC110 - the journal has no event for it
+        await asyncio.sleep(0)
+    reply.cancel()
+    await asyncio.wait([reply])
+    journal.cancel("r", by="eva")
+    said = "eva cancelled it while waiting for the result 'batch' of send()"
+    assert journal.entries("r")[-1].data["detail"] == said

@@ -97,10 +97,10 @@ async def test_run_that_is_cancelled_has_no_error(journal: Journal) -> None:
 
 
 def test_runs_are_found_by_words_beyond_ascii_of_a_step(journal: Journal) -> None:
-    step = ModelReply("Die ÄNDERUNG der Straße.", calls=(Call("c", "act", {"n": 1}),))
+    step = ModelReply("Die ÄNDERUNG der Straße: Überführung.", calls=(Call("c", "act", {"n": 1}),))
     agent = ReActAgent("a", ScriptedModel([step, "Yes."]), actions=[act], journal=journal)
     agent.reply_sync("go", run_id="one")
-    for words in ("änderung", "Änderung", "ÄNDERUNG", "straße", "Straße"):
+    for words in ("änderung", "Änderung", "ÄNDERUNG", "straße", "Straße", "überführung"):
         assert ids(journal, recorded=words) == ["one"]
 
 
@@ -186,8 +186,14 @@ async def waits(journal: Journal) -> None:
     assert journal.run("R").state == "waiting"
     assert [each.id for each in journal.runs(needs_person=True)] == ["R"]
     assert [each.id for each in journal.runs(state="running")] == []
+    view, count = journal.follow("R"), journal.run("R").entries
+    assert [(await anext(view)).sequence for _ in range(count)] == [*range(1, count + 1)]
+    coming = asyncio.ensure_future(anext(view))
+    await asyncio.sleep(0)
     answered.set()
     assert (await reply).text == "Paid."
+    assert (await coming).sequence == count + 1
+    await view.aclose()
     assert journal.run("R").state == "done"
     assert journal.runs(needs_person=True) == []
 

@@ -27,6 +27,7 @@ from moothall import (
     ReActAgent,
     RunHeld,
     ScriptedModel,
+    SQLiteMemory,
     Usage,
     Waiting,
     action,
@@ -267,6 +268,28 @@ def test_run_is_imported_once_or_under_another_id(journal: Journal, tmp_path: Pa
     with pytest.raises(NoSuchRun):
         journal.export("T", tmp_path / "t.jsonl")
     assert not (tmp_path / "t.jsonl").exists()
+
+
+def test_run_imported_beside_its_origin_tells_their_memory_what_is_its_own(
+    journal: Journal, tmp_path: Path
+) -> None:
+    heard: list[str] = []
+
+    def say(run_id: str, answer: str) -> None:
+        def model(messages: list[dict[str, Any]], _: Any) -> str:
+            heard[:] = [each["content"] for each in messages]
+            return answer or str(1 / 0)
+
+        memory = SQLiteMemory(tmp_path / "m.db")
+        agent = ReActAgent("a", ScriptedModel(model), memory=memory, journal=journal)
+        agent.reply_sync(f"go {run_id[0]}", run_id=run_id, thread="anna")
+
+    say("R", "")
+    journal.export("R", tmp_path / "r.jsonl")
+    journal.adopt(journal.import_run(tmp_path / "r.jsonl", "R.copy"))
+    for run_id, answer in (("R", "One."), ("R.copy", "Two."), ("T", "Three.")):
+        say(run_id, answer)
+    assert {"One.", "Two."} <= {*heard}
 
 
 Change = Callable[[list[dict[str, Any]]], object]

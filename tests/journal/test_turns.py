@@ -382,6 +382,28 @@ async def test_agent_that_a_fork_asked_sees_no_later_turns_whoever_resumes_it(
         assert prompts == [["zero", "one, again"]]
 
 
+@pytest.mark.timeout(10)
+async def test_fork_goes_on_beside_imported_runs_that_ask_for_each_other(tmp_path: Path) -> None:
+    def ask(messages: list[dict[str, Any]], _: Any) -> Any:
+        is_result = messages[-1]["role"] == "tool"
+        return "Done." if is_result else Call("", "b", {"text": "go"})
+
+    with Journal(tmp_path / "runs.db") as journal:
+        asked = ReActAgent("b", ScriptedModel(lambda *_: "I see."), journal=journal)
+        actions = [asked.as_action("b")]
+        asker = ReActAgent("a", ScriptedModel(ask), actions=actions, journal=journal)
+        await asker.reply("one", run_id="r", thread="t")
+        fork = journal.fork("r", upto=1)
+        (run,) = journal.runs(agent="b")
+        begun = journal.entries(run.id)[0].data
+        for id, other in (("x", "y"), ("y", "x")):
+            part = await journal.begin(id, run.kind, "b", "go", run.thread)
+            part.note("begun", {**begun, "asked_for": other})
+            await part.commit()
+            part.close()
+        assert (await asker.reply("one", run_id=fork, thread="t")).text == "Done."
+
+
 async def test_fork_of_a_run_that_waits_leaves_its_call_to_be_shown_to_the_next_turn(
     tmp_path: Path,
 ) -> None:

@@ -227,13 +227,13 @@ async def test_waiting_run_checks_who_answers_and_records_it(journal: Journal) -
     assert [each.data["by"] for each in journal.entries("r") if each.kind == "permitted"] == ["bo"]
 
 
+@pytest.mark.parametrize("by", ("mallory", None))
 async def test_answer_before_its_call_by_somebody_who_may_not_give_it_does_not_count(
-    journal: Journal,
+    journal: Journal, by: str | None
 ) -> None:
     def sign(context: Context[Any]) -> Later:
         """Have it signed."""
-        for name in ("mallory", None):
-            journal.answer(str(context.run_id), "signature", "X", by=name)
+        journal.answer(str(context.run_id), "signature", "X", by=by)
         return Later("signature", who="eva")
 
     agent = clerk(journal, [call("sign"), "Signed."], sign)
@@ -685,6 +685,11 @@ async def test_process_tells_of_waits_and_reminders_one_at_a_time(place: Place) 
         assert ours.counts() == {("clerk", "approval"): 1}
         journal.answer("r", wait.key, True)
         assert theirs.due_notices() == []
+        script = [call("pay", coins=4), "Too late."]
+        await clerk(journal, script, till.pay, approver=Waiting(until=0.2)).reply("Pay 4.")
+        async with asyncio.timeout(5):
+            while theirs.due_notices():  # noqa: ASYNC110 - until its time is over
+                await asyncio.sleep(0)
 
 
 async def test_run_whose_budget_was_spent_goes_on_once_a_person_resumes_it(place: Place) -> None:

@@ -355,8 +355,7 @@ class Waits(DueRuns):
                 raise StateError(f"run {run_id!r} is in doubt: decide about its calls first")
             # The run first: if this process dies in between, the next `cancel` ends the rows.
             if reason == "waiting" or questions:
-                earlier_cause = data.get("detail") if reason == "cancelled" else ""
-                detail = cancel_reason(earlier_cause or cause, questions)
+                detail = cancel_reason(cause, questions)
                 run.note("", "over", {**data, "reason": "cancelled", "detail": detail})
                 run.state = "in_doubt" if is_in_doubt else "cancelled"
                 run.commit_now()
