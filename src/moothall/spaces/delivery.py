@@ -52,7 +52,6 @@ class Delivery:
         "recorder",
         "reentrant",
         "reservations",
-        "size",
         "state",
         "timeout",
         "value",
@@ -87,7 +86,7 @@ class Delivery:
     lane: Any = None  # the lane of its agent that it waits or runs in; only the mailbox uses it
     approved: bool = False
     is_shown: bool = False
-    size: int  # its bytes, while it waits and if it is large
+    size: int = 0  # its bytes, while it waits and if it is large
     since: float = 0.0  # when it was put into a mailbox, on the loop's clock, if that is measured
     is_cancelling: bool = False
     callbacks: list[Callable[[], Any]] | None = None
@@ -114,7 +113,7 @@ class Delivery:
         kind: int,
         parent: Delivery | None = None,
         timeout: float | None = None,
-        first: Delivery | None = None,  # of the same broadcast: what is around it is the same
+        takes_context: bool = True,  # whether it notes what is around the code that sends it
     ) -> None:
         self.envelope: Envelope = envelope
         self.kind: int = kind
@@ -125,10 +124,9 @@ class Delivery:
         self.wait_count: int = 0  # how many requests of its own its handler is waiting for
         self.answered: bool = False  # once it has its outcome, the action may still be running
         self.mailbox = self.worker = self.recorder = self.reentrant = None
-        self.is_reentrant, self.size, self.reservations = False, 0, ()
-        if first is not None:
-            if first.outside or first.replies:
-                self.outside, self.replies = first.outside, first.replies
+        self.is_reentrant = False
+        self.reservations = ()
+        if not takes_context:
             return
         sender: Any = CURRENT.get() if parent is None else parent
         if sender is not None and (sender.outside or sender.read):

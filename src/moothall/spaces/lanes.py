@@ -102,8 +102,7 @@ class LanedMailbox(Mailbox):
             super().forget(delivery)
             return
         delivery.lane = None
-        if delivery.size:
-            self._subtract_bytes(delivery)
+        self._subtract_bytes(delivery)
         self._lines[name].forget(delivery)
         self._note_removed(name)
 

@@ -281,9 +281,10 @@ class Mailbox:
         return True
 
     def _subtract_bytes(self, delivery: Delivery) -> None:
-        """Subtract the bytes of a large message."""
-        self.waiting_bytes -= delivery.size
-        delivery.size = 0
+        """Subtract the bytes of a message from those that wait, if it is large."""
+        if delivery.size:
+            self.waiting_bytes -= delivery.size
+            delivery.size = 0
 
     def finish_waiting(self) -> None:
         """Take no new messages from now on."""
@@ -292,8 +293,7 @@ class Mailbox:
 
     def forget(self, delivery: Delivery) -> None:
         """Count a message as dead: it has ended, or runs, before its turn."""
-        if delivery.size:
-            self._subtract_bytes(delivery)
+        self._subtract_bytes(delivery)
         if self.box.forget(delivery):
             for outer, messages in list(self.reentrant_messages.items()):
                 self.reentrant_messages[outer] = deque(d for d in messages if d.state == QUEUED)
@@ -368,14 +368,13 @@ class Mailbox:
     def begin(self, delivery: Delivery) -> None:
         """Handle a message: find, check and permit its action, then call callbacks and action."""
         envelope = delivery.envelope
-        if delivery.size:
-            self._subtract_bytes(delivery)
         offer = self.offers.get(envelope.name)
         if offer is None:
             self._end_unknown_action(delivery)
             return
         args = envelope.args
         if type(args) is NestedArgs:
+            self._subtract_bytes(delivery)
             args = copy_json(args)  # an action that changes them does not change the message
         try:
             kwargs = offer.check(args, offer.label)
@@ -447,6 +446,7 @@ class Mailbox:
 
     def _end_unknown_action(self, delivery: Delivery) -> None:
         """End a message whose action the agent does not have."""
+        self._subtract_bytes(delivery)
         name = delivery.envelope.name
         if delivery.kind == ANSWER and name == "say":
             self._handle_as_response(delivery)

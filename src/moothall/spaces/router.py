@@ -167,20 +167,25 @@ class Router(Outcomes):
         if self.observers:
             self.show(envelope)
         ready = self._ready
-        is_help = envelope.name == "help"
-        is_heavy, is_to_all = type(envelope.args) is NestedArgs, to == EVERYONE
-        sender, first = envelope.sender, None
-        for receiver in list(self.mailboxes.values()):  # any thread may add agents
-            if not receiver.is_added:
+        is_usual = envelope.name != "help" and type(envelope.args) is not NestedArgs
+        sent = Delivery(envelope, BROADCAST)
+        has_context = bool(sent.outside or sent.replies)
+        receivers = list(self.mailboxes.values())  # any thread may add agents
+        if to != EVERYONE:
+            receivers = [each for each in receivers if each.is_receiver_of(envelope)]
+        sender = self.mailboxes.get(envelope.sender)
+        if sender is not None and sender.is_receiver_of(envelope):
+            sender = None  # it hears itself
+        for receiver in receivers:
+            if receiver is sender or not receiver.is_added:
                 continue  # an agent that is being added came after this was sent
-            if not (is_to_all and receiver.id != sender) and not receiver.is_receiver_of(envelope):
-                continue
-            delivery = Delivery(envelope, BROADCAST, None, None, first)
-            first = first or delivery
+            delivery = Delivery(envelope, BROADCAST, None, None, False)
+            if has_context:
+                delivery.outside, delivery.replies = sent.outside, sent.replies
             delivery.mailbox = receiver
             box = receiver.box
             try:
-                if len(box) < receiver.limit and not is_help and not is_heavy:
+                if is_usual and len(box) < receiver.limit:
                     box.append(delivery)
                 elif not receiver.is_full(delivery):
                     receiver.accept(delivery)
@@ -359,20 +364,16 @@ class Router(Outcomes):
                         UNTIMED_S, self._start_deadlines, context=self._empty_context
                     )
         ready = self._ready
-        tasks = self.tasks
         # Those that are ready now: an agent that writes to itself would hold the loop.
         for _ in range(min(len(ready), _MAX_MAILBOXES_PER_TURN)):
             mailbox = ready.popleft()
             mailbox.ready = False
             if not mailbox.open:
                 continue
-            tasks.is_outside_tasks = True
             try:
                 mailbox.dispatch_ready()
             except BaseException as error:
                 self._end_broken_turn(mailbox, error)
-            finally:
-                tasks.is_outside_tasks = False
         if ready:
             self._schedule()
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import types
-from asyncio import _enter_task, _leave_task, current_task  # for other task implementations
+from asyncio import _enter_task, _leave_task, current_task, tasks  # for other task implementations
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from dataclasses import dataclass, field
@@ -23,6 +24,11 @@ from moothall.foundation.threads import DATA_TYPES, awaited
 from moothall.spaces.delivery import Delivery
 
 logger: logging.Logger = logging.getLogger("moothall.space")
+
+# Up to 3.11 `asyncio.current_task` is Python code: a frame for each message.
+_current_task: Callable[[Any], Any] = (
+    current_task if sys.version_info >= (3, 12) else tasks._current_tasks.get  # type: ignore[attr-defined]
+)
 
 _MAX_IDLE = 64
 """How many idle tasks are kept."""
@@ -67,7 +73,6 @@ class TaskPool:
     _idle_workers: list[_Worker] = field(default_factory=list)
     _workers: set[_Worker] = field(default_factory=set)
     _is_closing: bool = False
-    is_outside_tasks: bool = False  # whether `start` is known to be called outside of any task
 
     def start(self, delivery: Delivery, coroutine: Coroutine[Any, Any, Any]) -> None:
         """Run a handler; if a task is idle, the first step runs before this returns."""
@@ -83,17 +88,14 @@ class TaskPool:
         loop = self.loop
         delivery.worker = worker
         worker.delivery = delivery
-        was_outside = self.is_outside_tasks
-        if was_outside:
-            self.is_outside_tasks, outer = False, None
-        elif (outer := current_task(loop)) is not None:
+        outer = _current_task(loop)
+        if outer is not None:
             _leave_task(loop, outer)
         _enter_task(loop, task)
         yielded = worker.run(worker.steps, coroutine)
         _leave_task(loop, task)
         if outer is not None:
             _enter_task(loop, outer)
-        self.is_outside_tasks = was_outside
         if yielded is not _END:
             worker.yielded = yielded
             worker.is_handed_over = True
