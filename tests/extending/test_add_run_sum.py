@@ -1,4 +1,4 @@
-"""What is added up of a run stands in three files: outlines, sums and orders have it then.
+"""What is added up of a run stands in two files: outlines, sums and orders have it then.
 
 A user cannot add one, so this test adds it to a copy of the package.
 """
@@ -8,18 +8,17 @@ from __future__ import annotations
 from tests.extending.conftest import Added
 
 COUNTED = (
-    ('"actions": int', ', "steps": int'),
-    ("__slots__ = (", '"steps", '),
+    ('__slots__ = ("actions", ', '"steps", '),
+    ("    errors: int = 0\n\n", "    steps: int = 0\n"),
     ("        self.actions: int = 0\n", "        self.steps: int = 0\n"),
     ('        if kind == "started":\n', "            self.steps += 1\n"),
-    ("self.model_calls, self.actions", ", self.steps"),
+    ("self.actions, self.errors", ", self.steps"),
 )
 COLUMN = '    ("ALTER TABLE runs ADD COLUMN steps INTEGER NOT NULL DEFAULT 0",),\n'
 MIGRATIONS = (
     ('    ("ALTER TABLE runs ADD COLUMN attributes TEXT",),\n', COLUMN),
     ('    ("ALTER TABLE runs ADD COLUMN attributes JSONB",),\n', COLUMN),
 )
-FIELDS = (("    actions: int = 0\n", "    steps: int = 0\n"),)
 USES = """
 from moothall import Journal, ReActAgent, ScriptedModel
 
@@ -38,9 +37,8 @@ assert (journal.sums().steps, journal.sums().actions) == (4, 1)
 """
 
 
-def test_run_sum_added_in_three_files_is_counted_listed_and_sorted_by(added: Added) -> None:
-    files = {"journal/tally.py": COUNTED, "journal/store/tables.py": MIGRATIONS}
-    run = added({**files, "journal/entry.py": FIELDS})
+def test_run_sum_added_in_two_files_is_counted_listed_and_sorted_by(added: Added) -> None:
+    run = added({"journal/tally.py": COUNTED, "journal/store/tables.py": MIGRATIONS})
     run("-c", USES)
     listed = run("-m", "moothall", "runs", "--journal", "runs.db", "--sort=-steps")
     assert listed.index("two") < listed.index("one")

@@ -18,6 +18,7 @@ from moothall.journal.attributes import RecordedAttributes
 from moothall.journal.describe import entry_line, origins_in
 from moothall.journal.tally import (
     SUM_COLUMNS,
+    SpentSums,
     StepSpending,
     fault_in,
     is_refused,
@@ -204,7 +205,7 @@ OUR_KINDS: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Outline(RecordedAttributes):
+class Outline(SpentSums, RecordedAttributes):
     """One run of a journal, in short.
 
     Attributes:
@@ -225,18 +226,13 @@ class Outline(RecordedAttributes):
         detail: why, if it ended by an error: the beginning of what `Reply.detail` says; else empty
         forked_from: the id of the run that it was forked from, or None
         thread: the id of the conversation that it belongs to; None for the agent's own
-        tokens: how many tokens its model calls took; a fork counts only its own
-        usd: what they cost in US dollars, as far as their prices are known
-        model_calls: how often a model was asked
-        actions: how many calls of actions have started
-        errors: how many of its steps have failed, or answers could not be used, since journals
-            count them
         seconds: for how long processes worked on it
         held: whether a process works on it, even if that waits for a person
         sorts: by what `Journal.runs` sorts
         cut_off: the states of runs whose process has ended
 
-    Its tags, and what else the caller says of it, are those of `RecordedAttributes`.
+    Its tags, and what else the caller says of it, are those of `RecordedAttributes`, and what it
+    has spent those of `SpentSums`.
     """
 
     id: str
@@ -249,11 +245,6 @@ class Outline(RecordedAttributes):
     state: str
     forked_from: str | None = None
     thread: str | None = None
-    tokens: int = 0
-    usd: float = 0.0
-    model_calls: int = 0
-    actions: int = 0
-    errors: int = 0
     seconds: float = 0.0
     held: bool = False
     detail: str = ""
@@ -303,26 +294,21 @@ class Outlines(list[Outline]):
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
+class Sums(SpentSums):
     """What runs have spent together.
 
     Attributes:
         runs: how many runs
-        tokens: how many tokens their model calls took
-        usd: what they cost in US dollars, as far as their prices are known
-        model_calls: how often models were asked
-        actions: how many calls of actions have started
-        errors: how many steps have failed, or answers could not be used
         seconds: for how long processes worked on them
     """
 
     runs: int = 0
-    tokens: int = 0
-    usd: float = 0.0
-    model_calls: int = 0
-    actions: int = 0
-    errors: int = 0
     seconds: float = 0.0
+
+    @classmethod
+    def of(cls, row: Iterable[Any]) -> Sums:
+        """Return the sums in a row: the number of runs, what is added up, and the seconds."""
+        return cls(**dict(zip(("runs", *SUM_COLUMNS, "seconds"), row, strict=True)))
 
 
 def outlines_of_kind(

@@ -153,7 +153,7 @@ class Journal:
             run_query.check(db)
             leased_runs = partial(self.held_runs.all_leased_runs, db)
             query, values = run_query.sums_query(leased_runs, self.file.attribute_sql)
-            return Sums(*db.execute(query, values).fetchone())
+            return Sums.of(db.execute(query, values).fetchone())
 
     def threads(self) -> list[str]:
         """Return the ids of the conversations that runs belong to, in order."""

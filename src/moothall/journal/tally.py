@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Any, Final
+from typing import Any, Final, get_type_hints
 
 from moothall.foundation.errors import UnknownPrice
 from moothall.foundation.jsonvalue import readable
@@ -20,16 +20,30 @@ _MAX_PER_CALL: Final = 2**40
 """A call of more tokens counts as one of so many: a database has no place for any number."""
 
 
-SUM_COLUMNS: Final[dict[str, type[int | float]]] = {
-    "tokens": int,
-    "usd": float,
-    "model_calls": int,
-    "actions": int,
-    "errors": int,
-}
-"""What is added up of a run: columns of the table of runs, by which runs are sorted, and what
-`Tally.sums` returns. To add one, add a migration to `store/tables.py` and a field of `Outline` and,
-before `seconds`, of `Sums`, too."""
+@dataclass(frozen=True, kw_only=True)
+class SpentSums:
+    """What is added up of a run, and of several.
+
+    Attributes:
+        tokens: how many tokens its model calls took; a fork counts only its own
+        usd: what they cost in US dollars, as far as their prices are known
+        model_calls: how often a model was asked
+        actions: how many calls of actions have started
+        errors: how many steps have failed, or answers could not be used, since journals count them
+    """
+
+    __slots__ = ()  # a subclass has them, which has two such bases
+
+    tokens: int = 0
+    usd: float = 0.0
+    model_calls: int = 0
+    actions: int = 0
+    errors: int = 0
+
+
+SUM_COLUMNS: Final[dict[str, type[int | float]]] = get_type_hints(SpentSums)
+"""The sums' types: columns of the table of runs, by which runs are sorted, and what `Tally.sums`
+returns. To add one, add a field of `SpentSums` and a migration to `store/tables.py`."""
 
 COUNTED_KINDS: Final = frozenset(("started", "ended", "failed", "over"))
 """The kinds of entries that a tally counts."""

@@ -23,7 +23,7 @@ from moothall.actions.acting import ReadValue
 from moothall.actions.capability import without_parameter
 from moothall.actions.provenance import Origins, origins_of
 from moothall.actions.repairing import repair_args
-from moothall.agents.replies.reply import Stop
+from moothall.agents.replies.reply import Step, Stop
 from moothall.foundation.errors import InvalidArguments
 from moothall.foundation.jsonvalue import NotJSON, UnreadableText, copy_json, read_json, readable
 from moothall.foundation.text import json_type, shorten
@@ -38,17 +38,12 @@ _SAFE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-def is_safe(name: str) -> bool:
-    """Return whether every provider accepts this name for an action."""
-    return _SAFE.fullmatch(name) is not None
-
-
 def safe_name(name: str) -> str:
     """Return a name that every provider accepts, as close to this one as possible."""
     if _SAFE.fullmatch(name) is not None:
         return name
     replaced = _UNSAFE.sub("_", name)
-    return (replaced if is_safe(replaced[:1]) else f"_{replaced}")[:MAX_NAME]
+    return (replaced if _SAFE.fullmatch(replaced[:1]) else f"_{replaced}")[:MAX_NAME]
 
 
 _NO_NAMES: dict[str, str] = {}
@@ -179,6 +174,11 @@ class ToolCall:
         """Tell an event of it, by its kind, unless it has ended or nobody listens."""
         if self.on_event is not None:
             self.on_event(kind, text)
+
+    def as_step(self, turn: int, result: Any, error: Any, ids: tuple[str, str | None]) -> Step:
+        """Return it as a step of its reply, with the ids of the run and of the thread."""
+        origins = {**self.origins}
+        return Step(turn, self.name, self.args, result, error, *ids, origins, self.repaired)
 
     def add_statement(self, text: str) -> None:
         """Note what a person answered."""

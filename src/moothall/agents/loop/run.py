@@ -465,7 +465,8 @@ class LoopRun:
             owed_places = [place for place in owed_places if place not in waiting]
         max_chars, offered = self.agent.max_result_chars, self.view.offered
         limit = result_chars(self._own_model, max_chars, len(answer.calls))
-        run_id, thread_id, numbered_chars = request.run_id, request.thread, min(LEAST_CHARS, limit)
+        numbered_chars = LEAST_CHARS if limit > LEAST_CHARS else limit
+        ids = (request.run_id, request.thread)
         self._add_calls(turn, answer, owed_places)
         for place, call in enumerate(answer.calls):
             result = call.result
@@ -473,13 +474,9 @@ class LoopRun:
                 result = calls.cut_off(place, ends)
             if (error := result.get("error")) is not None:
                 error = str(error)
-            name, args, origins = call.name, call.args, {**call.origins}
-            step = Step(
-                iteration, name, args, result, error, run_id, thread_id, origins, call.repaired
-            )
-            steps.append(step)
+            steps.append(call.as_step(iteration, result, error, ids))
             full_text = call_results.result_content(result)
-            outcomes.append((name, args, cut(full_text, limit)))
+            outcomes.append((call.name, call.args, cut(full_text, limit)))
             if owed_places is None or place in owed_places:
                 text, number = full_text, None
                 if len(full_text) >= numbered_chars or call.original_args is not None:
