@@ -357,3 +357,10 @@ def test_names_that_cannot_be_called_are_not_completed() -> None:
         return {"": {}, "x\ud800": {}, "add": {"args": {"a": {}}}}
 
     assert asyncio.run(completions("/A.", ["A"], help_of)) == (0, ["add ", "help "])
+
+
+def test_argument_that_a_line_has_is_not_offered_again() -> None:
+    async def help_of(id: str) -> Any:
+        return {"add": {"args": {"a": {}, "b": {"type": "string"}, "c": {}}}}
+
+    assert asyncio.run(completions("/A.add a:1 ", ["A"], help_of)) == (0, ['b:"', "c:"])

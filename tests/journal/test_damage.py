@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from moothall import Journal, ReActAgent, ScriptedModel
+from moothall import Journal, Later, ReActAgent, ScriptedModel
 from moothall.foundation.errors import JournalError, MoothallError, NoSuchRun
 from moothall.foundation.sqlite import SQLiteFile
 from moothall.journal.store.tables import APPLICATION_ID, MIGRATIONS
@@ -69,6 +69,26 @@ def test_entry_that_was_changed_is_named(tmp_path: Path, sql: str, told: str) ->
                 use()
         assert journal.run("R").state == "done"  # nobody holds it
         assert agent(journal).reply_sync("go", run_id="other").text == "Yes."
+
+
+def test_damaged_run_is_left_out_of_what_waits_and_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def wait() -> Later:
+        """Wait."""
+        return Later("k")
+
+    path = tmp_path / "j"
+    with Journal(path) as journal:
+        for run_id in ("R", "S"):
+            model = ScriptedModel([Call("c", "wait", {})])
+            waiting = ReActAgent("a", model, actions=[wait], journal=journal)
+            assert waiting.reply_sync("go", run_id=run_id).stop_reason == "waiting"
+    change(path, "UPDATE entries SET data = 'x' WHERE kind = 'waits' AND place >> 32 = 1")
+    with Journal(path) as journal:
+        for _ in range(2):
+            assert [each.run for each in journal.waiting()] == ["S"]
+    assert [each[:25] for each in caplog.messages] == ["run 'R' is left out; dele"]
 
 
 def test_damage_of_any_byte_is_noticed_or_changes_nothing_recorded(

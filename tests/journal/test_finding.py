@@ -186,6 +186,7 @@ async def waits(journal: Journal) -> None:
     assert journal.run("R").state == "waiting"
     assert [each.id for each in journal.runs(needs_person=True)] == ["R"]
     assert [each.id for each in journal.runs(state="running")] == []
+    assert ids(journal, text="go") == ["R"]
     view, count = journal.follow("R"), journal.run("R").entries
     assert [(await anext(view)).sequence for _ in range(count)] == [*range(1, count + 1)]
     coming = asyncio.ensure_future(anext(view))

@@ -408,6 +408,23 @@ def test_backup_is_whole_whatever_is_written_meanwhile(filed: Journal, tmp_path:
         filed.backup(tmp_path / "none" / "copy")
 
 
+def test_restored_journal_is_the_backup_and_as_open_as_the_journal_was(
+    filed: Journal, tmp_path: Path
+) -> None:
+    path = tmp_path / "journal"
+    reply(filed, "large", "x" * 2_000_000)
+    filed.backup(tmp_path / "copy")
+    with Journal(path) as journal:
+        reply(journal, "R")
+    path.chmod(0o640)
+    old = Journal.restore(tmp_path / "copy", path)
+    assert old is not None
+    assert path.stat().st_mode & 0o777 == 0o640
+    for place, run_id in ((path, "large"), (old, "R")):
+        with Journal(place) as journal:
+            assert ([each.id for each in journal.runs()], journal.check()) == ([run_id], [])
+
+
 RESTORE = """
 import resource, sys
 from moothall import Journal

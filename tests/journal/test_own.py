@@ -198,6 +198,15 @@ async def test_step_that_failed_is_called_again(journal: Journal) -> None:
         assert await record.step("pay", pay, outcome="ask") == "paid"
 
 
+@pytest.mark.parametrize("value", ("x" * 3000, {"\0": "a"}, {"\0": {"\0": "x" * 3000}}))
+async def test_entry_is_read_as_it_was_noted(journal: Journal, value: Any) -> None:
+    part = await journal.begin("R", "Mine", "me", "go")
+    part.note("mine", {"value": value})
+    await part.commit()
+    part.close()
+    assert journal.entries("R")[0].data == {"value": value}
+
+
 async def test_run_of_another_program_is_not_resumed(journal: Journal) -> None:
     async with recorded(journal, "R", "Lines", "me", Lines, program={"urls": ["a"]}) as record:
         await record.commit()

@@ -622,6 +622,24 @@ async def test_waiting_reply_raises_what_it_waits_for(journal: Journal) -> None:
         (await agent.reply("Send.")).raise_for_error()
 
 
+async def test_reply_whose_hook_fails_does_not_wait_whatever_waits_beside_it(
+    journal: Journal,
+) -> None:
+    def note() -> str:
+        """Note."""
+        return "noted"
+
+    def fail(_: Any, kwargs: dict[str, Any]) -> None:
+        assert kwargs["action"] != "note"
+
+    calls = [call("send_batch", number=1), call("note")]
+    agent = clerk(journal, [calls], send_batch, note)
+    agent.register_hook("post_acting", "fail", fail)
+    reply = await agent.reply("Send.")
+    assert reply.stop_reason == "error"
+    assert "the post_acting hook 'fail' failed" in reply.detail
+
+
 async def test_approver_in_the_process_decides_at_once_as_before(journal: Journal) -> None:
     till = Till()
     asked = CallbackApprover(lambda request: True)

@@ -205,6 +205,7 @@ def test_user_end_of_the_input_waits_for_what_is_approved(space: NativeSpace) ->
     class Careful(Agent):
         @action(access_policy=ACCESS_REQUESTED)
         async def work(self, long: bool) -> str:
+            await asyncio.sleep(0.1)  # beyond the look that finds it approved
             return "worked"
 
         async def request_permission(self, proposed_message: dict[str, Any]) -> bool:

@@ -104,6 +104,15 @@ def test_find_actions_by_a_whole_name_finds_that_action_first() -> None:
     assert names == ["pay", "pay_bill", "pay_rent"]
 
 
+def test_find_actions_finds_an_action_by_its_description_of_now() -> None:
+    actions = shop()
+    for words in ("market", "zeppelin"):
+        agent = ReActAgent("a", ScriptedModel([find(words), "done"]), actions=actions)
+        found = agent.reply_sync("go").steps[0].result["result"]
+        assert found[-1]["name"].startswith("buy_")
+        actions[0].description = "Order a zeppelin."
+
+
 @pytest.mark.parametrize("words", ("", "the of and", "xylophone", "(?:[", "\0"))
 def test_find_actions_that_finds_nothing_says_so(words: str) -> None:
     model = ScriptedModel([find(words), "done"])

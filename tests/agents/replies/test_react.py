@@ -486,6 +486,12 @@ def test_plain_calls_of_one_answer_run_at_once() -> None:
     assert [step.result["result"] for step in thinker.reply_sync("go").steps] == [True] * 3
 
 
+def test_calls_of_one_answer_are_as_many_as_are_allowed_in_one() -> None:
+    thinker, _ = agent(both(*[("add", {"a": n, "b": 0}) for n in range(128)]), say("Ok."))
+    steps = thinker.reply_sync("go").steps
+    assert [each.result["result"] for each in steps] == [*range(128)]
+
+
 def test_react_failed_call_leaves_the_other_calls_alone() -> None:
     def fail() -> None:
         raise ValueError("no")

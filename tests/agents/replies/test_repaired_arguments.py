@@ -20,6 +20,11 @@ def weigh(kilos: float, boxes: list[dict[str, int]]) -> str:
     return f"{kilos!r} {boxes!r}"
 
 
+def mail(title: str, headers: dict[str, str] | None = None) -> str:
+    """Write a mail."""
+    return f"{title!r} {headers!r}"
+
+
 @action(guard=("amount",))
 def pay(amount: int, lines: list[str]) -> str:
     """Pay."""
@@ -69,6 +74,7 @@ def test_arguments_spelled_otherwise_are_taken_and_the_step_says_so(
         (note, {"title": "a", "tags": '{"b": 1}'}),
         (note, {"title": 5}),
         (note, {"args": {"title": "a", "more": 1}}),
+        (mail, {"headers": {"title": "a"}}),
         (pay, {"amount": "5", "lines": ["a"]}),
         (pay, {"args": {"amount": 5, "lines": ["a"]}}),
     ),
