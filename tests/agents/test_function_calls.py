@@ -32,6 +32,8 @@ from moothall import (
     Agent,
     AMQPOptions,
     AMQPSpace,
+    Block,
+    Budget,
     Call,
     ModelReply,
     NativeSpace,
@@ -143,6 +145,29 @@ def stream_and_hook() -> float:
         return agent
 
     return per_turn(hooked, streamed)
+
+
+class Watcher(Block):
+    """A block that stands around each step."""
+
+    async def around_model(self, step: Any, call: Any) -> Any:
+        return await call()
+
+    async def around_action(self, step: Any, call: Any) -> Any:
+        return await call()
+
+
+def prompt_and_blocks() -> float:
+    def made(turns: int) -> ReActAgent:
+        return agent_with(add, turns, system_prompt="You add.", blocks=[Watcher(), Block()])
+
+    return per_turn(made, reply)
+
+
+def budget() -> float:
+    return per_turn(
+        lambda turns: agent_with(add, turns, budget=Budget(model_calls=10**6, actions=10**6)), reply
+    )
 
 
 def journal() -> float:
@@ -338,6 +363,8 @@ KINDS: dict[str, Callable[[], float]] = {
     "turn, plain action": plain_action,
     "turn, stream and hook": stream_and_hook,
     "turn, journal": journal,
+    "turn, prompt and blocks": prompt_and_blocks,
+    "turn, budget": budget,
     "agent with one action": agent_made,
     "first reply": first_reply,
     "ask in a space": ask_in_a_space,

@@ -7,7 +7,7 @@ import logging
 import math
 import re
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -273,6 +273,11 @@ class BlockDispatcher:
 def block_name(block: Any) -> str:
     """Return a block's name, or its class's."""
     return getattr(block, "name", "") or type(block).__name__
+
+
+def blocks_with(blocks: Sequence[Any], method: str) -> Sequence[Any]:
+    """Return the blocks that have a method."""
+    return [each for each in blocks if hasattr(each, method)]
 
 
 def _words_in(text: str) -> set[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -50,6 +50,7 @@ class RunPort(Protocol):
     request: ReplyRequest
     view: ModelView
     state: LoopState
+    model_blocks: Sequence[Any]  # that stand around a call of the model
     warned_limits: frozenset[str]  # of limits that are nearly reached
 
     def prompt_entry(self, step: LoopModelStep, is_retry: bool) -> dict[str, Any]:
@@ -69,6 +70,7 @@ class CallBatch:
     calls: list[ToolCall]
     request: ReplyRequest
     iteration: int
+    blocks: Sequence[Any] | None = None  # that stand around a call, if its run knows them
     budget: Budget | None = None  # that of the reply, once its calls are executed
     stops: list[Stop] = field(default_factory=list)  # of the reply, once all calls have ended
     running_count: int = 0  # how many calls neither have ended nor wait in the journal

@@ -21,7 +21,7 @@ from moothall.actions.acting import CALL_SCOPE, scope_with
 from moothall.actions.approval import Later
 from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.actions.environment import failed_result
-from moothall.agents.dispatch import block_name
+from moothall.agents.dispatch import block_name, blocks_with
 from moothall.agents.loop.call_steps import ActionStep, ModelStep
 from moothall.agents.loop.permission import permits
 from moothall.agents.loop.provenance import trace
@@ -58,11 +58,10 @@ Call: TypeAlias = Callable[[], Awaitable[Any]]
 def around_model(step: LoopModelStep, call: Call) -> Awaitable[Any]:
     """Call the model with what stands around that: here from the inside out."""
     run = step.run
-    record, hooks, blocks = run.record, run.agent.hooks, run.agent.blocks
+    record, hooks, blocks = run.record, run.agent.hooks, run.model_blocks
     notices = run.agent.budget_notices
     if not (hooks or blocks or notices or run.state.unusable) and record is None:
         return _ask_shorter(step, call)  # the most frequent case
-    blocks = blocks and [each for each in blocks if hasattr(each, "around_model")]
     pre_hooks = hooks and hooks.get("pre_reasoning")
     if run.state.unusable:
         call = partial(_retry_call, step, call)
@@ -86,15 +85,16 @@ def around_model(step: LoopModelStep, call: Call) -> Awaitable[Any]:
 
 def around_action(step: LoopActionStep, call: Call) -> Call:
     """Return a call of an action with what stands around it: here from the inside out."""
-    agent, request = step.turn.agent, step.turn.request
+    agent, request, blocks = step.turn.agent, step.turn.request, step.turn.blocks
     record, emit, tracer = request.recorded, request.emit, tracing.active
-    hooks, blocks, is_guarded = agent.hooks, agent.blocks, request.state.texts_by_origin is not None
+    hooks, is_guarded = agent.hooks, request.state.texts_by_origin is not None
+    if blocks is None:
+        blocks = blocks_with(agent.blocks, "around_action")
     action: Any = step.call.action
     may_ask = is_guarded or action.access_policy != ACCESS_PERMITTED
     if not (hooks or blocks or may_ask) and record is None and emit is None and tracer is None:
         return call  # the most frequent case
     past_step = None if record is None else record.find(step.key)
-    blocks = blocks and [each for each in blocks if hasattr(each, "around_action")]
     pre_hooks = hooks and hooks.get("pre_acting")
     may_change = pre_hooks or blocks  # who may change the arguments, and what the thread has read
     # Its result stands or comes from elsewhere; an agent that waited is asked again.

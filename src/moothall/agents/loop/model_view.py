@@ -139,9 +139,13 @@ class ModelView:
             own_prompt = texts.get(_SYSTEM_KEY)
         guidance = getattr(agent.actions, "guidance", ())
         descriptions = self._last_descriptions = self.offered.descriptions
-        if own_prompt or agent.stated_goals or guidance or texts:
-            guidance_texts = [text for key, text in texts.items() if key != _SYSTEM_KEY]
-            parts = (own_prompt, *guidance, *guidance_texts, format_goals(agent.stated_goals or ()))
+        goals = agent.stated_goals
+        if own_prompt or goals or guidance or texts:
+            parts = [own_prompt, *guidance]
+            if texts:
+                parts += [text for key, text in texts.items() if key != _SYSTEM_KEY]
+            if goals:
+                parts.append(format_goals(goals))
             if system := "\n\n".join(filter(None, parts)):
                 trusted = prompt = [{"role": "system", "content": system}, *messages]
             if self._outside_lines:  # which does not count as the program's

@@ -25,7 +25,7 @@ from moothall.agents.replies.reply import Reply, Step, Stop
 from moothall.agents.replies.reply_request import AnswerSchema
 from moothall.agents.replies.resume import overlap, reply_at_end
 from moothall.agents.replies.state import APPENDED
-from moothall.foundation.errors import MoothallError, NoSuchRun, RunHeld
+from moothall.foundation.errors import MoothallError, NoSuchRun, RunHeld, StateError
 from moothall.memory.long_results import RESULT_KEY
 from moothall.models.protocol import NO_USAGE, Usage
 
@@ -146,6 +146,15 @@ class LoopState(LoopTurn):
 def _mark_data(marks: Marks | None, number: Any) -> dict[str, Any]:
     data: dict[str, Any] = {MARKS_FIELD: marks.to_json()} if marks else {}
     return data if number is None else {**data, RESULT_KEY: number}
+
+
+def cannot_resume(fault: str) -> Stop:
+    """Return the Stop for a partly executed answer whose actions the agent no longer has."""
+    detail = (
+        "calls of an answer were executed before the run was cut off, which cannot be "
+        f"resumed: {fault}; give the agent the actions that it had"
+    )
+    return Stop("error", detail, StateError(detail))
 
 
 def end_data(reply: Reply) -> dict[str, Any]:

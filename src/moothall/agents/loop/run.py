@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from moothall.actions.provenance.marks import Marks, with_marks
 from moothall.actions.provenance.origin import SourcedText
 from moothall.agents.context import Context
+from moothall.agents.dispatch import blocks_with
 from moothall.agents.loop import call_results
 from moothall.agents.loop.answer import ModelAnswer, read_answer
 from moothall.agents.loop.call_steps import LoopModelStep
@@ -33,6 +34,7 @@ from moothall.agents.loop.recording import (
     LoopTurn,
     Outcome,
     call_ids,
+    cannot_resume,
     catch_up,
     end_data,
     ended_reply,
@@ -49,7 +51,7 @@ from moothall.agents.replies.reply import OpenReply, Reply, Step, Stop
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.step import StepHandle as RecordedStep
 from moothall.agents.replies.sub_agents.ask_agent import restore_asked
-from moothall.foundation.errors import BudgetExceeded, HookError, JournalError, StateError
+from moothall.foundation.errors import BudgetExceeded, HookError, JournalError
 from moothall.foundation.jsonvalue import UnreadableText, json_text
 from moothall.foundation.text import counted, cut, error_message, log_failure
 from moothall.foundation.threads import is_cancelled
@@ -80,6 +82,7 @@ class LoopRun:
     _prompts: PromptRecord | None = None
     _results: LongResults | None = None
     _last_turn: LoopTurn | None = None  # it is appended to the state once it has ended
+    _is_guided = False  # whether the functions of the prompt were called
     _left_out = 0  # how many messages of the reply its model no longer reads, as events said
     _remembered = 0  # of a run with a record: how many messages are in the memory
     _forget_count: int | None = None  # how often its thread had been forgotten, when it was told
@@ -92,10 +95,10 @@ class LoopRun:
         self.memory = memory
         self.thread: Thread = request.state
         self.budget: Budget | None = agent.budget if request.budget is None else request.budget
-        own_model = agent.model
-        self.model: Model = own_model
+        self.model: Model = agent.model
+        self._own_model: Model = self.model
         if request.options:
-            self.model = with_options(own_model, request.options.get("options"))
+            self.model = with_options(self.model, request.options.get("options"))
         if self.budget is not None:
             self.model = with_budget(self.model, self.budget)
         self.schema: AnswerSchema | None = request.answer
@@ -106,12 +109,15 @@ class LoopRun:
         )
         self.record: Record[Any] | None = request.recorded
         self.view: ModelView = ModelView(agent, request, memory)
-        self._own_model: Model = own_model
         self._call_ids: set[str] = set()  # of the calls
         if request.conversation or type(request.content) is list:  # they may have calls, too
             last_messages = split_message({"content": request.content})
             self._call_ids = call_ids([*(request.conversation or ()), *last_messages])
         self._steering = Steering()
+        self.model_blocks = self.action_blocks = agent.blocks
+        if agent.blocks:
+            self.model_blocks = blocks_with(agent.blocks, "around_model")
+            self.action_blocks = blocks_with(agent.blocks, "around_action")
 
     @property
     def results(self) -> LongResults:
@@ -224,7 +230,7 @@ class LoopRun:
         if fault := answer.fault:
             if any(each.has_begun for each in self._past_steps(f"{turn.iteration}.")):
                 # Calls of this answer ran before: the model must not read that none was executed.
-                raise self._cannot_resume(fault)
+                raise cannot_resume(fault)
             self._add_faults(turn, answer, fault)
             state.faults = fault
             state.unusable += 1
@@ -251,15 +257,6 @@ class LoopRun:
             if call.action is not None and call.action.terminal and self._is_done(step):
                 return self._terminal_reply(step)
         return self.end(Stop("no_progress", repeated)) if repeated else None
-
-    @staticmethod
-    def _cannot_resume(fault: str) -> Stop:
-        """Return the Stop for a partly executed answer whose actions the agent no longer has."""
-        detail = (
-            "calls of an answer were executed before the run was cut off, which cannot be "
-            f"resumed: {fault}; give the agent the actions that it had"
-        )
-        return Stop("error", detail, StateError(detail))
 
     @staticmethod
     def _is_done(step: Step) -> bool:
@@ -347,9 +344,10 @@ class LoopRun:
     async def ask(self, turn: LoopTurn) -> Any:
         """Return the model's answer, unchecked: the recorded one, or a new one."""
         try:
-            if self.agent.system_prompt is not None or self.agent.blocks:
+            if not self._is_guided and (self.agent.system_prompt is not None or self.agent.blocks):
                 for label, key, function in self.view.prompt_functions():
                     self.view.set_guidance(key, await self._call_user(label, key, function))
+                self._is_guided = True
             if self._memory_clears and (numbers := self.memory.take_cleared()):
                 self.results.tell_cleared(numbers, turn)
             self.view.refresh_actions()
@@ -423,7 +421,7 @@ class LoopRun:
     async def act(self, turn: LoopTurn, answer: ModelAnswer) -> list[Outcome]:
         """Execute the calls of an answer concurrently; add them and their results in call order."""
         record, tool_calls = self.record, answer.calls
-        calls = ToolCalls(self.agent, tool_calls, self.request, turn.iteration)
+        calls = ToolCalls(self.agent, tool_calls, self.request, turn.iteration, self.action_blocks)
         if record is not None and (doubts := ToolCalls.doubts_in(record, turn.iteration)):
             raise Stop("in_doubt", doubts)
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from copy import copy
 from dataclasses import dataclass
@@ -213,7 +213,7 @@ class BudgetedModel(AnsweringModel):
 
     def _input_bound(self, request: ModelRequest) -> int | None:
         """Return the most tokens of the input; None without a bound."""
-        if any(map(_has_more_than_text, request.messages)):
+        if _has_more_than_text(request.messages):
             return None
         text = request.as_json(self.name, ensure_ascii=False)
         parts = len(request.messages) + len(request.actions or ())
@@ -321,11 +321,14 @@ class BudgetedModel(AnsweringModel):
             reservation.settle(tokens=input + output, usd=cost)
 
 
-def _has_more_than_text(message: Any) -> bool:
-    """Return whether a message has blocks whose tokens do not follow from bytes, such as images."""
-    content = message.get("content") if isinstance(message, dict) else None
-    return isinstance(content, list) and any(
-        isinstance(block, dict) and block.get("type", "text") != "text" for block in content
+def _has_more_than_text(messages: Iterable[Any]) -> bool:
+    """Return whether messages have blocks whose tokens do not follow from bytes, such as images."""
+    contents = [each.get("content") for each in messages if isinstance(each, dict)]
+    return any(
+        isinstance(block, dict) and block.get("type", "text") != "text"
+        for content in contents
+        if content.__class__ is not str and isinstance(content, list)  # a long thread has few
+        for block in content
     )
 
 
