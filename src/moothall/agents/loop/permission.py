@@ -96,12 +96,7 @@ async def permits(
     action, texts = call.action, request.state.texts_by_origin
     if action is None or action.access_policy == ACCESS_DENIED:
         return False
-    open_questions: list[tuple[str, str]] = []
-    if texts is not None:
-        if not call.origins:
-            trace(call, texts)
-        if call.from_outside and agent.outside_policy != ACCESS_PERMITTED:
-            open_questions = questions(call, texts, request)
+    open_questions = _open_questions(agent, call, request)
     if open_questions and agent.outside_policy == ACCESS_DENIED:
         return Refused(questions_in_words(open_questions[:1]))
     if not open_questions and action.access_policy == ACCESS_PERMITTED:
@@ -177,6 +172,18 @@ async def permits(
         return False
     finally:
         reset(token)
+
+
+def _open_questions(agent: Looping, call: ToolCall, request: ReplyRequest) -> list[tuple[str, str]]:
+    """Return what must be asked of a call's arguments from outside, by their keys."""
+    texts = request.state.texts_by_origin
+    if texts is None:
+        return []
+    if not call.origins:
+        trace(call, texts)
+    if not call.from_outside or agent.outside_policy == ACCESS_PERMITTED:
+        return []
+    return questions(call, texts, request)
 
 
 def rewrite(call: ToolCall, args: dict[str, Any], texts: Texts | None) -> dict[str, Any]:

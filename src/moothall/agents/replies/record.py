@@ -137,17 +137,8 @@ class Record(ReadRecord[S]):
         past_step = self.past_steps.get(key) or PastStep(key)
         codec = of if isinstance(of, Codec) else codec_of(of)
         if past_step.state == "ended":
-            if past_step.is_skipped and decided is None:
-                return cast(T, None)
-            if past_step.result_hash is not None:
-                return cast(T, self.stored_value(past_step.result_hash))
-            try:
-                return cast(T, codec.load(past_step.result))
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
-                raise StateError(
-                    f"run {self.run_id!r}: the result of step {key!r} is not one that this step "
-                    f"records ({type(error).__name__}: {error})"
-                ) from error
+            is_skipped = past_step.is_skipped and decided is None
+            return cast(T, None if is_skipped else self._recorded_result(past_step, codec))
         note: dict[str, Any] = {"key": key, "about": about} if about else {"key": key}
         if outcome == "ask":
             note["asks"] = True
@@ -161,10 +152,8 @@ class Record(ReadRecord[S]):
                     if past_step.decision is not None:
                         step.renew_doubt()
                     raise
-                if past_step.is_skipped and decided is None:
-                    step.end("ended", {"result": None})
-                else:
-                    step.end("ended", {"result": codec.dump(decided_result)})
+                is_skipped = past_step.is_skipped and decided is None
+                step.end("ended", {"result": None if is_skipped else codec.dump(decided_result)})
                 return decided_result
         if past_step.requests and past_step.wait_key is not None and not anew:
             answer = await step.find_outcome(past_step.wait_key)  # raises until there is an answer
@@ -241,6 +230,18 @@ class Record(ReadRecord[S]):
         """Note a step without a call: an event, or a step that was cut off."""
         data = {"key": key, "about": about} if about else {"key": key}
         self.note("ended", {**data, "result": result})
+
+    def _recorded_result(self, past_step: PastStep, codec: Codec) -> Any:
+        """Return the result that a step ended with; StateError if it is none of this step's."""
+        if past_step.result_hash is not None:
+            return self.stored_value(past_step.result_hash)
+        try:
+            return codec.load(past_step.result)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise StateError(
+                f"run {self.run_id!r}: the result of step {past_step.key!r} is not one that this "
+                f"step records ({type(error).__name__}: {error})"
+            ) from error
 
     def _result_of_decision(
         self, past_step: PastStep, decided: Callable[[PastStep], T] | None, kind: Any

@@ -235,14 +235,8 @@ def _run_experiment(
         command = shlex.join(["moothall", "simulate", path, *options])
         experiment = Experiment.from_yaml(path, command=command, **overrides)
         size = experiment.size()
-    unbounded = is_unbounded(experiment)
-    if unbounded or size["agent_steps"] > MANY_STEPS or size["model_calls"] > MANY_CALLS:
-        text = f"{size['cells']:,} cells, {size['agent_steps']:,} agent-steps"
-        if size["model_calls"]:
-            text += f", and the model asked about {size['model_calls']:,} times"
-        advice = "set society.max_calls or max_usd" if unbounded else "sweep less"
-        if not _confirm_plan(text, yes, f"--yes, or {advice}"):
-            return 1
+    if not _may_run(experiment, size, yes):
+        return 1
     progress = ProgressLine()
 
     def show_progress(state: SweepProgress) -> None:
@@ -270,14 +264,19 @@ def _run_experiment(
         print_line("done", paths | {"failures": results.failures})
     else:
         _print_results(experiment, results, folder)
-        if results.failures:
-            first = results.first_failures[0]
-            click.echo(escaped(f"  failures: {results.failures:,}, the first in {first}"))
-        if first := results.first_fallback:
-            by_rule = f"{results.fallbacks:,} of a model's {results.model_calls:,} decisions"
-            by_rule += f"{results.by_rule}, the first: {first}"
-            click.echo(escaped(f"  by rule instead: {by_rule}"))
     return 0
+
+
+def _may_run(experiment: Experiment, size: dict[str, int], yes: bool) -> bool:
+    """Return whether an experiment is small, or its user wants one of this size."""
+    unbounded = is_unbounded(experiment)
+    if not unbounded and size["agent_steps"] <= MANY_STEPS and size["model_calls"] <= MANY_CALLS:
+        return True
+    text = f"{size['cells']:,} cells, {size['agent_steps']:,} agent-steps"
+    if size["model_calls"]:
+        text += f", and the model asked about {size['model_calls']:,} times"
+    advice = "set society.max_calls or max_usd" if unbounded else "sweep less"
+    return _confirm_plan(text, yes, f"--yes, or {advice}")
 
 
 def _write_odd(path: str, odd: str) -> int:
@@ -326,3 +325,10 @@ def _print_results(experiment: Experiment, results: Results, folder: Path) -> No
     for name in (each.name for each in experiment.metrics if each.name not in results.metrics):
         click.echo(escaped(f"  {name:<24}  no value in any cell"))
     click.echo(escaped(f"  in {folder}: report.html, results.parquet"))
+    if results.failures:
+        first = results.first_failures[0]
+        click.echo(escaped(f"  failures: {results.failures:,}, the first in {first}"))
+    if first := results.first_fallback:
+        by_rule = f"{results.fallbacks:,} of a model's {results.model_calls:,} decisions"
+        by_rule += f"{results.by_rule}, the first: {first}"
+        click.echo(escaped(f"  by rule instead: {by_rule}"))
