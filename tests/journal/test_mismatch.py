@@ -554,6 +554,46 @@ def test_run_of_a_changed_program_goes_on_in_a_copy_as_soon_as_a_person_says_so(
         assert states() == {}
 
 
+def test_run_that_goes_on_in_a_copy_asks_nobody_and_names_the_copy_to_whoever_answers_it(
+    place: Place,
+) -> None:
+    """Its question was listed beside the copy's: a permission for it was taken, and did nothing."""
+
+    def clerk(prompt: str) -> ReActAgent:
+        asked = Action("pay", lambda: "paid", "Pay.", access_policy=ACCESS_REQUESTED)
+        model = ScriptedModel([Call("c", "pay", {}), "Paid."])
+        parts: dict[str, Any] = {"actions": [asked], "approver": Waiting(), "journal": journal}
+        agent = ReActAgent("clerk", model, system_prompt=prompt, **parts)
+        agent.on_mismatch = "fork"
+        return agent
+
+    def states() -> list[tuple[str, str]]:
+        return [(each.id, each.state) for each in journal.runs()]
+
+    with Journal(place("runs.db")) as journal:
+        for run_id in ("r", "s"):
+            assert clerk("Be brief.").reply_sync("Pay.", run_id=run_id).stop_reason == "waiting"
+        keys = {each.run: each.key for each in journal.waiting()}
+        journal.answer("s", keys["s"], True, by="eva")
+        for prompt in ("Be polite.", "Be quick."):
+            for run_id in ("r", "s"):
+                assert clerk(prompt).reply_sync("Pay.", run_id=run_id).stop_reason == "waiting"
+        waits = journal.waiting()
+        assert [each.run for each in waits] == ["r.changed.changed", "s.changed.changed"]
+        assert journal.waits.due_notices() == waits
+        with pytest.raises(StateError, match=r"'r' goes on as 'r\.changed\.changed', which asks"):
+            journal.answer("r", keys["r"], True, by="eva")
+        journal.answer("s", keys["s"], True, by="eva")  # the same answer again changes nothing
+        journal.cancel("s", by="eva")
+        journal.answer("r.changed.changed", waits[0].key, True, by="eva")
+        asyncio.run(clerk("Be quick.").resume_decided())
+        assert states() == [
+            *(("r", "forked"), ("s", "forked"), ("r.changed", "forked"), ("s.changed", "forked")),
+            *(("r.changed.changed", "done"), ("s.changed.changed", "cancelled")),
+        ]
+        assert journal.waiting() == []
+
+
 def test_fork_of_a_program_that_lacks_the_permitted_action_asks_its_model_again(
     journal: Journal,
 ) -> None:

@@ -167,6 +167,19 @@ def test_moved_run_takes_the_answers_that_it_was_given(
         assert results(third) == ["paid", "a letter", "a book"]
 
 
+def test_moved_run_is_answered_where_it_goes_on(journal: Journal, tmp_path: Path) -> None:
+    agent = ReActAgent(
+        "clerk",
+        ScriptedModel([Call("1", "fetch", {"name": "mail"})]),
+        actions=[fetch],
+        journal=journal,
+    )
+    assert agent.reply_sync("Go.", run_id="R").stop_reason == "waiting"
+    journal.export("R", tmp_path / "r.jsonl", move=True)
+    with pytest.raises(StateError, match="answer it in the journal in which it goes on"):
+        journal.answer("R", "mail", "a letter")
+
+
 def test_moved_run_under_another_id_asks_a_person_for_itself(
     journal: Journal, place: Place, tmp_path: Path
 ) -> None:

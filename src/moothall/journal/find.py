@@ -15,7 +15,6 @@ from string import ascii_lowercase, ascii_uppercase
 from textwrap import fill
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
-from moothall.actions.message import MAX_ID
 from moothall.foundation.arguments import check_integer, unknown_argument_error, unknown_value_error
 from moothall.foundation.database.protocol import Database
 from moothall.foundation.errors import ConfigError
@@ -23,6 +22,7 @@ from moothall.foundation.jsonvalue import readable
 from moothall.journal.attributes import RunAttributes, query_paths
 from moothall.journal.entry import CHANGED_SUFFIX, Outline
 from moothall.journal.stop_reason import FORKED_STATE, STATES
+from moothall.journal.store.wait_rows import fork_sql
 from moothall.journal.tally import SUM_COLUMNS
 
 Moment: TypeAlias = float | datetime
@@ -38,14 +38,8 @@ def _sum_sql(name: str) -> str:
     return f"CAST(coalesce(sum({name}), 0) AS BIGINT)"  # PostgreSQL's sum is a decimal
 
 
-# What a run waits for is asked by the copy in which a changed program goes on with it.
-_FORK_SQL: Final = (
-    "EXISTS (SELECT 1 FROM runs f WHERE f.id = substr(runs.id, 1, "
-    f"{MAX_ID - len(CHANGED_SUFFIX)}) || '{CHANGED_SUFFIX}' AND f.forked_from = runs.id "
-    "AND NOT f.deleted)"
-)
 _END_SQL: Final = (
-    f"CASE WHEN state = 'waiting' AND {_FORK_SQL} THEN '{FORKED_STATE}' ELSE state END"
+    f"CASE WHEN state = 'waiting' AND {fork_sql('runs')} THEN '{FORKED_STATE}' ELSE state END"
 )
 _COLUMNS: Final = (
     f"number, id, kind, agent, task, began, changed, last, {', '.join(SUM_COLUMNS)}, "

@@ -30,9 +30,12 @@ from moothall.journal.store.wait_rows import (
     doubt_key,
     drop_late_reply,
     end_rows,
+    fork_sql,
     keep_late_reply,
+    last_copy,
     late_replies,
     may_fork,
+    next_copy,
     note_changed_program,
     note_doubt_reminder,
 )
@@ -62,8 +65,6 @@ _INSERT_MARK: Final = (
     "INSERT INTO waits (run, key, kind, agent, thread, path, step, place, since, taken) "
     "VALUES (?, ?, '', '', '', '', '', 0, ?, TRUE)"
 )
-
-_CHANGED: Final = "SELECT number, id FROM runs WHERE forked_from = ? AND id LIKE ? AND NOT deleted"
 
 _DOUBT_REMINDERS: Final = (
     "SELECT r.id, w.key, w.since, w.remind FROM runs r JOIN waits w ON w.run = r.number "
@@ -102,6 +103,8 @@ class Waits(DueRuns):
             if run_id is not None:
                 values.append(self._store.run_number(db, run_id))
                 terms.append("w.run = ?")
+            else:
+                terms.append(f"NOT {fork_sql('r')}")  # the copy waits for the same
             if agent is not None:
                 values.append(agent)
                 terms.append("w.agent = ?")
@@ -219,19 +222,17 @@ class Waits(DueRuns):
             return
         outcome = WaitOutcome(None, by, sources=sources)
         with self._store.writing() as db:
-            run: Any = (self._store.run_number(db, run_id), run_id)
+            run: tuple[int, str] | None = (self._store.run_number(db, run_id), run_id)
             give_answer(self._store, db, run, key, value, outcome)
             # A changed program goes on in a copy; who brings a result knows the run alone.
-            while run := db.execute(_CHANGED, (run[1], f"%{CHANGED_SUFFIX}")).fetchone():
+            while run := next_copy(db, run[1]):
                 with suppress(StateError, NotPermitted):
                     give_answer(self._store, db, run, key, value, outcome)
 
     def goes_on_as(self, run_id: str) -> str:
         """Return the copy in which a changed program has gone on with a run, or else the run."""
         with self._store.reading() as db:
-            while row := db.execute(_CHANGED, (run_id, f"%{CHANGED_SUFFIX}")).fetchone():
-                run_id = row[1]
-        return run_id
+            return last_copy(db, run_id)
 
     @staticmethod
     def began_as(run_id: str) -> str:
@@ -341,7 +342,9 @@ class Waits(DueRuns):
         """End a run that waits as cancelled, or what calls of a cancelled one wait for.
 
         So do the runs of the agents that it has asked, unless a copy of it waits for them, too.
+        With one that goes on in a copy for a changed program, that copy ends.
         """
+        run_id = self.goes_on_as(run_id)
         run = self._runs.open(run_id)
         try:
             end = Entry.end_of(run.past_entries.get("", ()))
@@ -438,6 +441,7 @@ class Waits(DueRuns):
         now = time.time()
         condition = (
             "NOT w.taken AND w.value IS NULL AND w.remind <= ? AND (w.until IS NULL OR w.until > ?)"
+            f" AND NOT {fork_sql('r')}"
         )
         with self._store.reading() as db:
             doubts = list(self._doubt_waits(db, None, None))

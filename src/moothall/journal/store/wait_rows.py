@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
+from moothall.actions.message import MAX_ID
 from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import NotJSON, copy_json
-from moothall.journal.entry import Entry
+from moothall.journal.entry import CHANGED_SUFFIX, Entry
 from moothall.journal.stop_reason import ANSWERED_REASONS
 from moothall.journal.wait_kinds import WAIT_KINDS, Wait
 
@@ -121,6 +122,30 @@ class WaitOutcome(NamedTuple):
         """Return that nobody has answered in time, in words."""
         when = datetime.fromtimestamp(self.at or 0).isoformat(" ", "seconds")
         return f"nobody has answered by {when}"
+
+
+def fork_sql(run: str) -> str:
+    """Return the condition that a changed program goes on with a run in a copy, which asks itself.
+
+    `run` is the name of the table in the query.
+    """
+    fork_id = f"substr({run}.id, 1, {MAX_ID - len(CHANGED_SUFFIX)}) || '{CHANGED_SUFFIX}'"
+    is_fork = f"f.id = {fork_id} AND f.forked_from = {run}.id AND NOT f.deleted"
+    return f"EXISTS (SELECT 1 FROM runs f WHERE {is_fork})"
+
+
+def next_copy(db: Database, run_id: str) -> tuple[int, str] | None:
+    """Return number and id of the copy in which a changed program goes on with a run."""
+    query = "SELECT number, id FROM runs WHERE forked_from = ? AND id LIKE ? AND NOT deleted"
+    row: tuple[int, str] | None = db.execute(query, (run_id, f"%{CHANGED_SUFFIX}")).fetchone()
+    return row
+
+
+def last_copy(db: Database, run_id: str) -> str:
+    """Return the copy in which changed programs have gone on with a run, or else the run."""
+    while copy := next_copy(db, run_id):
+        run_id = copy[1]
+    return run_id
 
 
 def doubt_key(path: str, step: str) -> str:
