@@ -581,6 +581,7 @@ def test_run_that_goes_on_in_a_copy_asks_nobody_and_names_the_copy_to_whoever_an
         waits = journal.waiting()
         assert [each.run for each in waits] == ["r.changed.changed", "s.changed.changed"]
         assert journal.waits.due_notices() == waits
+        assert journal.waits.counts() == {("clerk", "approval"): 2}
         with pytest.raises(StateError, match=r"'r' goes on as 'r\.changed\.changed', which asks"):
             journal.answer("r", keys["r"], True, by="eva")
         journal.answer("s", keys["s"], True, by="eva")  # the same answer again changes nothing

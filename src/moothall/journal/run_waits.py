@@ -51,7 +51,10 @@ from moothall.journal.wait_kinds import (
     wait_of,
 )
 
-_OPEN_CONDITION: Final = "NOT taken AND value IS NULL AND place > 0"
+_OPEN_WAITS: Final = (  # the copy of a changed program waits for the same as its run
+    "waits w JOIN runs r ON r.number = w.run WHERE NOT w.taken AND w.value IS NULL "
+    f"AND w.place > 0 AND NOT {fork_sql('r')}"
+)
 _COLUMNS: Final = (
     # Its key is its name, unless other calls of the run have asked under this name, too.
     "r.id, CASE WHEN w.name <> '' AND NOT EXISTS (SELECT 1 FROM waits o WHERE o.run = w.run "
@@ -222,7 +225,7 @@ class Waits(DueRuns):
             return
         outcome = WaitOutcome(None, by, sources=sources)
         with self._store.writing() as db:
-            run: tuple[int, str] | None = (self._store.run_number(db, run_id), run_id)
+            run: Any = (self._store.run_number(db, run_id), run_id)
             give_answer(self._store, db, run, key, value, outcome)
             # A changed program goes on in a copy; who brings a result knows the run alone.
             while run := next_copy(db, run[1]):
@@ -490,7 +493,7 @@ class Waits(DueRuns):
     def fingerprint(self) -> tuple[Any, ...]:
         """Return what changes with what waits."""
         doubts = [(each.run, each.key, each.since) for each in self.doubts()]
-        query = f"SELECT count(*), coalesce(max(since), 0) FROM waits WHERE {_OPEN_CONDITION}"
+        query = f"SELECT count(*), coalesce(max(w.since), 0) FROM {_OPEN_WAITS}"
         with self._store.reading() as db:
             return (*db.execute(query).fetchone(), doubts)
 
@@ -507,8 +510,6 @@ class Waits(DueRuns):
     def counts(self) -> dict[tuple[str, str], int]:
         """Return how much waits, by agent and kind."""
         doubts = Counter((each.agent, DOUBT) for each in self.doubts())
-        query = (
-            f"SELECT agent, kind, count(*) FROM waits WHERE {_OPEN_CONDITION} GROUP BY agent, kind"
-        )
+        query = f"SELECT w.agent, w.kind, count(*) FROM {_OPEN_WAITS} GROUP BY w.agent, w.kind"
         with self._store.reading() as db:
             return {**doubts, **{(agent, kind): count for agent, kind, count in db.execute(query)}}
