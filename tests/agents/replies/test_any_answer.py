@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -9,11 +10,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agents.replies.answers import Answers, say, use
-from moothall.agents.loop.answer import MAX_NAME, ToolCall, is_safe
+from moothall.agents.loop.answer import MAX_NAME, ToolCall
 from moothall.agents.loop.react import ReActAgent
 from moothall.journal import Journal
 from moothall.memory.bounded import TokenBoundedMemory
 from moothall.models.protocol import Call, ModelReply, Usage
+
+is_safe = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}").fullmatch
+"""Whether every provider accepts this name for an action."""
 
 anything = st.recursive(
     st.none()
