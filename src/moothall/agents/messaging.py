@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Generator
 from datetime import datetime
 from functools import partial
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from moothall.actions import Action
 from moothall.actions.approval import Approver
@@ -71,6 +81,20 @@ class TypedPending(Generic[T]):
         return repr(self._pending)
 
 
+class SendOptions(TypedDict, total=False):
+    """What is said of a message beside it: mailboxes hand it to their router."""
+
+    delay: float
+    on_end: Callable[[], None] | None
+
+
+class RequestOptions(TypedDict, total=False):
+    """What is said of a request beside it, likewise."""
+
+    expires: float | None
+    caller_context: Any
+
+
 class AgentMailbox(Protocol):
     """What a space offers to an agent in it. Every method may be called in any thread."""
 
@@ -82,11 +106,7 @@ class AgentMailbox(Protocol):
         """The space's approver."""
 
     def send(
-        self,
-        envelope: Envelope,
-        answers: bool = False,
-        delay: float = 0.0,
-        on_end: Callable[[], None] | None = None,
+        self, envelope: Envelope, answers: bool = False, **options: Unpack[SendOptions]
     ) -> None:
         """Send a message without waiting; one that `answers` is itself not answered.
 
@@ -99,8 +119,7 @@ class AgentMailbox(Protocol):
         envelope: Envelope,
         timeout: float | None,
         wait: bool = False,
-        expires: float | None = None,
-        caller_context: Any = None,
+        **options: Unpack[RequestOptions],
     ) -> Pending[Any]:
         """Send a message and return its pending value."""
 
@@ -169,15 +188,14 @@ class Messaging(Workflow):
         message: Message | dict[str, Any],
         timeout: float | None,
         wait: bool = False,
-        expires: float | None = None,
-        caller_context: Any = None,
+        **options: Unpack[RequestOptions],
     ) -> Pending[Any]:
         """Send a request that, over a broker, an agent begins within `expires` seconds, if ever."""
         mailbox = self.space_mailbox
         if mailbox is None:
             raise self._not_in_space("request")
         envelope = with_reply_thread(self, Envelope.from_message(message, mailbox.id))
-        return mailbox.request(envelope, timeout, wait, expires, caller_context)
+        return mailbox.request(envelope, timeout, wait, **options)
 
     @overload
     def ask(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol, Unpack
 
 from moothall.actions.message import ENCLOSING_REPLIES, Envelope
 from moothall.actions.provenance import merged_sources
 from moothall.agents.agent import CURRENT, Agent
 from moothall.agents.caller_context import CallerContext
-from moothall.agents.messaging import Pending
+from moothall.agents.messaging import Pending, RequestOptions, SendOptions
 from moothall.foundation.errors import RequestError
 from moothall.foundation.threads import guard
 from moothall.spaces.loop import LoopThread
@@ -204,14 +204,9 @@ class RouterPort(Protocol):
     start: Callable[[Delivery, Coroutine[Any, Any, Any]], None]
 
     def send(
-        self,
-        envelope: Envelope,
-        mailbox: Any,
-        kind: int = SEND,
-        delay: float = 0.0,
-        on_end: Callable[[], None] | None = None,
+        self, envelope: Envelope, mailbox: Any, kind: int = SEND, **options: Unpack[SendOptions]
     ) -> None:
-        """Send a message of the agent in `mailbox`, to be delivered after `delay` seconds."""
+        """Send a message of the agent in `mailbox`."""
 
     def request(
         self,
@@ -219,8 +214,7 @@ class RouterPort(Protocol):
         timeout: float | None,
         wait: bool,
         mailbox: Any,
-        expires: float | None = None,
-        caller_context: CallerContext | None = None,
+        **options: Unpack[RequestOptions],
     ) -> Pending[Any]:
         """Send a request of the agent in `mailbox`."""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from threading import get_ident
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, Unpack
 
 from moothall.actions import ACCESS_DENIED, ACCESS_PERMITTED
 from moothall.actions.approval import Approver
@@ -16,8 +16,7 @@ from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.actions.message import BROADCAST as EVERYONE
 from moothall.actions.message import Envelope, NestedArgs, address
 from moothall.agents.agent import CURRENT, Agent, overrides
-from moothall.agents.caller_context import CallerContext
-from moothall.agents.messaging import Pending
+from moothall.agents.messaging import Pending, RequestOptions, SendOptions
 from moothall.agents.workflow import not_found
 from moothall.foundation import tracing
 from moothall.foundation.errors import InvalidArguments, RequestError
@@ -154,25 +153,20 @@ class Mailbox:
             self.router.thread.call_soon(self.renew)
 
     def send(
-        self,
-        envelope: Envelope,
-        answers: bool = False,
-        delay: float = 0.0,
-        on_end: Callable[[], None] | None = None,
+        self, envelope: Envelope, answers: bool = False, **options: Unpack[SendOptions]
     ) -> None:
         """Send a message without waiting; one that `answers` is itself not answered."""
-        self.router.send(envelope, self, ANSWER if answers else SEND, delay, on_end)
+        self.router.send(envelope, self, ANSWER if answers else SEND, **options)
 
     def request(
         self,
         envelope: Envelope,
         timeout: float | None,
         wait: bool = False,
-        expires: float | None = None,
-        caller_context: CallerContext | None = None,
+        **options: Unpack[RequestOptions],
     ) -> Pending[Any]:
         """Send a request; return the object that waits for its outcome."""
-        return self.router.request(envelope, timeout, wait, self, expires, caller_context)
+        return self.router.request(envelope, timeout, wait, self, **options)
 
     async def carry(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run an async function on the space's loop; any loop may await this.

@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Final, NamedTuple
 from moothall import Agent, InvalidMessage, RequestCancelled, RequestError, VirtualTimeError
 from moothall.build import (
     CURRENT,
-    CallerContext,
     Delivery,
     Envelope,
     LoopThread,
@@ -242,13 +241,14 @@ class SocietyRouter(Router):
         mailbox: Mailbox,
         kind: int = Delivery.SEND,
         delay: float = 0.0,
-        on_end: Callable[[], None] | None = None,
+        *args: Any,
+        **options: Any,
     ) -> None:
         """Send a message of the agent in `mailbox`; raise VirtualTimeError if it has a delay."""
         if delay:
             text = f"agent {mailbox.id!r} cannot delay a message: a society's time passes in steps"
             raise VirtualTimeError(f"{text}; send it in a later step")
-        super().send(envelope, mailbox, kind, on_end=on_end)
+        super().send(envelope, mailbox, kind, delay, *args, **options)
 
     def route(self, envelope: Envelope, mailbox: Mailbox | None, kind: int = Delivery.SEND) -> None:
         """Keep a message for the next step."""
@@ -268,8 +268,8 @@ class SocietyRouter(Router):
         timeout: float | None,
         wait: bool,
         mailbox: Mailbox,
-        expires: float | None = None,
-        caller_context: CallerContext | None = None,
+        *args: Any,
+        **options: Any,
     ) -> Request:
         """Send a request to a service. Raises VirtualTimeError for one to an agent."""
         if not envelope.is_to_one:
