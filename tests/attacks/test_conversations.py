@@ -192,21 +192,6 @@ def test_conversation_participant_whose_observe_fails_is_logged_and_goes_on(
     assert "I hear nothing" in caplog.text
 
 
-async def test_conversation_participant_whose_interrupt_fails_holds_up_nobody() -> None:
-    class Proud(Gated):
-        def interrupt(self, text: Any) -> bool:
-            raise ValueError("how dare you")
-
-    ann = Proud("Ann")
-    talk = Conversation([ann], until=MaxTurns(2))
-    asked = asyncio.create_task(talk.reply("go"))
-    await ann.begun.wait()
-    assert talk.interrupt("Faster!")
-    ann.gate.set()
-    await asked
-    assert ann.heard == ["go", "Faster!"]
-
-
 async def test_interruptions_and_observations_are_bounded() -> None:
     ann = Gated("Ann")
     talk = Conversation([ann], until=MaxTurns(1))

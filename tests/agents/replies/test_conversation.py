@@ -799,9 +799,14 @@ async def test_interruption_reaches_all_who_speak_and_whoever_gives_the_outcome(
     assert ann.heard == ["go", "Bob: Bob 1", "Bob: Bob 2", "Shorter!"]
 
 
-async def test_interruption_that_the_speaker_does_not_take_is_heard_after_its_turn() -> None:
+@pytest.mark.parametrize("failure", (None, ValueError("how dare you")))
+async def test_interruption_that_the_speaker_does_not_take_is_heard_after_its_turn(
+    failure: Exception | None,
+) -> None:
     class Busy(Gated):
         def interrupt(self, text: Any) -> bool:
+            if failure is not None:
+                raise failure
             return False
 
     ann = Busy("Ann")
