@@ -201,10 +201,6 @@ class Session:
         console, to, name = self._console, message["to"], message["action"]["name"]
         to_all = to == BROADCAST
 
-        def show_action(sender: str, receiver: str, action: dict[str, Any]) -> None:
-            shown_call = {"from": sender, "to": receiver, "action": action}
-            console.show(shown_message(console.screen, shown_call, self._name))
-
         async def show_answer(receiver: str, pending: Any) -> bool | None:
             try:
                 value = await pending
@@ -218,21 +214,12 @@ class Session:
                     return None
                 error_line = escaped(str(error).partition("\n")[0])
                 self._logged_lines = [each for each in self._logged_lines if error_line not in each]
-                show_action(receiver, self._name, {"name": "error", "args": {"error": str(error)}})
+                self._show_action(receiver, "error", {"error": str(error)})
                 return False
             finally:
                 del requests[receiver]
                 console.show_at_work(list(requests))
-            if isinstance(value, str):
-                console.write_answer(receiver, value)
-            elif name == "help" and isinstance(value, dict):
-                table = help_table({receiver: value}, console.screen.columns)
-                console.show(f"{speaker_prefix(console.screen, receiver)}\n{table}")
-            elif value is None and name == "say":
-                if not to_all:
-                    console.show(f"(delivered to {escaped(receiver)})")
-            elif value is not None or not to_all:
-                show_action(receiver, self._name, {"name": "response", "args": {"data": value}})
+            self._show_value(receiver, name, value, to_all)
             return True
 
         if to_all:
@@ -260,6 +247,25 @@ class Session:
             console.print_error(f'no agent here has the action "{escaped(name)}"')
             return False
         return False not in outcomes
+
+    def _show_value(self, receiver: str, name: str, value: Any, to_all: bool) -> None:
+        """Show what an agent answers to an action; of a message to all, only what says more."""
+        console = self._console
+        if isinstance(value, str):
+            console.write_answer(receiver, value)
+        elif name == "help" and isinstance(value, dict):
+            table = help_table({receiver: value}, console.screen.columns)
+            console.show(f"{speaker_prefix(console.screen, receiver)}\n{table}")
+        elif value is None and name == "say":
+            if not to_all:
+                console.show(f"(delivered to {escaped(receiver)})")
+        elif value is not None or not to_all:
+            self._show_action(receiver, "response", {"data": value})
+
+    def _show_action(self, sender: str, name: str, args: dict[str, Any]) -> None:
+        """Show what an agent has sent to the person."""
+        message = {"from": sender, "to": self._name, "action": {"name": name, "args": args}}
+        self._console.show(shown_message(self._console.screen, message, self._name))
 
     def _note_if_quiet(self, message: dict[str, Any]) -> bool:
         """Return whether a message is not shown; note another's `help`, nor is its answer."""

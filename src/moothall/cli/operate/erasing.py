@@ -47,6 +47,18 @@ class _DataOwner:
     thread: str | None
     person: str | None
 
+    def check(self, has_runs: bool, has_files: bool) -> None:
+        """Refuse what names nobody, or both; files go only with somebody's data."""
+        if self.thread is not None and self.person is not None:
+            raise click.UsageError("give --thread or --person")
+        if self.person == "":
+            raise click.UsageError("--person must be a name")
+        if self.thread is None and self.person is None:
+            if not has_runs:
+                raise click.UsageError("give the IDs of runs, --thread T or --person NAME")
+            if has_files:
+                raise click.UsageError("--memory and --inbox are for --thread and --person")
+
     @property
     def senders(self) -> list[str]:
         """The ids by which a person sends messages."""
@@ -140,15 +152,8 @@ def delete(
     Exit codes: 0 done, 1 failed, or a process
     works on a run, 2 wrong usage, 130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    if not run_ids and thread is None and person is None:
-        raise click.UsageError("give the IDs of runs, --thread T or --person NAME")
-    if thread is not None and person is not None:
-        raise click.UsageError("give --thread or --person")
-    if person == "":
-        raise click.UsageError("--person must be a name")
-    if thread is None and person is None and (memory or inbox):
-        raise click.UsageError("--memory and --inbox are for --thread and --person")
     owner = _DataOwner(thread, person)
+    owner.check(bool(run_ids), bool(memory or inbox))
     from moothall import Notes  # the agents take long to import
     from moothall.memory import memory_at
 
