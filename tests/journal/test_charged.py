@@ -202,6 +202,7 @@ def test_call_that_was_cancelled_counts_as_reserved(journal: Journal, how: str) 
     first = asyncio.run(main(journal))
     assert first.spent.tokens > 1000
     (charged,) = (entry for entry in journal.entries("r") if "charged" in entry.data)
+    assert journal.run("r").tokens == first.spent.tokens
     line = charged.line
     assert line.startswith("model call 1 ")
     assert line.endswith(f"; charged {first.spent.tokens:,} tokens, 0.100271 US dollars")

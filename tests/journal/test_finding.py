@@ -80,6 +80,13 @@ def test_runs_are_found_by_agent_thread_state_and_words(journal: Journal) -> Non
     assert ids(journal, needs_person=True) == ["five"]  # the other one has a fork
 
 
+def test_runs_are_found_by_words_of_the_beginning_of_task_and_reply(journal: Journal) -> None:
+    reply(journal, "R", f"{'a' * 495} four five", f"{'b' * 995} nine ten")
+    assert ids(journal, text="four nine") == ["R"]
+    for word in ("five", "ten"):
+        assert journal.runs(text=word) == []
+
+
 async def test_run_that_is_cancelled_has_no_error(journal: Journal) -> None:
     asked = asyncio.Event()
 
@@ -186,7 +193,7 @@ async def waits(journal: Journal) -> None:
     assert journal.run("R").state == "waiting"
     assert [each.id for each in journal.runs(needs_person=True)] == ["R"]
     assert [each.id for each in journal.runs(state="running")] == []
-    assert ids(journal, text="go") == ["R"]
+    assert (ids(journal, text="go"), journal.waits.count_cut_off()) == (["R"], (0, 0))
     view, count = journal.follow("R"), journal.run("R").entries
     assert [(await anext(view)).sequence for _ in range(count)] == [*range(1, count + 1)]
     coming = asyncio.ensure_future(anext(view))

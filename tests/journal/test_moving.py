@@ -33,6 +33,7 @@ from moothall import (
     action,
 )
 from moothall.foundation.errors import ConfigError, DefinitionError, NoSuchRun, StateError
+from moothall.journal import Entry
 from moothall.models.protocol import Call
 
 
@@ -106,12 +107,18 @@ def test_imported_run_is_the_exported_one(journal: Journal, place: Place, tmp_pa
     assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "r.jsonl").read_bytes()
 
 
+def prompts(journal: Journal, run_id: str) -> list[Any]:
+    """What the model was given for each of its answers."""
+    entries = journal.entries(run_id)
+    answers = (e.sequence for e in entries if "prompt" in e.data)
+    return [Entry.prompt_in(entries, number, journal.kept) for number in answers]
+
+
 def test_imported_run_goes_on_where_it_stopped(
     journal: Journal, place: Place, tmp_path: Path
 ) -> None:
-    reply(journal, "first", *(f"{n}" for n in range(7)))  # whose messages the next one names
-    model = ScriptedModel([Call("c", "act", {"what": "z"})])  # and then it fails
-    agent = ReActAgent("a", model, actions=[act], journal=journal)
+    agent = reply(journal, "first", *(f"{n}" for n in range(7)))  # the next one names its messages
+    agent.model = ScriptedModel([Call("c", "act", {"what": "z"})])  # and then it fails
     assert agent.reply_sync("go on", run_id="R", thread="anna").stop_reason == "error"
     journal.export("R", tmp_path / "r.jsonl", move=True)
     assert [(each.id, each.state) for each in journal.runs()] == [
@@ -125,6 +132,7 @@ def test_imported_run_goes_on_where_it_stopped(
     with Journal(place("other")) as other:
         assert other.import_run(tmp_path / "r.jsonl", "moved") == "moved"
         assert other.run("moved").state == "error"
+        assert prompts(other, "moved") == prompts(journal, "R") != []
         agent = ReActAgent("a", ScriptedModel(["", "", "There."]), actions=[act], journal=other)
         assert agent.reply_sync("go on", run_id="moved", thread="anna").text == "There."
 
@@ -312,6 +320,8 @@ def entry(lines: list[dict[str, Any]], kind: str) -> dict[str, Any]:
     return next(each for each in lines if each.get("kind") == kind and "sum" in each)
 
 
+ANSWER: dict[str, Any] = {"key": "k", "name": "k", "kind": "result", "value": "1"}
+ANSWER |= {"decided_by": None, "answered": 1.0, "sources": None}
 CHANGES: tuple[tuple[Change, str], ...] = (
     (lambda lines: lines.clear(), "line 1: the file ends before it"),
     (lambda lines: lines[0].update(moothall="memory"), "not the first line of an exported run"),
@@ -332,6 +342,8 @@ CHANGES: tuple[tuple[Change, str], ...] = (
     (lambda lines: entry(lines, "over")["data"].update(text="No."), "its checksum is wrong"),
     (lambda lines: entry(lines, "over").update(at="now"), "at must be a number"),
     (lambda lines: entry(lines, "over").update(kind=3), "kind must be a text"),
+    (lambda lines: lines[0].update(answers=[ANSWER | {"name": "\ud800"}]), "name of an answer is"),
+    (lambda lines: lines[0].update(answers=[ANSWER | {"answered": -1.0}]), "answered must be in"),
 )
 
 

@@ -554,7 +554,7 @@ async def test_group_waits_with_its_member(journal: Journal) -> None:
     )
     assert (await talk.reply("Pay.", run_id="r")).stop_reason == "waiting"
     (wait,) = journal.waiting("r")
-    assert (wait.path, till.paid) == ("T1/payer", [])
+    assert (wait.path, wait.request.agent, till.paid) == ("T1/payer", "payer", [])
     journal.answer("r", wait.key, True)
     (resumed,) = await talk.resume_decided()
     assert resumed.reply is not None
