@@ -232,6 +232,21 @@ async def test_asked_agent_whose_run_is_deleted_leaves_its_caller_an_answer(
     assert (till.paid, journal.waiting()) == ([], [])
 
 
+@pytest.mark.parametrize("shape", (direct, three_deep))
+async def test_asked_agent_whose_run_is_cancelled_leaves_its_caller_an_answer(
+    journal: Journal, shape: Shape
+) -> None:
+    """The caller waited for ever for a run that nobody goes on with."""
+    till = Till()
+    await shape(till, journal).reply("go", run_id="r")
+    (wait,) = journal.waiting(kind="approval")
+    journal.cancel(wait.run, by="eva")
+    assert await gone_on(shape(till, journal), "resume_decided") == "done"
+    assert "it has no answer: eva cancelled it" in journal.replay("r").text
+    assert (till.paid, journal.waiting()) == ([], [])
+    assert journal.run(wait.run).state == "cancelled"
+
+
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda each: str(each.__name__))
 async def test_asked_agent_goes_on_although_the_run_that_asked_it_is_deleted(
     journal: Journal, shape: Shape

@@ -345,7 +345,8 @@ class Waits(DueRuns):
         """End a run that waits as cancelled, or what calls of a cancelled one wait for.
 
         So do the runs of the agents that it has asked, unless a copy of it waits for them, too.
-        With one that goes on in a copy for a changed program, that copy ends.
+        With one that goes on in a copy for a changed program, that copy ends. A run that waits for
+        its reply goes on without.
         """
         run_id = self.goes_on_as(run_id)
         run = self._runs.open(run_id)
@@ -373,6 +374,8 @@ class Waits(DueRuns):
         for each in run_ids:
             with suppress(StateError, NoSuchRun, RunHeld):  # it has ended, or works
                 self.cancel(each, cause)
+        if not is_in_doubt:
+            self.answer_askers([run_id], f"it has no answer: {cause}")
 
     def mark(self, run_id: str, mark: str, still: bool = True) -> bool:
         """Leave a mark of a door at a run, for other processes, or remove it; whether it had it."""

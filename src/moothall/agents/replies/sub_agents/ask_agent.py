@@ -136,18 +136,22 @@ def _was_deleted(agent: Any, caller: Any, key: str, run_id: str) -> bool:
     """Return whether the run for which a copied call has waited is gone, without an answer to it.
 
     No other run is begun for a call. If its run is in another journal, the call waits on, or has
-    the answer that this run gave before.
+    the answer that this run gave before; so has the call of one that a person has cancelled.
     """
     past = caller.recorded.find(key)
     if past is None or all(each["wait"] != run_id for each in past.requests.values()):
         return False
+    record = caller.recorded
+
+    def is_answered() -> bool:
+        return isinstance(record.run.find_outcome(run_id, record.path, key), WaitOutcome)
+
     try:
-        if agent.journal.run(run_id).state != ELSEWHERE_STATE:
+        state = agent.journal.run(run_id).state
+        if state != ELSEWHERE_STATE and not (state == "cancelled" and is_answered()):
             return False
     except NoSuchRun:
-        record = caller.recorded
-        row = record.run.find_outcome(run_id, record.path, key)
-        if record.copied and not isinstance(row, WaitOutcome):
+        if record.copied and not is_answered():
             return True
     raise Later(run_id)
 
