@@ -114,9 +114,9 @@ with Journal("runs.db") as journal:
 """
 
 
-def test_doors_with_a_request_field_added_say_it_of_the_run(
-    added: Added,
-) -> None:
+def test_doors_with_a_request_field_added_say_it_of_the_run(added: Added) -> None:
     run = added(ADDED)
     run("-c", USES)
-    assert "at=mcp" in run("-m", "moothall", "runs", "--journal", "runs.db", "--tag", "at=mcp")
+    listed = run("-m", "moothall", "runs", "--journal", "runs.db", "--tag", "at=mcp")
+    assert "\nmcp-" in listed
+    assert "\n1 run:" in listed
