@@ -231,8 +231,9 @@ class Outline(SpentSums, RecordedAttributes):
         sorts: by what `Journal.runs` sorts
         cut_off: the states of runs whose process has ended
 
-    Its tags, and what else the caller says of it, are those of `RecordedAttributes`, and what it
-    has spent those of `SpentSums`.
+    Its tags, and what else the caller says of it, are those of `RecordedAttributes`. What it has
+    spent is that of `SpentSums`: `tokens` (a fork counts only its own), `usd`, as far as prices are
+    known, `model_calls`, the `actions` that have started, and `errors`.
     """
 
     id: str
@@ -300,6 +301,8 @@ class Sums(SpentSums):
     Attributes:
         runs: how many runs
         seconds: for how long processes worked on them
+
+    The others, such as `tokens` and `usd`, add up those of each `Outline`.
     """
 
     runs: int = 0
