@@ -1392,6 +1392,16 @@ class Small(ScriptedModel):
     in_process = True
 
 
+def test_handover_of_a_small_model_that_repeats_an_example_is_asked_again() -> None:
+    repeated = '{"asked_for": "When a ship sails", "to": "desk"}'
+    quoted = '{"asked_for": "a refund for Zorp", "to": "bills"}'
+    model = Small([repeated, quoted, quoted])
+    talk = Conversation([ReActAgent("desk", model), Talker("bills")], HandOver())
+    assert talk.reply_sync("I want my money back.").text == "bills 1"
+    assert "repeats an example" in model.received[1][-1]["content"]
+    assert talk.reply_sync('Look: {"wanted": "a refund for Zorp"}').text == "bills 2"
+
+
 def test_handover_of_a_small_model_says_whose_it_is_to_answer_itself_among_them() -> None:
     mine, other = (f'{{"asked_for": "so", "to": "{each}"}}' for each in ("desk", "bills"))
     model = Small([mine, "At ten.", other])

@@ -26,7 +26,7 @@ _WHO_ANSWERS: Final = """\
 Examples, of other people (Ada: knows when ships sail. Odo: sews sails. Ulf: weighs freight.):
 When does the Zorp sail? {"asked_for": "when a ship sails", "to": "Ada"}
 There is a hole in the canvas. {"asked_for": "mending a sail", "to": "Odo"}
-Good evening! {"asked_for": "only a greeting", "to": "Ada"}
+Good evening! {"asked_for": "a greeting", "to": "Ada"}
 Now for the people above. The request: """
 _ASKED_FOR: Final = {
     "type": "string",

@@ -12,6 +12,7 @@ COPIED_WORDS: Final = 40
 """How many words in a row make a copy: an answer quotes less at once."""
 _MIN_WORDS: Final = 3
 """An example with fewer words, such as a name or yes, may be the answer too."""
+_CASE: Final = re.compile(r"^Now ", re.MULTILINE)
 _WORD: Final = re.compile(r"\w+")
 
 
@@ -39,20 +40,30 @@ def copied_example(answer: str, prompt: str) -> str:
 
 @lru_cache(maxsize=64)
 def _examples(prompt: str) -> frozenset[tuple[str, ...]]:
-    """Return the texts, as words, of the lines of a prompt that are JSON or begin with `- `.
+    """Return the texts, as words, of JSON in the lines of a prompt, or behind `- `.
 
-    A text that the rest of the prompt has, too, is not an example's own: it may be the answer.
+    From a line on that begins with "Now", the case follows. A text that the rest of the prompt has,
+    too, is not an example's own: it may be the answer.
     """
-    lines = prompt.splitlines()
-    examples = {_words_in(text) for line in lines if _is_example(line) for text in _texts(line)}
-    rest = f" {' '.join(_words_in(' '.join(line for line in lines if not _is_example(line))))} "
+    head, case = _CASE.split(prompt, 1) if _CASE.search(prompt) else (prompt, "")
+    lines = [(case, ""), *map(_split_example, head.splitlines())]
+    examples = {_words_in(text) for _, example in lines for text in _texts(example)}
+    rest = f" {' '.join(_words_in(' '.join(text for text, _ in lines)))} "
     return frozenset(
         each for each in examples if len(each) >= _MIN_WORDS and f" {' '.join(each)} " not in rest
     )
 
 
-def _is_example(line: str) -> bool:
-    return line.startswith(("{", "[", "- "))
+def _split_example(line: str) -> tuple[str, str]:
+    """Return what stands before the example of a line, and the example."""
+    if line.startswith(("{", "[", "- ")):
+        return "", line
+    text, brace, end = line.partition(' {"')
+    try:
+        json.loads(brace + end)
+    except (ValueError, RecursionError):
+        return line, ""
+    return text, brace + end
 
 
 def _texts(text: str) -> Iterator[str]:
