@@ -97,6 +97,30 @@ def test_late_reply_of_a_run_that_was_killed_as_it_went_on_is_sent_after_the_res
         assert contents(customer) == ["Paid."]
 
 
+def test_late_reply_to_a_sender_that_is_not_there_yet_waits_for_it(place: Place) -> None:
+    """As when a company starts again, and the agent goes on before its sender is there."""
+    with Journal(place("runs.db")) as journal:
+        with NativeSpace() as space:
+            ask(space, clerk(journal))
+        permit(journal)
+        with NativeSpace() as space:  # in which the sender never is
+            agent = space.add(clerk(journal))
+            asyncio.run(agent.resume_decided())
+        assert journal.waits.late_replies("clerk") != []
+        with NativeSpace() as space:
+            agent = space.add(clerk(journal))
+            for _ in range(2):
+                asyncio.run(agent.resume_decided())
+            space.remove(agent)
+            agent = space.add(clerk(journal))  # in its place, as after its death
+            asyncio.run(agent.resume_decided())
+            customer = space.add(Recorder("customer"))
+            assert contents(customer) == ["Paid."]
+            until(lambda: not journal.waits.late_replies("clerk"))
+            agent.ask("customer", "say", content="Bye.").result(timeout=WAIT_S)
+            assert contents(customer) == ["Paid.", "Bye."]
+
+
 def go_on(journal: Journal, agent: ReActAgent) -> str:
     """Have what waits permitted and its run end, without anybody who could be told; its id."""
     permit(journal)

@@ -60,6 +60,8 @@ class Router(Outcomes):
         self._is_scheduled = False
         self._starts_left = 0
         self._waiting_requests: dict[str, dict[Delivery, None]] = {}
+        # What waits for an agent, by its sender and id: one that is sent again is there once.
+        self._undelivered: dict[str, dict[tuple[str, str | None], Callable[[], None]]] = {}
         self._delayed: dict[asyncio.TimerHandle, str] = {}  # the senders of delayed messages
         # Sends a request of an agent of this space; called on the loop.
         self.dispatch: Callable[[Delivery], None] = self.post
@@ -81,15 +83,14 @@ class Router(Outcomes):
         if delay:
             self.call_soon(self._route_later, envelope, mailbox, delay)
             return
+        route = self.route if on_end is None else partial(self._route_kept, on_end)
         if get_ident() == self.thread_id:
             if mailbox.has_thread_messages:
                 self.catch_up(mailbox)
-            self.route(envelope, mailbox, kind)
+            route(envelope, mailbox, kind)
         else:
-            self.submit_method(envelope)(self.route, envelope, mailbox, kind)
+            self.submit_method(envelope)(route, envelope, mailbox, kind)
             mailbox.has_thread_messages = True
-        if on_end is not None:  # its receiver ends with this process
-            on_end()
 
     def request(
         self,
@@ -201,6 +202,19 @@ class Router(Outcomes):
                 ready.append(receiver)
         self._schedule()
 
+    def _route_kept(
+        self, on_end: Callable[[], None], envelope: Envelope, mailbox: Mailbox, kind: int
+    ) -> None:
+        """Deliver a message that is not to be lost: it waits for its receiver, as at a broker."""
+        if self.closed:
+            return
+        if is_one_agent(envelope.to) and envelope.to not in self.mailboxes:
+            route = partial(self._route_kept, on_end, envelope, mailbox, kind)
+            self._undelivered.setdefault(envelope.to, {})[envelope.sender, envelope.id] = route
+            return
+        self.route(envelope, mailbox, kind)
+        on_end()  # its receiver ends with this process
+
     def _route_later(self, envelope: Envelope, mailbox: Mailbox, delay: float) -> None:
         def route() -> None:
             del self._delayed[timer]
@@ -298,6 +312,8 @@ class Router(Outcomes):
         mailbox.is_added = True
         for delivery in self._waiting_requests.pop(mailbox.id, ()):
             self.put(delivery, mailbox)
+        for route in self._undelivered.pop(mailbox.id, {}).values():
+            route()
 
     def end_waiting(self) -> None:
         """End what waits for agents not yet added, or for its time: the space is closed."""
