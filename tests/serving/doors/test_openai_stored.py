@@ -109,6 +109,23 @@ def test_openai_deleted_response_is_found_no_more(serve: Serve) -> None:
             call(made.id)
 
 
+def test_openai_response_after_a_deleted_one_says_why_it_is_not_continued(
+    serve: Serve, tmp_path: Path
+) -> None:
+    """It was there, by its id, and "not found" to whoever continued it."""
+    agent = bot(journal=tmp_path / "runs.db")
+    responses = client(serve(asgi(agent))).responses
+    first = responses.create(model="bot", input="hi")
+    second = responses.create(model="bot", input="again", previous_response_id=first.id)
+    responses.delete(first.id)
+    for door in (responses, client(serve(asgi(agent))).responses):
+        assert door.retrieve(second.id).output_text == second.output_text
+        with pytest.raises(openai.BadRequestError, match="an earlier one of its conversation was"):
+            door.create(model="bot", input="more", previous_response_id=second.id)
+        with pytest.raises(openai.BadRequestError, match=rf"'{first.id}' not found\."):
+            door.create(model="bot", input="more", previous_response_id=first.id)
+
+
 def test_openai_response_that_is_not_deleted_stays_as_it_was_given(
     serve: Serve, tmp_path: Path
 ) -> None:

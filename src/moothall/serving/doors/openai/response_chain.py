@@ -23,6 +23,7 @@ ITEM_ID: Final = re.compile(rf"(?:msg|fc|rs|in)_({_RUN_ID.pattern})_.+", re.S)
 _MAX_CONVERSATIONS: Final = 1000
 """How many conversations are kept in the process."""
 _MAX_ID_CHARS: Final = 200
+_EARLIER_DELETED: Final = " whole: an earlier one of its conversation was deleted"
 _CONTINUED_MARK: Final = "continued"
 """The mark of a run that another one continues."""
 
@@ -146,8 +147,10 @@ class ResponseChain:
             str(agent.id),
             sender,
         ):
-            if self._drop_if_deleted(conversation.agent, _runs_up_to(run_id)):
+            if self._drop_if_deleted(conversation.agent, [run_id]):
                 raise _unknown_response(response_id)
+            if self._drop_if_deleted(conversation.agent, _runs_up_to(run_id)):
+                raise _unknown_response(response_id, _EARLIER_DELETED)
             self._conversations.move_to_end(run_id)
             return run_id, conversation.messages
         if conversation is not None or self._served.journal_of(str(agent.id)) is None:
@@ -157,9 +160,11 @@ class ResponseChain:
                 else " (without a journal, an agent's responses end with its process)"
             )
             raise _unknown_response(response_id, hint)
+        own_messages = _recorded_messages(agent, sender, run_id, response_id)
         messages: list[dict[str, Any]] = []
-        for each in _runs_up_to(run_id):
-            messages += _recorded_messages(agent, sender, each, response_id)
+        for each in _runs_up_to(run_id)[:-1]:
+            messages += _recorded_messages(agent, sender, each, response_id, _EARLIER_DELETED)
+        messages += own_messages
         self.keep(run_id, str(agent.id), sender, messages)
         return run_id, messages
 
@@ -207,15 +212,18 @@ def _is_recorded(journal: Any, run_id: str) -> bool:
 
 
 def _recorded_messages(
-    agent: Any, sender: str, run_id: str, response_id: str
+    agent: Any, sender: str, run_id: str, response_id: str, hint: str = ""
 ) -> list[dict[str, Any]]:
-    """Return the messages of a run in the agent's journal, for a response that is continued."""
+    """Return the messages of a run in the agent's journal, for a response that is continued.
+
+    `hint` says more of one that is not there.
+    """
     try:
         run = agent.journal.run(agent.journal.waits.goes_on_as(run_id))
         entries = agent.journal.entries(run.id)
         waits = agent.journal.waiting(run.id) if run.state in RESTING else []
     except NoSuchRun:
-        raise _unknown_response(response_id) from None
+        raise _unknown_response(response_id, hint) from None
     if (run.agent, run.thread) != (str(agent.id), thread_of(sender, run_id)):
         raise _unknown_response(response_id)
     if run.state in GOING_ON:
