@@ -595,6 +595,32 @@ def test_run_that_goes_on_in_a_copy_asks_nobody_and_names_the_copy_to_whoever_an
         assert journal.waiting() == []
 
 
+def test_restored_program_that_is_asked_again_goes_on_in_the_copy_of_a_permitted_run(
+    place: Place,
+) -> None:
+    """It made the payment a second time, since the run has its permission, too."""
+    paid = []
+
+    def clerk(prompt: str) -> ReActAgent:
+        asked = Action("pay", lambda: paid.append(1), "Pay.", access_policy=ACCESS_REQUESTED)
+        model = ScriptedModel([Call("c", "pay", {}), "Paid."])
+        parts: dict[str, Any] = {"actions": [asked], "approver": Waiting(), "journal": journal}
+        agent = ReActAgent("clerk", model, system_prompt=prompt, **parts)
+        agent.on_mismatch = "fork"
+        return agent
+
+    with Journal(place("runs.db")) as journal:
+        assert clerk("Be brief.").reply_sync("Pay.", run_id="r").stop_reason == "waiting"
+        for _ in range(2):  # the run, and its copy, which asks for itself
+            (wait,) = journal.waiting()
+            journal.answer(wait.run, wait.key, True, by="eva")
+            asyncio.run(clerk("Be polite.").resume_decided())
+        assert paid == [1]
+        reply = clerk("Be brief.").reply_sync("Pay.", run_id="r")
+        assert (reply.stop_reason, reply.text, paid) == ("done", "Paid.", [1])
+        assert journal.run("r").state == "forked"
+
+
 def test_fork_of_a_program_that_lacks_the_permitted_action_asks_its_model_again(
     journal: Journal,
 ) -> None:

@@ -19,6 +19,7 @@ from moothall.agents.replies.reply_request import KeptOptions
 from moothall.agents.replies.resume import (
     NULL_RECORD,
     answer_asker,
+    copy_of_waiting,
     fork_id_of,
     shares_journal,
 )
@@ -175,6 +176,15 @@ class RecordedAgent(ConversationalAgent):
                 part.close()
                 request.run_id = await asyncio.to_thread(_ensure_fork, journal, request.run_id)
                 logger.warning("%s; resuming its fork, run %r", error, request.run_id)
+                return await answer_cancellably(self.respond, journal, request)
+            journal = None if request.record is not None else self._journal
+            if (
+                journal is not None
+                and part.past_entries
+                and (copy := await asyncio.to_thread(copy_of_waiting, journal, part))
+            ):
+                part.close()
+                request.run_id = copy
                 return await answer_cancellably(self.respond, journal, request)
             request.recorded = record
             _note_run(part, request.state)

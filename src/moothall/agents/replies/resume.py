@@ -20,6 +20,7 @@ from moothall.agents.replies.state import dump_state
 from moothall.agents.replies.step import NULL_STEP, StepHandle
 from moothall.foundation.errors import ConfigError, JournalError, NoSuchRun, StateError
 from moothall.foundation.jsonvalue import UnreadableText
+from moothall.journal.doubt import state_of_parts
 from moothall.journal.entry import CHANGED_SUFFIX, ROOT, begin_data_of
 from moothall.journal.stop_reason import ANSWERED_REASONS, FINAL_REASONS
 from moothall.models.protocol import Usage
@@ -207,6 +208,16 @@ async def answer_asker(
     sources = merged_sources((*reply.outside, *(() if texts is None else texts.sources)))
     answer_askers = journal.waits.answer_askers
     await asyncio.to_thread(answer_askers, [record.run_id], text, (*sources,), [*running_ids])
+
+
+def copy_of_waiting(journal: Journal, part: RunPart) -> str | None:
+    """Return the copy in which a changed program has gone on with a run that waited, or None.
+
+    What the run has permission for may have been done there.
+    """
+    copy = journal.waits.goes_on_as(part.run_id)
+    waited = state_of_parts(part.run.past_entries.values()) == "waiting"
+    return copy if waited and copy != part.run_id else None
 
 
 def fork_id_of(run_id: str) -> str:
