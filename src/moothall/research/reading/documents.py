@@ -65,10 +65,12 @@ _FENCED_CODE = re.compile(
     r"(?:\n(?! {0,3}(?P=fence))[^\n]*+)*+(?:\n[^\n]*+|\Z)",
     re.MULTILINE,
 )
-# Comments and struck-out text, but not within code; no comment begins within another one.
+# Comments and struck-out text, but not within code; no comment begins within another one. It begins
+# with three characters, for which Python looks fast: an alternative is tried at each character.
 _UNSEEN_MARKUP = re.compile(
-    r"(`+[^`\n]+`+)|<!--(?:(?!<!--).)*?-->|(?<!~)~~(?![~\s])[^~\n]+~~(?!~)"
-    r"|<(?P<struck>del|s|strike)>[^<]*</(?P=struck)>",
+    r"[`<~](?:(?<=`)(?P<code>`*[^`\n]+`+)|(?<=<)!--(?:(?!<!--).)*?-->"
+    r"|(?<=~)(?<!~~)~(?![~\s])[^~\n]+~~(?!~)"
+    r"|(?<=<)(?P<struck>del|s|strike)>[^<]*</(?P=struck)>)",
     re.DOTALL | re.IGNORECASE,
 )
 _LINK = re.compile(
@@ -289,13 +291,17 @@ def _without_links(text: str) -> str:
 
 def _readable_markdown(text: str) -> str:
     """Return Markdown between code as read: links as texts, no comments or footnote marks."""
-    lines = _UNSEEN_MARKUP.sub(r"\1", text).splitlines(keepends=True)
+    lines = _UNSEEN_MARKUP.sub(_code_alone, text).splitlines(keepends=True)
     text = "".join(
         _INLINE_HTML.sub(_visible_text, e) if "<" in e and not e.startswith(("    ", "\t")) else e
         for e in lines
     )
     # No link goes over an empty line, and to look for one at each character takes long.
     return "\n\n".join(_linked_texts(each) if "[" in each else each for each in text.split("\n\n"))
+
+
+def _code_alone(match: re.Match[str]) -> str:
+    return match[0] if match["code"] else ""
 
 
 def _linked_texts(text: str) -> str:
