@@ -190,6 +190,7 @@ class OpenAIServer:
         self._stop = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="openai-server")
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._writers: list[asyncio.StreamWriter] = []
 
     def __enter__(self) -> OpenAIServer:
         self._thread.start()
@@ -225,15 +226,25 @@ class OpenAIServer:
         self.url = f"http://127.0.0.1:{self.port}/v1"
         self._ready.set()
         await self._stop.wait()
+        # A connection that was taken just now has a task that has not begun: Python's server would
+        # leave it open if it were closed before.
+        for each in server.sockets:
+            self._loop.remove_reader(each.fileno())
+        for _ in range(5):
+            await asyncio.sleep(0)
         server.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for writer in self._writers:  # what its client has not read yet would keep it open
+            writer.transport.abort()
+        await asyncio.sleep(0)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
+        self._writers.append(writer)
         self.connections += 1
         try:
             while await self._one(reader, writer):

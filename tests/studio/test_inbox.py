@@ -132,6 +132,7 @@ def test_card_is_in_the_inbox_or_where_its_run_is_shown(
     page = open_page("Space")
     page.set_viewport_size({"width": 390, "height": 844})
     card, inbox = page.get_by_role("article", name="approval"), page.locator(".s-inbox")
+    expect(inbox).to_have_accessible_name("Inbox: nothing waits for you")
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(agent.reply_sync, "Clean up.", run_id="clean")
         try:

@@ -156,7 +156,7 @@ export function mountInbox() {
     nothing.textContent = cards.size ? "It stands where its run or its space is shown, on this tab:" : "Nothing waits for you. Approvals, questions and decisions of agents come here.";
     badge.textContent = cards.size || "";
     opens.classList.toggle("some", cards.size > 0);
-    opens.setAttribute("aria-label", cards.size ? `Inbox: ${cards.size} wait for you` : "Inbox: nothing waits for you");
+    opens.setAttribute("aria-label", cards.size ? `Inbox: ${cards.size} wait for you` : loaded ? "Inbox: nothing waits for you" : "Inbox");
     document.title = cards.size ? `(${cards.size}) waits for you · moothall studio` : "moothall studio";
     settle();
     setTimeout(settle, READ + 50); // those that have come by now were in sight
