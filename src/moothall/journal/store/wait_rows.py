@@ -98,7 +98,7 @@ _INSERT_PROGRAM: Final = (
 class WaitEntry(NamedTuple):
     """An entry that changes rows: which of the entries of its commit it is, and what it says.
 
-    `at` is None for now.
+    `at` is the time of the entry; None means the time of its commit.
     """
 
     position: int

@@ -66,7 +66,7 @@ _FENCED_CODE = re.compile(
     re.MULTILINE,
 )
 # Comments and struck-out text, but not within code; no comment begins within another one. It begins
-# with three characters, for which Python looks fast: an alternative is tried at each character.
+# with one of three characters, which Python finds fast; alternatives are tried at each character.
 _UNSEEN_MARKUP = re.compile(
     r"[`<~](?:(?<=`)(?P<code>`*[^`\n]+`+)|(?<=<)!--(?:(?!<!--).)*?-->"
     r"|(?<=~)(?<!~~)~(?![~\s])[^~\n]+~~(?!~)"
