@@ -2,8 +2,8 @@
 
 A line has its `case` and the answer: JSON as `body`, other text as `text`, or the `frames` of a
 stream (JSON, `[DONE]`, or lines as they are, as `raw`), with its `status` and `headers`. It
-`gives` the fields of a reply, or the `error`, its `kind`, and the `tries` where one more is
-allowed. Each is asked for whole and as a stream, unless `asked` says how.
+`gives` the fields of a reply, or the `error`, its `kind`, whether it is `of_content`, and the
+`tries` where one more is allowed. Each is asked for whole and as a stream, unless `asked` says how.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def fault(model: Any, asked: str, server: OpenAIServer) -> dict[str, Any]:
     assert len(said) < 500
     shown = said.removeprefix(f"{model.name}: ").replace(server.url, "URL")
     kind = type(caught.value).__name__
-    return {"error": shown, "kind": kind, "tries": len(server.requests)}
+    of_content = caught.value.of_content
+    return {"error": shown, "kind": kind, "of_content": of_content, "tries": len(server.requests)}
 
 
 @pytest.mark.parametrize(("form", "exchange", "asked"), EXCHANGES)

@@ -222,10 +222,21 @@ class MCPServerError(MoothallError, ConnectionError):
 
 
 class ModelError(MoothallError):
-    """A model could not answer; with its server's `status`, and its `usage`, if these are known."""
+    """A model could not answer.
+
+    Attributes:
+        status: its server's, if known
+        usage: what the answer took, if known
+        of_content: whether it may be of what the request says or shows: the server refused it as
+            400, 403, 413 or 422, a filter withheld the answer, or no model takes a medium
+    """
 
     status: int | None = None
     usage: object = None
+
+    def __init__(self, *args: object, of_content: bool = False) -> None:
+        super().__init__(*args)
+        self.of_content = of_content
 
 
 class WeightsError(ModelError):

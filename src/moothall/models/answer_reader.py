@@ -45,6 +45,8 @@ class AnswerReader:
 
     _call_label: ClassVar[str]
     """Where a call is, in errors: a format of its number."""
+    _withheld: ClassVar[str] = "the provider's content filter withheld the answer"
+    """What is said of an answer of which there is nothing."""
     _ends_at_done: ClassVar[bool] = False
     """Whether `[DONE]` says that the answer is complete."""
 
@@ -197,12 +199,14 @@ class AnswerReader:
         )
         if refusal and reason == "stop":
             reason = "refusal"
+        usage = self._final_usage()
         if reason in ("content_filter", "refusal") and not text and not calls:
-            raise ModelError(
-                f"{self._name}: the provider's content filter withheld the answer: change the "
-                "prompt"
+            error = ModelError(
+                f"{self._name}: {self._withheld}: change the prompt", of_content=True
             )
-        thinking, usage = self._reasoning_to_return(bool(calls)), self._final_usage()
+            error.usage = usage  # of a withheld answer, too
+            raise error
+        thinking = self._reasoning_to_return(bool(calls))
         fields = (text, calls, usage, reason, thought, thinking, self._meta, self._content_blocks())
         return [*parts, ModelReply(*fields)]
 

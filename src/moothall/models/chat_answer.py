@@ -12,6 +12,7 @@ from moothall.foundation.errors import ContextOverflow, ModelError
 from moothall.foundation.http import is_transient
 from moothall.foundation.jsonvalue import readable
 from moothall.foundation.text import json_type, one_line, shorten
+from moothall.models.blocks import BLOCKS
 from moothall.models.finish_reason import REASON_OF_SERVER_WORD
 from moothall.models.protocol import Call, ModelReply
 
@@ -56,6 +57,21 @@ _NO_CREDIT = re.compile(
     r"|spend\w*.?limit|out_of_credit|credit.?(?:limit|balance)|\A1113\Z",
     re.I,
 )
+# Of what a request says or shows, whatever the status: a filter's codes. Codes and types of
+# OpenAI's, Google's and Anthropic's servers where an error has no status.
+_FILTERED = re.compile("content.?(?:filter|policy)|responsible.?ai", re.I)
+_INVALID = re.compile("invalid.(?:request|argument|prompt)|image", re.I)
+# What servers say with any status of a medium that they do not take.
+_MEDIA = "|".join(
+    ("vision", "multimodal", *(b.label.rpartition(" ")[2] for b in BLOCKS.values() if b.data))
+)
+_MEDIA_FAULT = re.compile(
+    rf"(?:{_MEDIA})\S*.{{0,60}}(?:not (?:supported|allowed|accept)|unsupported)"
+    rf"|(?:not|n't) (?:support|accept|have|take).{{0,40}}(?:{_MEDIA})"
+    rf"|no endpoints.{{0,40}}(?:{_MEDIA})",
+    re.I | re.S,
+)
+_CONTENT_STATUSES = frozenset((400, 403, 413, 422))
 
 
 SIGNATURES = ("extra_content", "provider_specific_fields", "thought_signature")
@@ -179,11 +195,9 @@ def error_of(body: Any, name: str) -> ModelError:
     error_text = error.lower() if isinstance(error, str) else ""
     kinds = [*_error_kinds(body), "server_error" if error_text == "error" else error_text]
     may_be_transient = any(map(_is_transient, kinds)) or _TRANSIENT_TEXT.search(server_text(body))
-    return (
-        TransientError(reason)
-        if may_be_transient and not any(map(_is_permanent, kinds))
-        else ModelError(reason)
-    )
+    if may_be_transient and not any(map(_is_permanent, kinds)):
+        return TransientError(reason)
+    return ModelError(reason, of_content=refuses_content(body))
 
 
 def request_error_of(body: Any, reason: str) -> ModelError | None:
@@ -198,6 +212,17 @@ def request_error_of(body: Any, reason: str) -> ModelError | None:
 def has_no_credit(body: Any) -> bool:
     """Return whether an account has no money left, which another try does not change."""
     return any(_NO_CREDIT.search(str(each)) for each in _error_kinds(body))
+
+
+def refuses_content(body: Any, status: int = 0) -> bool:
+    """Return whether an error may be of what the request says or shows."""
+    kinds = [*map(str, _error_kinds(body))]
+    if any(map(_FILTERED.search, kinds)) or _MEDIA_FAULT.search(server_text(body)):
+        return True
+    statuses = [each for each in (status, *map(_http_status, kinds)) if each][:1]
+    if statuses:
+        return statuses[0] in _CONTENT_STATUSES
+    return any(map(_INVALID.search, kinds))
 
 
 def _http_status(kind: Any) -> int:

@@ -134,7 +134,8 @@ def _content(value: Any, label: str, sees: bool) -> Content:
             content = joined_contents(content, _text(block["text"], label), "\n")
         else:
             readable_kinds = "text, and images that are given whole," if sees else "text only,"
-            raise ModelError(f"{label}: this model reads {readable_kinds} not {block!r:.80}")
+            reason = f"this model reads {readable_kinds} not {block!r:.80}"
+            raise ModelError(f"{label}: {reason}", of_content=True)
     return content
 
 

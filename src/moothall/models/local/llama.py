@@ -19,6 +19,7 @@ from moothall.foundation.errors import ContextOverflow, ModelError, WeightsError
 from moothall.foundation.text import one_line
 from moothall.foundation.threads import guard
 from moothall.models.calling.choice import GUIDANCE
+from moothall.models.chat_answer import refuses_content
 from moothall.models.chat_stream import AnswerStream
 from moothall.models.local import weights
 from moothall.models.local.engine import InferenceEngine, Job, patient_threads
@@ -207,7 +208,9 @@ class ChatEngine(Llama):
                 f"context holds {error.get('n_ctx')}; nothing was cut: give less, or make the "
                 "model by LocalModel with a larger context_tokens="
             )
-        return self._make_error(str(error.get("message", error)))
+        model_error = self._make_error(str(error.get("message", error)))
+        model_error.of_content = refuses_content({"error": error})
+        return model_error
 
 
 @dataclass(eq=False)

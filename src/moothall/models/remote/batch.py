@@ -232,6 +232,8 @@ def _batch_groups(requests: list[_BatchRequest]) -> Iterator[list[_BatchRequest]
 
 
 def _fail_all(requests: list[_BatchRequest], error: Exception) -> None:
+    if isinstance(error, ModelError):
+        error.of_content = False  # it is of the batch
     for each in requests:
         if not each.answer.done():
             each.answer.set_exception(error)

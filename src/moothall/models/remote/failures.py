@@ -17,6 +17,7 @@ from moothall.models.chat_answer import (
     UnreadableCall,
     has_no_credit,
     is_page,
+    refuses_content,
     request_error_of,
     server_text,
 )
@@ -73,14 +74,15 @@ class ErrorMaker:
         body = _body(text)
         reason = f"{self._name}: the server answered {status}: {server_text(body)}"
         if status == 413:
-            return ContextOverflow(self.redact(f"{reason}; nothing was cut"))
+            return ContextOverflow(self.redact(f"{reason}; nothing was cut"), of_content=True)
         if (
             request_error := _error_unless_may_call(body, self.redact(reason), may_call)
         ) is not None:
             return request_error
         if advice := self._advice(status, server_text(body), headers):
             reason = f"{reason.removesuffix('.')}; {advice}"
-        error = ModelError(self.redact(f"{reason}{tries_note(tries)}"))
+        of_content = refuses_content(body, status)
+        error = ModelError(self.redact(f"{reason}{tries_note(tries)}"), of_content=of_content)
         error.status = status
         return error
 

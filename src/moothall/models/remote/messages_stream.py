@@ -45,6 +45,7 @@ class MessageStream(AnswerReader):
     """
 
     _call_label: ClassVar[str] = "tool_use[%d]"
+    _withheld: ClassVar[str] = "the provider refused to answer"
 
     def __init__(
         self, name: str, earlier_call_count: int, server: str = "", keeps_reasoning: bool = False
@@ -124,11 +125,9 @@ class MessageStream(AnswerReader):
                 yield block.fields.get("id"), block.fields.get("name"), args
 
     def _finish_reason(self, has_calls: bool) -> str:
-        if self._reason != "refusal":
-            return finish_reason_of(self._reason, has_calls, self._name)
-        if not self._texts and not has_calls:
-            raise ModelError(f"{self._name}: the provider refused to answer: change the prompt")
-        return "content_filter"
+        if self._reason == "refusal":
+            return "content_filter"
+        return finish_reason_of(self._reason, has_calls, self._name)
 
     def _reasoning_to_return(self, has_calls: bool) -> tuple[dict[str, Any], ...]:
         blocks = self._in_order()

@@ -358,4 +358,6 @@ class RemoteModel(AnsweringModel):
             redacted = self.failures.redact(str(error))
             if redacted == str(error):
                 raise
-            raise type(error)(redacted) from None
+            safe_error = type(error)(redacted)
+            vars(safe_error).update(vars(error))
+            raise safe_error from None

@@ -65,7 +65,8 @@ class BudgetedModel(AnsweringModel):
 
     A call that failed or was cancelled, or a stream that was closed early, counts as much as was
     reserved: a provider may bill it. A call that was never sent (`MOOTHALL_OFFLINE=1`, a missing
-    extra) counts nothing; a prompt that was refused as too long counts only as a call.
+    extra) counts nothing; a prompt that was refused, as too long or for what it says or shows,
+    counts only as a call.
 
     At the budget's deadline the call is cancelled.
 
@@ -336,7 +337,7 @@ def _give_back(reservation: Reservation, error: Exception) -> None:
     """Release what certainly cost nothing in a call that failed before its first part."""
     if isinstance(error, RemoteForbidden | MissingExtra):
         reservation.release()
-    elif isinstance(error, ContextOverflow):
+    elif isinstance(error, ContextOverflow) or getattr(error, "of_content", False):
         reservation.settle(tokens=0, usd=0)
 
 

@@ -140,7 +140,8 @@ class FallbackModel(AnsweringModel):
         reasons = "; ".join(
             f"{number}. {' '.join(str(error).split())}" for number, error in enumerate(errors, 1)
         )
-        error = kind(f"{self.name}: no model answered: {reasons}")
+        of_content = all(getattr(each, "of_content", False) for each in errors)
+        error = kind(f"{self.name}: no model answered: {reasons}", of_content=of_content)
         error.status = status  # for a fallback that has this one among its models
         return error
 
