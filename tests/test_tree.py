@@ -147,6 +147,7 @@ FLOORS = {
         "memory_config",
         "long_results",
         "memory",
+        "refused",
         "reply_memory",
         "embedder",
         "memory_tables",

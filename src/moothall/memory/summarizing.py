@@ -19,6 +19,7 @@ from moothall.foundation.text import copied_example, copied_stretch, counted, on
 from moothall.foundation.threads import WORKERS, guard, in_child
 from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from moothall.memory.memory import Memory, check_memory
+from moothall.memory.refused import allowed, as_kept, has_refusals
 
 if TYPE_CHECKING:
     # Only its interface: models are imported after memories.
@@ -111,6 +112,7 @@ class SummarizingMemory(TokenBoundedMemory):
         self._idle_event = threading.Event()
         self._idle_event.set()
         self._batch_in_work: list[dict[str, Any]] = []  # what the model is reading
+        self._shown_batch: list[dict[str, Any]] = []  # of that, what no server has refused
         self._dropped_count = 0  # messages that were dropped unread since the last warning
 
     if not TYPE_CHECKING:  # for a checker they are inherited; at run time a subclass loses them
@@ -177,6 +179,7 @@ class SummarizingMemory(TokenBoundedMemory):
                 # A summary is awaited: messages that it will cover and that do not fit are hidden.
                 items = _last_fitting(tokens, self._count, items).raw_items
             add_sources_of((*summary, *items))
+            summary = [*map(as_kept, summary)] if has_refusals(items) else summary
             return self.last_of(_deep_copy([*summary, *items]), limit)
 
     def state_dict(self) -> dict[str, Any]:
@@ -239,9 +242,10 @@ class SummarizingMemory(TokenBoundedMemory):
     def _summarize_batches(self) -> None:
         try:
             while batch := self._take_batch():
-                outcome: str | BaseException
+                outcome: str | BaseException = self._summary
                 try:
-                    outcome = asyncio.run(self._write_summary(self._summary, batch))
+                    if shown := self._shown_batch:
+                        outcome = asyncio.run(self._write_summary(self._summary, shown))
                 except BaseException as error:
                     outcome = error
                 with self._lock:
@@ -255,11 +259,13 @@ class SummarizingMemory(TokenBoundedMemory):
     def _take_batch(self) -> list[dict[str, Any]]:
         """Return the messages to summarise now; if there are none, become idle."""
         with self._lock:
-            batch = self._batch_in_work = (
-                self._next_batch() if self._tokens > self._summarize_at else []
-            )
+            is_full = self._tokens > self._summarize_at
+            batch = self._batch_in_work = self._next_batch() if is_full else []
             if not batch:
                 self._idle_event.set()
+            ids = {id(item) for item in batch}  # a refusal may stand after its end
+            shown = allowed(self._items)
+            self._shown_batch = [each for n, each in shown if id(self._items[n]) in ids]
             return batch
 
     def _apply_summary(self, batch: list[dict[str, Any]], outcome: str | BaseException) -> None:

@@ -5,11 +5,16 @@ By it models get them, notes stand for them where only text is read, and doors t
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 BLOCK_TOKENS: Final = 1500
 """The tokens of a block that is not text: about what providers count for a large image."""
+
+
+TEXT_MEDIA: Final = ("text/", "application/json")
+"""The media types of files that are text, or how they begin."""
 
 
 class BlockKind(NamedTuple):
@@ -57,6 +62,56 @@ def block_note(block: dict[str, Any]) -> dict[str, Any]:
     kind, _, data = data_of(block)[5:].partition(";base64,")
     size = f"{len(data) * 3 // 4:,} bytes"
     return {"type": "text", "text": f"[{BLOCKS[block['type']].label}, {kind[:80]}, {size}]"}
+
+
+def file_text(block: Any) -> str | None:
+    """Return the text of a file that is text or JSON; None for any other block."""
+    data = data_of(block) if isinstance(block, dict) and block.get("type") == "file" else ""
+    media, _, encoded = data[5:].partition(";base64,")
+    if not media.lower().startswith(TEXT_MEDIA):
+        return None
+    try:
+        return b64decode(encoded, validate=True).decode()
+    except ValueError:  # no base64, or no UTF-8
+        return None
+
+
+def name_of(block: dict[str, Any]) -> str:
+    """Return what a block that is not text is called: its file's name, its address, or its kind."""
+    kind = str(block.get("type"))
+    parts = block.get(kind)
+    known = parts if isinstance(parts, dict) else {"url": parts}
+    for each in (known.get(key) for key in ("filename", "file_url", "url")):
+        if isinstance(each, str) and each and not each.startswith("data:"):
+            return each[:200]
+    return BLOCKS[kind].label if kind in BLOCKS else "an attachment"
+
+
+def with_texts(messages: list[Any]) -> list[Any]:
+    """Return messages with the texts of files that are text, for a model that takes no such file.
+
+    A message without such files is the same one.
+    """
+    return [
+        {**each, "content": [_text_of_file(block) for block in each["content"]]}
+        if isinstance(each, Mapping)
+        and type(each.get("content")) is list
+        and any(file_text(block) is not None for block in each["content"])
+        else each
+        for each in messages
+    ]
+
+
+def _text_of_file(block: Any) -> Any:
+    text = file_text(block)
+    return block if text is None else {"type": "text", "text": f"{name_of(block)}:\n{text}"}
+
+
+def left_out_note(block: dict[str, Any]) -> dict[str, Any]:
+    """Return the text that stands for a block that a model is no longer shown."""
+    kind = BLOCKS.get(str(block.get("type")))
+    label = "a part" if kind is None else kind.label
+    return {"type": "text", "text": f"[{label}, left out here: do not guess what is in it]"}
 
 
 def without_seen(messages: list[Any]) -> list[Any]:

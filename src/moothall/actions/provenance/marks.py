@@ -27,6 +27,8 @@ class Marks:
         own: values of a result from outside that are the program's
         wrote: the parameters by which the action was given something from outside, which it may
             have kept
+        refused: what later prompts leave out, since the server of the model refused what stands
+            before it (`memory/refused.py`)
     """
 
     sources: list[str] | tuple[str, ...] = ()
@@ -35,6 +37,7 @@ class Marks:
     fault: bool = False
     own: list[Any] | tuple[Any, ...] = ()
     wrote: list[str] | tuple[str, ...] = ()
+    refused: list[str] | tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return them as JSON data, without those that it does not have."""
@@ -48,7 +51,7 @@ class Marks:
 
 
 _FIELD_NAMES = tuple(each.name for each in fields(Marks))
-_EARLIER_KEYS = frozenset((OUTSIDE_KEY, *_FIELD_NAMES)) - {"sources"}
+_EARLIER_KEYS = frozenset((OUTSIDE_KEY, *_FIELD_NAMES)) - {"sources", "refused"}
 """The keys of a message that versions before this one kept its marks in."""
 _KEYS = _EARLIER_KEYS | {MARKS_FIELD, "result"}  # the last one has the number of a long result
 NO_MARKS = Marks()

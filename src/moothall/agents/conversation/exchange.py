@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from moothall.agents.conversation.conversation_state import MAX_STEPS, ConversationState
 from moothall.agents.conversation.participants import MAX_ERROR, Contribution, Participants, Setup
 from moothall.agents.conversation.speaking_order import Choice, NoChoice, choose_in_time
-from moothall.agents.loop.prompt_record import MAX_COPIED, keep_list
+from moothall.agents.loop.prompt.prompt_record import MAX_COPIED, keep_list
 from moothall.agents.replies.events import TurnEnded
 from moothall.agents.replies.group import await_in_time, thread_option
 from moothall.agents.replies.record import Record

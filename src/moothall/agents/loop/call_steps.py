@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from moothall.actions import Action
     from moothall.agents.context import Context
     from moothall.agents.loop.answer import ToolCall
-    from moothall.agents.loop.model_view import ModelView
     from moothall.agents.loop.parts import Looping
+    from moothall.agents.loop.prompt.model_view import ModelView
     from moothall.agents.loop.recording import LoopState, LoopTurn
     from moothall.agents.replies.read_record import PastStep
     from moothall.agents.replies.record import Record

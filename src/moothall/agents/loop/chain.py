@@ -24,8 +24,8 @@ from moothall.actions.environment import failed_result
 from moothall.agents.dispatch import block_name, blocks_with
 from moothall.agents.loop.call_steps import ActionStep, ModelStep
 from moothall.agents.loop.permission import permits
+from moothall.agents.loop.prompt.room import make_room
 from moothall.agents.loop.provenance import trace
-from moothall.agents.loop.room import make_room
 from moothall.agents.replies.charging import begin_call
 from moothall.agents.replies.events import EVENT_KINDS, BudgetLow, CallStarted
 from moothall.agents.replies.hooks import (
@@ -46,8 +46,8 @@ from moothall.models.ask import run_as_attempt
 from moothall.models.protocol import ModelReply, Usage
 
 if TYPE_CHECKING:
-    from moothall.agents.loop.budget_notices import BudgetNotices
     from moothall.agents.loop.call_steps import LoopActionStep, LoopModelStep
+    from moothall.agents.loop.prompt.budget_notices import BudgetNotices
     from moothall.agents.replies.step import StepHandle
 
 logger: logging.Logger = logging.getLogger("moothall.reasoning")

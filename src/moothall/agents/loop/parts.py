@@ -44,7 +44,7 @@ from moothall.memory.memory import AnyMemory, check_memories
 from moothall.models.named_models import check_model
 
 if TYPE_CHECKING:
-    from moothall.agents.loop.budget_notices import BudgetNotices
+    from moothall.agents.loop.prompt.budget_notices import BudgetNotices
     from moothall.budget import Budget
     from moothall.journal import Journal
     from moothall.models.protocol import Model

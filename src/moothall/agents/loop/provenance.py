@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import is_
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions import Action
 from moothall.actions.provenance import Origin, Origins, merged_sources, sources_of
-from moothall.actions.provenance.marks import Marks, any_has_marks, marks_of, without_marks
+from moothall.actions.provenance.marks import Marks, any_has_marks, marks_of
 from moothall.actions.provenance.origin_question import question_on
 from moothall.agents.loop.answer import ToolCall
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.thread import Thread
 from moothall.foundation.jsonvalue import as_json, json_line
 from moothall.foundation.text import cut
+from moothall.memory.reply_memory import attachments_in
+from moothall.models.blocks import file_text, name_of
 
 if TYPE_CHECKING:
     from moothall.actions.provenance.texts import Texts, TracedParts
@@ -53,9 +54,8 @@ def note_messages(
         thread.is_marked = True
     if texts is None:
         # What nobody has looked at yet may be of an earlier version, without marks.
-        from_outside = (
-            request.outside or descriptions or (thread.is_marked and any(map(sources_of, new)))
-        )
+        from_outside = request.outside or descriptions or thread.has_attachments
+        from_outside = from_outside or (thread.is_marked and any(map(sources_of, new)))
         if not from_outside and (
             not from_start or not any(_may_be_outside(each, find) for each in new)
         ):
@@ -130,6 +130,9 @@ def mark_message(
         texts.add(content, "program", "prompt")
     else:
         texts.add(content, "user")
+        if content.__class__ is list:
+            for block in attachments_in(content):
+                _add_attachment(texts, block)
     for statement in marks.said:
         texts.add(statement, "user")
     if role == "tool" and marks.own:
@@ -138,6 +141,15 @@ def mark_message(
         )
     texts.permitted_values.update(filter(_is_text, marks.always))
     return marks
+
+
+def _add_attachment(texts: Texts, block: dict[str, Any]) -> None:
+    """Take in what a user attached: nobody can read it as the user's words."""
+    sources = [name_of(block)]
+    if (text := file_text(block)) is None:
+        texts.note(sources)
+    else:
+        texts.add_outside(text, sources)
 
 
 def _is_text(value: Any) -> bool:
@@ -344,26 +356,6 @@ def marks_of_fault(call: ToolCall, thread: Thread) -> Marks:
 def marks_after_reading(thread: Thread) -> Marks | None:
     """Return the marks of what a model writes after it has read something from outside."""
     return None if thread.texts_by_origin is None else Marks([*thread.texts_by_origin.sources])
-
-
-class UnmarkedMessages:
-    """The messages of a prompt as models get them, without marks; built again where they differ."""
-
-    __slots__ = ("_messages", "_stripped")
-
-    def __init__(self) -> None:
-        self._messages: list[dict[str, Any]] = []
-        self._stripped: list[dict[str, Any]] = []
-
-    def strip(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return messages without marks."""
-        first = int(bool(messages) and messages[0].get("role") == "system")
-        rest, unchanged = messages[first:], len(self._messages)
-        if len(rest) < unchanged or not all(map(is_, rest, self._messages)):
-            unchanged = 0
-        self._stripped = [*self._stripped[:unchanged], *map(without_marks, rest[unchanged:])]
-        self._messages = rest
-        return [*messages[:first], *self._stripped]
 
 
 def sources_of_result(call: ToolCall, texts: Texts | None, result: dict[str, Any]) -> list[str]:

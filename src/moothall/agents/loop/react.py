@@ -14,7 +14,6 @@ from moothall.actions.provenance import with_sources
 from moothall.actions.provenance.marks import Marks, stored_message
 from moothall.agents.context import SystemPrompt, check_system_prompt
 from moothall.agents.loop.answer import OfferedActions, ToolCall, as_action
-from moothall.agents.loop.budget_notices import BudgetNotices
 from moothall.agents.loop.discovery import MAX_SHOWN, discover, offered_actions
 from moothall.agents.loop.parts import (
     Actions,
@@ -26,7 +25,9 @@ from moothall.agents.loop.parts import (
     registry_of,
     with_settings,
 )
-from moothall.agents.loop.prompt_record import keep_conversation, restore_conversation
+from moothall.agents.loop.prompt.budget_notices import BudgetNotices
+from moothall.agents.loop.prompt.prompt_record import keep_conversation, restore_conversation
+from moothall.agents.loop.prompt.room import bounds_of
 from moothall.agents.loop.provenance import (
     mark_message,
     note_execution,
@@ -40,7 +41,6 @@ from moothall.agents.loop.recording import (
     program_of,
     show_open_calls,
 )
-from moothall.agents.loop.room import bounds_of
 from moothall.agents.loop.run import LoopRun
 from moothall.agents.replies.charging import budget_of
 from moothall.agents.replies.checked_parts import (

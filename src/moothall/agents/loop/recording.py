@@ -11,7 +11,6 @@ from moothall.actions.provenance import merged_sources, origins_of, sources_of
 from moothall.actions.provenance.marks import (
     MARKS_FIELD,
     Marks,
-    any_has_marks,
     marks_of,
     with_marks,
     without_marks,
@@ -117,13 +116,6 @@ class LoopState(LoopTurn):
     owed: list[int] | None = None
     defers: bool | None = None  # whether actions of servers are deferred, once it is decided
 
-    def __post_init__(self) -> None:
-        # Earlier versions recorded the marks within the messages.
-        if self.messages and any_has_marks(self.messages):
-            marks = [_mark_data(marks_of(each), each.get(RESULT_KEY)) for each in self.messages]
-            self.marks[:0] = [{"message": n, **each} for n, each in enumerate(marks) if each]
-            self.messages[:] = map(without_marks, self.messages)
-
     @property
     def found_actions(self) -> Sequence[str]:
         """The deferred actions that were found; they are recorded as `joined`."""
@@ -137,6 +129,25 @@ class LoopState(LoopTurn):
     def outside(self) -> tuple[str, ...]:
         """Return the outside sources of what was read and written."""
         return (*merged_sources(source for each in self.marks for source in sources_of(each)),)
+
+    @property
+    def cut_at_end(self) -> str:
+        """Return what its last message says to leave out, if that is a refusal; else empty."""
+        last = self.marks[-1] if self.marks else {"message": -1}
+        refused = last.get(MARKS_FIELD, {}).get("refused", ())
+        return refused[0] if refused and last["message"] == len(self.messages) - 1 else ""
+
+    @property
+    def refusal_count(self) -> int:
+        """Return how often the server of its model refused what it was sent."""
+        return sum("refused" in each.get(MARKS_FIELD, ()) for each in self.marks)
+
+    @property
+    def last_message(self) -> dict[str, Any]:
+        """Return the last message that is no refusal of what was said before."""
+        refused = {e["message"] for e in self.marks if "refused" in e.get(MARKS_FIELD, ())}
+        places = reversed(range(len(self.messages)))
+        return next(self.messages[place] for place in places if place not in refused)
 
     def reset_faults(self) -> None:
         """Have no fault and no repetition: the user has spoken."""

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from functools import partial
-from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from moothall.actions.provenance.marks import Marks, with_marks
@@ -20,9 +19,11 @@ from moothall.agents.loop.call_steps import LoopModelStep
 from moothall.agents.loop.calls import ToolCalls
 from moothall.agents.loop.chain import around_model
 from moothall.agents.loop.discovery import show_matches
-from moothall.agents.loop.model_view import ModelView, PieceEmitter
+from moothall.agents.loop.loop_memory import LoopMemory, refused_question
 from moothall.agents.loop.parts import Looping, context_of, fault_of, messages_of
-from moothall.agents.loop.prompt_record import PromptRecord
+from moothall.agents.loop.prompt.model_view import ModelView, PieceEmitter
+from moothall.agents.loop.prompt.prompt_record import PromptRecord
+from moothall.agents.loop.prompt.room import LongResults, fit, left_out, result_chars
 from moothall.agents.loop.provenance import (
     marks_after_reading,
     marks_of_fault,
@@ -38,13 +39,11 @@ from moothall.agents.loop.recording import (
     catch_up,
     end_data,
     ended_reply,
-    remember,
     tell_past,
 )
-from moothall.agents.loop.room import LongResults, fit, left_out, result_chars
 from moothall.agents.loop.steering import Steering
 from moothall.agents.replies.charging import count_unbounded_call, with_budget
-from moothall.agents.replies.events import MessageAdded, MessagesLeftOut
+from moothall.agents.replies.events import MessagesLeftOut
 from moothall.agents.replies.read_record import PastStep
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import OpenReply, Reply, Step, Stop
@@ -84,8 +83,6 @@ class LoopRun:
     _last_turn: LoopTurn | None = None  # it is appended to the state once it has ended
     _is_guided = False  # whether the functions of the prompt were called
     _left_out = 0  # how many messages of the reply its model no longer reads, as events said
-    _remembered = 0  # of a run with a record: how many messages are in the memory
-    _forget_count: int | None = None  # how often its thread had been forgotten, when it was told
 
     def __init__(self, agent: Looping, request: ReplyRequest, memory: Memory) -> None:
         self.agent = agent
@@ -103,11 +100,11 @@ class LoopRun:
             self.model = with_budget(self.model, self.budget)
         self.schema: AnswerSchema | None = request.answer
         self._memory_clears = hasattr(memory, "take_cleared")
-        self._memory_forgets = hasattr(memory, "forgettings")
         self.state: LoopState = LoopState(
             allowed=request.allowed, joined=[*self.thread.found_actions]
         )
         self.record: Record[Any] | None = request.recorded
+        self.kept: LoopMemory = LoopMemory(self.id, memory, request, self.record)
         self.view: ModelView = ModelView(agent, request, memory)
         self._call_ids: set[str] = set()  # of the calls
         if request.conversation or type(request.content) is list:  # they may have calls, too
@@ -170,11 +167,15 @@ class LoopRun:
             self.thread.defers_actions = None  # as its actions are now
             first_turn, marks = LoopTurn(), Marks(request.outside) if request.outside else None
             first_turn.add({"role": "user", "content": request.content}, marks)
-            self.save(first_turn, ends=False)
+            self.kept.save(self.state, first_turn, ends=False)
             del first_turn, marks
-        elif (reply := self._terminal_before()) is not None:
+        elif (reply := self._terminal_before() or self._refused_before()) is not None:
             return reply
-        while state.iteration < agent.max_iterations or self._has_more_turns():
+        # A refusal is a turn of its own, and none of those that the agent may take.
+        while (
+            state.iteration < agent.max_iterations + self.kept.refusal_count
+            or self._has_more_turns()
+        ):
             # By an action, from Python 3.13 on: it ends all the same.
             if state.iteration and steering.was_swallowed():
                 raise asyncio.CancelledError
@@ -188,7 +189,7 @@ class LoopRun:
                 reply = None
                 if steering.undo_cancellations():
                     if state.iteration < turn.iteration:  # while the model answered
-                        self.save(turn)
+                        self.kept.save(self.state, turn)
                 elif is_cancelled():
                     raise
                 else:
@@ -199,7 +200,8 @@ class LoopRun:
                     self._take_new_texts()
             if reply is not None:
                 return reply
-        detail = f"no answer after {counted(state.iteration, 'iteration')}"
+        turn_count = state.iteration - self.kept.refusal_count
+        detail = f"no answer after {counted(turn_count, 'iteration')}"
         if state.faults:
             detail += f"; the last could not be used: {state.faults}"
         return self.end(Stop("max_iterations", detail))
@@ -208,6 +210,8 @@ class LoopRun:
         """Handle one answer of the model and its calls; return the reply, or None to continue."""
         agent, state = self.agent, self.state
         completion = await self.ask(turn)
+        if state.iteration == turn.iteration:
+            return None  # it was refused, and the next turn sends less
         answer = read_answer(completion, self._call_ids, self.view.find, self.view.callable_names)
         if answer.text:
             state.text = answer.text
@@ -235,7 +239,7 @@ class LoopRun:
             state.faults = fault
             state.unusable += 1
             state.same, state.before = 0, ()
-            self.save(turn)
+            self.kept.save(state, turn)
             # Asked again, a model that refuses would refuse again.
             ends = state.unusable > agent.tries or is_refusal
             return self.end(Stop("unreadable", fault)) if ends else None
@@ -243,14 +247,14 @@ class LoopRun:
         if not answer.calls:
             turn.add(answer.message(), marks_after_reading(self.thread))
             state.same, state.before = 0, ()
-            self.save(turn)
+            self.kept.save(self.state, turn)
             if self._steering.pending_texts:
                 return None  # the user has interrupted meanwhile
             return self._make_reply("done", cause, value)
         outcomes = await self.act(turn, answer)
         is_interrupted = self._steering.pending_texts
         repeated = "" if is_interrupted else self._repetition_fault(answer, outcomes)
-        self.save(turn)
+        self.kept.save(self.state, turn)
         if is_interrupted:
             return None
         for call, step in zip(answer.calls, turn.steps, strict=True):
@@ -278,6 +282,10 @@ class LoopRun:
                 if action is not None and action.terminal:
                     return self._terminal_reply(step)
         return None
+
+    def _refused_before(self) -> Reply | None:
+        """Return the reply if a run's process died after what the user said had been refused."""
+        return self.end(refused_question()) if self.state.cut_at_end == "question" else None
 
     def _repetition_fault(self, answer: ModelAnswer, outcomes: list[Outcome]) -> str:
         """Return how often the same calls had the same results, if that is too often; else ""."""
@@ -309,6 +317,7 @@ class LoopRun:
         if record.state is not None:
             self.state, self.request.allowed = record.state, record.state.allowed
             thread.defers_actions, thread.found_actions = self.state.defers, (*self.state.joined,)
+            self.kept.refusal_count = self.state.refusal_count
             messages = with_marks(self.state.messages, self.state.marks)
             if thread.last_checked is None:  # its earlier replies count, too
                 messages = [*messages_of(self.memory, self.id, None)[0], *messages]
@@ -316,19 +325,19 @@ class LoopRun:
             self.view.refresh_actions()  # what it looks at may be results of the loop's own actions
             note_messages(thread, self.request, messages, self.view.action_named)
             self._call_ids |= call_ids(record.state.messages)
-            self._remembered = len(record.state.messages)
+            self.kept.count = len(record.state.messages)
         if self.emit is not None:
             tell_past(self.id, self.request, record.entries())
         catch_up(self.agent, record, self.memory, self.budget)
-        if self._memory_forgets:
-            self._note_forgetting()
+        if self.kept.forgets:
+            self.kept.note_forgetting()
         await restore_asked(record, self.budget, self.view.action)
 
     # -- being interrupted -------------------------------------------------------------------------
 
     def _has_more_turns(self) -> bool:
         """Return whether there is one more turn: the user has spoken, or the last was cut off."""
-        has_spoken = not self.state.faults and self.state.messages[-1]["role"] == "user"
+        has_spoken = not self.state.faults and self.state.last_message["role"] == "user"
         return has_spoken or bool(self._past_steps(f"{self.state.iteration + 1}."))
 
     def _take_new_texts(self) -> None:
@@ -337,12 +346,15 @@ class LoopRun:
             marks = Marks(text.sources) if isinstance(text, SourcedText) else None
             turn.add({"role": "user", "content": str(text)}, marks)
         self.state.reset_faults()
-        self.save(turn, ends=False)
+        self.kept.save(self.state, turn, ends=False)
 
     # -- asking the model --------------------------------------------------------------------------
 
     async def ask(self, turn: LoopTurn) -> Any:
-        """Return the model's answer, unchecked: the recorded one, or a new one."""
+        """Return the model's answer, unchecked: the recorded one, or a new one.
+
+        If its server refused what it was sent, and the next turn sends less, the turn is over.
+        """
         try:
             if not self._is_guided and (self.agent.system_prompt is not None or self.agent.blocks):
                 for label, key, function in self.view.prompt_functions():
@@ -369,10 +381,14 @@ class LoopRun:
         except (JournalError, Stop):
             raise
         except Exception as error:
-            log_failure(logger, f"the model of agent {self.agent.id!r} failed", error)
             kind, text = type(error).__name__, error_message(error)
             detail = f"{kind}: {text}" if text else kind
-            raise Stop("error", detail, error) from error
+            is_refusal = getattr(error, "of_content", False)
+            if is_refusal and self.kept.leave_out(self.state, turn, detail):
+                return None
+            log_failure(logger, f"the model of agent {self.agent.id!r} failed", error)
+            stop = refused_question(error) if is_refusal else Stop("error", detail, error)
+            raise stop from error
 
     def _ask(self, step: LoopModelStep) -> Awaitable[Any]:
         """Ask the model itself; tell the pieces of its answer, if somebody listens."""
@@ -406,7 +422,7 @@ class LoopRun:
 
     def next_prompt(self) -> list[dict[str, Any]]:
         """Return the prompt as it is once the messages up to now are recorded and remembered."""
-        return [*self.view.prompt(), *self.state.messages[self._remembered :]]
+        return [*self.view.prompt(), *self.state.messages[self.kept.count :]]
 
     def prompt_entry(self, step: LoopModelStep, is_retry: bool) -> dict[str, Any]:
         """Return what is recorded of a prompt; with `is_retry`, of the step's second try."""
@@ -439,10 +455,10 @@ class LoopRun:
                 # Memory shows what was cut off, and not what the budget never let begin.
                 if calls.in_doubt or (isinstance(error, Stop) and error.reason != "budget"):
                     self._keep(turn, answer, calls, ends=False)
-                    self.save(turn, ends=False)
+                    self.kept.save(self.state, turn, ends=False)
             else:
                 self._keep(turn, answer, calls)
-                self.save(turn)
+                self.kept.save(self.state, turn)
             raise
         return self._keep(turn, answer, calls)
 
@@ -504,48 +520,7 @@ class LoopRun:
         self.state.open = {"messages": with_marks(turn.messages, turn.marks), "waits": list(waits)}
         self.record.save(self.state)
 
-    # -- memory ------------------------------------------------------------------------------------
-
-    def save(self, turn: LoopTurn, ends: bool = True) -> None:
-        """Append a turn, or with `ends=False` an open one or the user's words, and record it."""
-        # Memory never has a message that the journal lacks: a resumed run might produce another.
-        record, state = self.record, self.state
-        first = len(state.messages)
-        turn.add_to(state, ends)
-        if record is None:
-            self._remember(turn, first)
-            return
-        record.save(state)
-        if turn.messages:
-            record.after_commit(partial(self._remember, turn, first))
-
-    def _remember(self, turn: LoopTurn, first: int) -> None:
-        """Add a turn's messages to memory, `first` being the number of the first; emit them."""
-        new = with_marks(turn.messages, turn.marks) if turn.marks else turn.messages
-        try:
-            # Else the thread would have a reply's end without its question.
-            if self._memory_forgets and self._note_forgetting():
-                saved = with_marks(self.state.messages, self.state.marks)
-                new, first = saved[: first + len(new)], 0
-            if self.record is not None:
-                remember(self.memory, self.record, new, first)
-                self._remembered = first + len(new)
-            elif new[1:] and (add_turn := getattr(self.memory, "add_turn", None)) is not None:
-                add_turn(new, repeat(None))
-            else:
-                for message in new:
-                    self.memory.add_memory(message)
-        except Exception as error:
-            raise Stop.on_memory(self.id, error) from error
-        if self.emit is not None:
-            for message in turn.messages:
-                self.request.tell(MessageAdded, self.id, message)
-
-    def _note_forgetting(self) -> bool:
-        """Return whether its thread was forgotten since this was called last."""
-        memory: Any = self.memory
-        count_before, self._forget_count = self._forget_count, memory.forgettings
-        return count_before not in (None, self._forget_count)
+    # -- what it adds -----------------------------------------------------------------------------
 
     def _add_faults(self, turn: LoopTurn, answer: ModelAnswer, fault: str) -> None:
         """Add an answer that cannot be used, and the reason, to the messages."""

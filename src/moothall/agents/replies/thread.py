@@ -127,6 +127,8 @@ class Thread:
     texts_by_origin: Texts | None = None  # None until something outside was read
     is_marked: bool = False  # whether a message has a mark although nothing outside was read
     has_blocks: bool = False  # whether a result of an action has images or files
+    has_attachments: bool = False  # whether a message of the user has
+    has_refusals: bool = False  # whether the server of the model refused some of its messages
     last_checked: Any = None  # the last message that was looked at for that; None before the first
     # The other runs of the thread that wait: up to which entry its memory shows them.
     parked_runs: dict[str, int] = field(default_factory=dict)

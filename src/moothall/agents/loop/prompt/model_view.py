@@ -5,21 +5,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
 from moothall.actions import Action
 from moothall.actions.goal import format_goals
+from moothall.actions.provenance.marks import without_marks
 from moothall.agents.block import Guidance
 from moothall.agents.context import checked_prompt
 from moothall.agents.dispatch import block_name
 from moothall.agents.loop.answer import OfferedActions, as_action
 from moothall.agents.loop.call_results import as_seen, has_blocks
 from moothall.agents.loop.parts import Looping, messages_of
-from moothall.agents.loop.provenance import UnmarkedMessages, note_messages
+from moothall.agents.loop.provenance import note_messages
 from moothall.agents.replies.reply import Stop
 from moothall.foundation.errors import ConfigError, DefinitionError
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import awaited
+from moothall.memory.refused import as_allowed, has_refusals
+from moothall.memory.reply_memory import attachments_in
 from moothall.models.protocol import ReasoningPiece, TextPiece
 
 if TYPE_CHECKING:
@@ -155,13 +159,19 @@ class ModelView:
         self._last_prompt = prompt
         if new is messages:  # looked at anew
             thread.has_blocks = False
-        if not thread.has_blocks:
-            for each in new:
-                if type(each.get("content")) is list and has_blocks(each):
+        for each in new:
+            if type(each.get("content")) is list:
+                if has_blocks(each):
                     thread.has_blocks = True
+                elif each.get("role") == "user" and any(attachments_in(each["content"])):
+                    thread.has_attachments = True
         added = None if new is messages else new
         note_messages(thread, self._request, trusted, self.action_named, added, descriptions)
         if thread.is_marked:  # neither hooks nor models see marks
+            if not thread.has_refusals:
+                thread.has_refusals = has_refusals(new)
+            if thread.has_refusals:
+                self._last_prompt = prompt = as_allowed(prompt)
             self._unmarked = self._unmarked or UnmarkedMessages()
             self._last_prompt = prompt = self._unmarked.strip(prompt)
         return prompt
@@ -213,3 +223,23 @@ class PieceEmitter:
         from moothall.actions.signature.partial_value import value_so_far
 
         return value_so_far("".join(self._texts[:count]), self._schema or {})
+
+
+class UnmarkedMessages:
+    """The messages of a prompt as models get them, without marks; built again where they differ."""
+
+    __slots__ = ("_messages", "_stripped")
+
+    def __init__(self) -> None:
+        self._messages: list[dict[str, Any]] = []
+        self._stripped: list[dict[str, Any]] = []
+
+    def strip(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return messages without marks."""
+        first = int(bool(messages) and messages[0].get("role") == "system")
+        rest, unchanged = messages[first:], len(self._messages)
+        if len(rest) < unchanged or not all(map(is_, rest, self._messages)):
+            unchanged = 0
+        self._stripped = [*self._stripped[:unchanged], *map(without_marks, rest[unchanged:])]
+        self._messages = rest
+        return [*messages[:first], *self._stripped]

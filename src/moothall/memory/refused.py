@@ -1,0 +1,168 @@
+"""What the server of a model refused, and what later prompts therefore leave out.
+
+A memory only grows. So a refusal is one message more, at the end of what was refused, and its mark
+says what to leave out. People read that message; prompts lack it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+from moothall.actions.provenance.marks import MARKS_FIELD
+from moothall.models.blocks import left_out_note
+
+Cut: TypeAlias = Literal["older", "parts", "results", "earlier", "question"]
+"""What is left out, from the least on: the images and other parts before the last answer; the parts
+of results since then; these, older parts and the texts of these results; what was before a second
+question that is refused; what the user said since the last answer, or since the last `question`."""
+
+LEFT_OUT: Final[dict[Cut, str]] = {
+    "older": "the images and files before the last answer",
+    "parts": "the images and files that actions returned",
+    "results": "what actions returned",
+    "earlier": "what was said before the question",
+    "question": "the question",
+}
+"""The cuts in words."""
+
+REFUSED_TEXT: Final = "(no answer: the server of the model refused this)"
+_RESULT_NOTE: Final = "[A result that the server of the model refused: do not guess what it said.]"
+_ORDER: Final[tuple[str, ...]] = (*LEFT_OUT,)
+_KEPT: Final = "kept"
+"""The mark of a message of the user's role that the memory wrote itself, such as a summary."""
+
+_Placed: TypeAlias = tuple[int, dict[str, Any]]
+
+
+def refusal_message() -> dict[str, Any]:
+    """Return the message that stands at the end of what was refused."""
+    return {"role": "assistant", "content": REFUSED_TEXT}
+
+
+def has_refusals(messages: Iterable[Mapping[str, Any]]) -> bool:
+    """Return whether the server of the model has refused some of these messages."""
+    return any(map(_cut_of, messages))
+
+
+def as_kept(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message that the memory wrote itself, which no refusal of a question takes away."""
+    marks = message.get(MARKS_FIELD) or {}
+    return {**message, MARKS_FIELD: {**marks, "refused": [_KEPT]}}
+
+
+def next_cut(messages: Sequence[dict[str, Any]]) -> Cut:
+    """Return what to leave out next, now that the server has refused a prompt of these messages.
+
+    It follows from the messages alone: no word of the error is read.
+    """
+    rest = _Rest(messages)
+    tried = _ORDER.index(rest.cut) if rest.cut else -1
+    results = [message for _, message in rest.since_answer if message.get("role") == "tool"]
+    if tried < 0 and any(_has_parts(message) for _, message in rest.before_answer):
+        return "older"
+    if tried < 1 and any(map(_has_parts, results)):
+        return "parts"
+    if tried < 2 and results:
+        return "results"
+    if tried < 3 and rest.was_question and rest.has_earlier:
+        return "earlier"
+    return "question"
+
+
+def allowed(messages: Sequence[dict[str, Any]]) -> Iterator[_Placed]:
+    """Yield what a model may be shown of a memory's messages, each with its place among them."""
+    rest = _Rest(messages)
+    rest.apply()
+    yield from rest.kept
+
+
+def as_allowed(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the messages of a memory without what the server of the model refused."""
+    return [message for _, message in allowed(messages)]
+
+
+class _Rest:
+    """What is left of a conversation.
+
+    Of the refusals between two answers only the last one counts: a cut that did not help takes
+    nothing away. But each `question` counts.
+    """
+
+    def __init__(self, messages: Iterable[dict[str, Any]]) -> None:
+        self.kept: list[_Placed] = []
+        self.cut: str = ""  # the last since the last answer or question
+        self.was_question = False  # whether a question was refused since the last answer
+        self._answered = self._asked = 0  # where what came since the last answer or question begins
+        for place, message in enumerate(messages):
+            cut = _cut_of(message)
+            if cut == "question":
+                self._drop_question()
+            elif cut and cut != _KEPT:
+                self.cut = cut
+            else:
+                is_answer = message.get("role") == "assistant"
+                if is_answer:
+                    self.apply()
+                self.kept.append((place, message))
+                if is_answer or cut == _KEPT:
+                    self._answered = self._asked = len(self.kept)
+                    self.cut, self.was_question = "", False
+
+    @property
+    def before_answer(self) -> list[_Placed]:
+        return self.kept[: self._answered]
+
+    @property
+    def since_answer(self) -> list[_Placed]:
+        return self.kept[self._answered :]
+
+    @property
+    def has_earlier(self) -> bool:
+        return any(message.get("role") != "system" for _, message in self.kept[: self._asked])
+
+    def _drop_question(self) -> None:
+        new = self.kept[self._asked :]
+        self.kept[self._asked :] = [each for each in new if each[1].get("role") != "user"]
+        self._asked, self.cut, self.was_question = len(self.kept), "", True
+
+    def apply(self) -> None:
+        """Leave out what the last refusal says."""
+        kept, answered = self.kept, self._answered
+        if self.cut == "earlier":
+            first = [each for each in kept[: self._asked] if each[1].get("role") == "system"]
+            kept[: self._asked] = first
+            self._answered = self._asked = len(first)
+            return
+        for index in range(answered) if self.cut in ("older", "results") else ():
+            kept[index] = kept[index][0], _without_parts(kept[index][1])
+        for index in range(answered, len(kept)) if self.cut in ("parts", "results") else ():
+            place, message = kept[index]
+            if message.get("role") == "tool":
+                is_whole = self.cut == "results"
+                cut_message = {**message, "content": _RESULT_NOTE} if is_whole else message
+                kept[index] = place, _without_parts(cut_message)
+
+
+def _cut_of(message: Mapping[str, Any]) -> str:
+    marks = message.get(MARKS_FIELD)
+    cuts = marks.get("refused") if isinstance(marks, dict) else None
+    cut = cuts[0] if isinstance(cuts, list) and cuts else ""
+    return cut if cut in _ORDER or cut == _KEPT else ""
+
+
+def _is_part(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") != "text"
+
+
+def _has_parts(message: Mapping[str, Any]) -> bool:
+    content = message.get("content")
+    return isinstance(content, list) and any(map(_is_part, content))
+
+
+def _without_parts(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message with notes for its images and other parts: the same one, if it has none."""
+    if not _has_parts(message):
+        return message
+    notes = [left_out_note(each) if _is_part(each) else each for each in message["content"]]
+    return {**message, "content": notes}
