@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from journal.crash import crash
 from models.openai_server import OpenAIServer, Request, call, calls, status, text
 from moothall import (
     ActionError,
@@ -286,3 +287,58 @@ async def test_dual_act_goes_on_after_a_task_that_was_refused() -> None:
         await dual.reply("a forbidden word")
         later = await dual.reply("hello")
     assert (later.stop_reason, later.text) == ("terminated", "fine")
+
+
+@pytest.mark.parametrize("request_number", (2, 3, 4))
+async def test_killed_run_goes_on_with_what_was_left_out(
+    tmp_path: Path, request_number: int
+) -> None:
+    def look() -> list[Any]:
+        """Look."""
+        return [{"type": "text", "text": "a forbidden cat"}, IMAGE]
+
+    killed = tmp_path / "killed.db"
+    answers = (calls(call("look", "{}", "c1")), text("A cat."))
+    answer = refusing("forbidden", *answers)
+
+    def killing(request: Request) -> Any:
+        if len(server.requests) == request_number:
+            crash(tmp_path / "runs.db", killed)
+        return answer(request)
+
+    with OpenAIServer(killing) as server:
+        model = OpenAIModel("m", server.url)
+        for file in ("runs.db", "killed.db"):
+            before = len(server.requests)
+            with Journal(tmp_path / file) as journal:
+                agent = ReActAgent("a", model, actions=[look], journal=journal)
+                assert (await agent.reply("What is it?", run_id="r")).text == "A cat."
+                requests = len(server.requests) - before
+                assert (await agent.reply("Sure?")).text == "A cat."
+    assert requests == 4 - request_number + 1
+
+
+async def test_run_killed_after_its_question_was_refused_ends(tmp_path: Path) -> None:
+    killed = tmp_path / "killed.db"
+
+    class Dying(SQLiteMemory):
+        """A memory that keeps what a kill -9 after its last message would leave."""
+
+        def add_once(self, memory: Any, *key: Any) -> Any:
+            result = super().add_once(memory, *key)
+            crash(journal.path, killed)
+            return result
+
+    with (
+        Journal(tmp_path / "runs.db") as journal,
+        OpenAIServer(refusing("forbidden", text("fine"))) as server,
+    ):
+        model = OpenAIModel("m", server.url)
+        agent = ReActAgent("a", model, journal=journal, memory=Dying(tmp_path / "chat.db"))
+        assert (await agent.reply("a forbidden word", run_id="r")).stop_reason == "error"
+        with Journal(killed) as then:
+            agent = ReActAgent("a", model, journal=then)
+            again = await agent.reply("a forbidden word", run_id="r")
+    assert again.stop_reason == "error"
+    assert again.detail.startswith(REFUSED)
+    assert len(server.requests) == 1

@@ -1,0 +1,87 @@
+"""A question that the server of the model refuses ends that request, at each door with threads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from agents.replies.test_refused import refusing, shown
+from models.openai_server import OpenAIServer, text
+from moothall import Conversation, Journal, OpenAIModel, ReActAgent
+from moothall.serving import asgi
+from serving.doors.a2a_calls import plain, rpc
+from serving.doors.conftest import client
+from serving.doors.test_ag_ui import run, user
+
+Serve = Callable[[Any], str]
+
+
+@pytest.fixture
+def refuses() -> Any:
+    with OpenAIServer(refusing("forbidden", text("fine"))) as server:
+        yield server
+
+
+def agent_at(server: OpenAIServer, tmp_path: Path, kept: str) -> ReActAgent:
+    journal = Journal(tmp_path / "runs.db") if kept == "journal" else None
+    return ReActAgent("shop", OpenAIModel("m", server.url), journal=journal)
+
+
+@pytest.mark.parametrize("kept", ("list", "journal"))
+@pytest.mark.parametrize("is_group", (False, True), ids=("alone", "group"))
+async def test_a2a_context_goes_on_after_a_refused_message(
+    serve: Serve, refuses: OpenAIServer, tmp_path: Path, kept: str, is_group: bool
+) -> None:
+    agent: Any = agent_at(refuses, tmp_path, kept)
+    url = serve(asgi(Conversation([agent], id="shop", max_turns=1) if is_group else agent))
+    answers = [
+        rpc(url, "SendMessage", plain(each, contextId="c"))["result"]["task"]
+        for each in ("hello", "a forbidden word", "what is the time?")
+    ]
+    assert [each["status"]["state"].removeprefix("TASK_STATE_") for each in answers] == [
+        "COMPLETED",
+        "FAILED",
+        "COMPLETED",
+    ]
+    assert "forbidden" not in shown(refuses.requests[-1])
+
+
+@pytest.mark.parametrize("kept", ("list", "journal"))
+async def test_ag_ui_thread_goes_on_after_a_refused_message(
+    serve: Serve, refuses: OpenAIServer, tmp_path: Path, kept: str
+) -> None:
+    url = serve(asgi(agent_at(refuses, tmp_path, kept)))
+    ends = []
+    for number, each in enumerate(("hello", "a forbidden word", "what is the time?")):
+        message = {**user(each), "id": f"m{number}"}
+        ends.append(run(url, message, runId=f"r{number}")[-1]["type"])
+    assert ends == ["RUN_FINISHED", "RUN_ERROR", "RUN_FINISHED"]
+    assert "forbidden" not in shown(refuses.requests[-1])
+
+
+@pytest.mark.parametrize("kept", ("list", "journal"))
+def test_openai_responses_go_on_after_one_whose_input_was_refused(
+    serve: Serve, refuses: OpenAIServer, tmp_path: Path, kept: str
+) -> None:
+    served = client(serve(asgi(agent_at(refuses, tmp_path, kept))))
+    first = served.responses.create(model="shop", input="hello")
+    try:
+        refused = served.responses.create(
+            model="shop", input="a forbidden word", previous_response_id=first.id
+        )
+        last_id = refused.id
+        assert refused.status == "failed"
+    except openai.APIStatusError:
+        last_id = first.id
+    last = served.responses.create(
+        model="shop", input="what is the time?", previous_response_id=last_id
+    )
+    assert last.output_text == "fine"
+    assert "forbidden" not in shown(refuses.requests[-1])
+    assert "hello" in shown(refuses.requests[-1])
+    json.dumps(last.model_dump())
