@@ -15,6 +15,7 @@ from moothall import (
     ActionError,
     Agent,
     Budget,
+    ChosenBy,
     Conversation,
     DualActAgent,
     DualActConfig,
@@ -238,7 +239,11 @@ async def test_summary_has_nothing_of_a_refused_question() -> None:
         assert memory.summary
         assert (await agent.reply("forbidden")).stop_reason == "error"
         assert (await agent.reply("hello")).text == "a fact"
-    assert "Summary of the conversation" in shown(server.requests[-1])
+    summaries = [each for each in server.requests if each.body["messages"][0]["role"] == "system"]
+    assert "forbidden" not in "".join(map(shown, summaries))
+    asked = [each.body["messages"] for each in server.requests]
+    last = next(each for each in asked if each[-1]["content"] == "hello")
+    assert "Summary of the conversation" in last[0]["content"]
 
 
 def test_refused_question_of_a_sender_in_a_space_is_that_question_alone() -> None:
@@ -275,6 +280,18 @@ async def test_refused_utterance_is_left_out_for_whoever_could_not_read_it() -> 
     assert reply.text == "fine"
     assert "something else" in shown(server.requests[-1])
     assert "forbidden" not in shown(server.requests[-1])
+
+
+async def test_choice_of_a_speaker_is_made_without_the_words_that_a_server_refuses() -> None:
+    with OpenAIServer(refusing("forbidden", text('{"next": "Bob"}'))) as server:
+        ann = ReActAgent("Ann", ScriptedModel(["fine"] * 3))
+        bob = ReActAgent("Bob", ScriptedModel(["fine"] * 3))
+        order = ChosenBy(OpenAIModel("m", server.url), repeat=True)
+        talk = Conversation([ann, bob], order, max_turns=1)
+        for each in ("a forbidden word", "hello"):
+            reply = await talk.reply(each)
+            assert (reply.text, talk.state.transcript[-1].speaker) == ("fine", "Bob")
+    assert "hello" not in shown(server.requests[0])
 
 
 async def test_dual_act_goes_on_after_a_task_that_was_refused() -> None:

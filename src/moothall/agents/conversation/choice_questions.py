@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from moothall.models.ask import Messages, ask_value
 from moothall.models.protocol import Usage
 
 if TYPE_CHECKING:
+    from moothall.agents.replies.reply import Utterance
     from moothall.models.protocol import Model
 
 _LEAST_TOKENS = 64
@@ -25,11 +27,18 @@ _LEAST_CHARS = 100
 class ChoiceQuestions:
     """Questions to one model in one choice; `usage` is the tokens that they took."""
 
-    def __init__(self, model: Model, state: ConversationState, head: str) -> None:
+    def __init__(
+        self,
+        model: Model,
+        state: ConversationState,
+        head: str,
+        transcript: Sequence[Utterance] | None = None,
+    ) -> None:
         self.usage: Usage = Usage()
         self._model = model
         self._state = state
         self._head = head
+        self._transcript = state.transcript if transcript is None else transcript
 
     async def ask(self, key: str, ending: str, schema: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to a question that ends the prompt; its last line says the form.
@@ -64,7 +73,7 @@ class ChoiceQuestions:
         # Cut a long utterance, so that it does not displace all earlier ones.
         max_chars = max(tokens // 2, _LEAST_CHARS)
         lines: list[str] = []
-        for each in reversed(self._state.transcript):
+        for each in reversed(self._transcript):
             content = {"text": each.text} if each.error is None else {"error": each.error}
             line = json_line(
                 {"from": each.speaker} | {k: cut(v, max_chars) for k, v in content.items()}

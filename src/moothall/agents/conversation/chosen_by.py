@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from moothall.actions.signature.schema import object_schema
@@ -10,7 +11,7 @@ from moothall.agents.conversation.choice_questions import ChoiceQuestions
 from moothall.agents.conversation.conversation_state import ConversationState
 from moothall.agents.conversation.speaking_order import Choice, NoChoice, Order, roles_of
 from moothall.foundation.arguments import check_boolean
-from moothall.foundation.errors import ConfigError, DefinitionError
+from moothall.foundation.errors import ConfigError, DefinitionError, ModelError
 from moothall.foundation.jsonvalue import json_line
 from moothall.foundation.text import one_line
 from moothall.models.ask import Unusable
@@ -18,6 +19,7 @@ from moothall.models.names import check_name
 from moothall.models.names import model as model_by_name
 
 if TYPE_CHECKING:
+    from moothall.agents.replies.reply import Utterance
     from moothall.models.protocol import Model
 
 PROMPT = (
@@ -124,9 +126,20 @@ class ChosenBy(Order):
         ids = list(state.agents)
         if not self.repeat and len(ids) > len(state.last):
             ids = [id for id in ids if id not in state.last]
-        questions = ChoiceQuestions(self.model, state, self._prompt_head(state))
+        transcripts = _transcripts(state.transcript)
+        while True:  # what its server refuses is not what others may not read
+            try:
+                return await self._choose(state, ids, transcripts.pop(0))
+            except ModelError as error:
+                if not (error.of_content and transcripts):
+                    raise
+
+    async def _choose(
+        self, state: ConversationState, ids: list[str], transcript: list[Utterance]
+    ) -> Choice:
+        questions = ChoiceQuestions(self.model, state, self._prompt_head(state), transcript)
         try:
-            if self.may_end and state.transcript:
+            if self.may_end and transcript:
                 answer = await questions.ask("over", _OVER_QUESTION, _OVER_SCHEMA)
                 if answer["is_over"] == "yes":
                     return Choice(
@@ -135,7 +148,7 @@ class ChosenBy(Order):
             if len(ids) == 1:
                 return Choice((ids[0],), questions.usage)
             schema = object_schema(next={"enum": ids})
-            answer = await questions.ask("choose", self._question(state, ids), schema)
+            answer = await questions.ask("choose", self._question(transcript, ids), schema)
         except Unusable as error:
             fault = f"{self._model_label} gave no next speaker: its answer {error}"
             raise NoChoice(fault, questions.usage) from None
@@ -149,13 +162,13 @@ class ChosenBy(Order):
         ]
         return f"{self.prompt}\nWho takes part: {json_line(participants)}"
 
-    def _question(self, state: ConversationState, ids: list[str]) -> str:
+    def _question(self, transcript: list[Utterance], ids: list[str]) -> str:
         """Return the question who of some speaks next, beside what decides it."""
         form = f'Answer with JSON alone: {{"next": one of {json_line(ids)}}}'
         if self.prompt != PROMPT:  # the user's own says how to choose
             return f"Who speaks next? {form}"
         roles = [f"{id}: {one_line(self.about[id], 200)}. " for id in ids if id in self.about]
-        text = state.transcript[-1].text[-_LAST_CHARS:] if state.transcript else ""
+        text = transcript[-1].text[-_LAST_CHARS:] if transcript else ""
         now = f"Now this conversation. {''.join(roles)}The last said: {one_line(text, _LAST_CHARS)}"
         return f"{_HOW_TO_CHOOSE}{now}\n{form}"
 
@@ -165,3 +178,10 @@ class ChosenBy(Order):
 
     def __repr__(self) -> str:
         return f"ChosenBy({self._model!r:.80})"
+
+
+def _transcripts(transcript: Sequence[Utterance]) -> list[list[Utterance]]:
+    """Return a transcript, and those to ask with if a server refuses it: with fewer texts."""
+    whole = [*transcript]
+    silent = [replace(each, content="(left out)") for each in whole]
+    return [whole, [*whole[:-1], silent[-1]], silent] if whole else [whole]
