@@ -30,7 +30,7 @@ NAMES = (
     *("agreement", "notes"),
     *("local_model", "choices", "loop", "dualact", "memory", "folder", "journal", "http", "amqp"),
     *("citations", "research", "research_speed", "hostile", "studio", "doors", "door_requests"),
-    *("origins", "agentdojo", "injections", "mesa_models", "mesa_speed", "killed"),
+    *("origins", "agentdojo", "attached", "injections", "mesa_models", "mesa_speed", "killed"),
     *("many",),
 )
 
