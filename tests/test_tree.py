@@ -132,6 +132,8 @@ FLOORS = {
         "base",
         "ask",
         "answer_parts",
+        "refusal",
+        "echo",
         "chat_answer",
         "answer_reader",
         "chat_stream",

@@ -16,7 +16,7 @@ ROW = (
 USES = """
 import json
 from moothall import ModelReply, ReActAgent
-from moothall.models.remote.adapting import Adaptations
+from moothall.models.refusal import refuses_content
 from moothall.models.remote.messages_format import messages_body
 from moothall.serving.a2a.wire import ACCEPTED_MEDIA, as_part, as_block
 from moothall.serving.doors.openai.message_content import BadRequest, content_of
@@ -42,7 +42,7 @@ assert as_block(as_part(link)) == link
 said = [{"role": "user", "content": [text, video]}]
 of_anthropic = messages_body(said, "mine", "here")["messages"][0]["content"][1]
 assert of_anthropic["source"]["media_type"] == "video/mp4"
-assert Adaptations("", False).learn_from_refusal("400: video is not supported by this model")
+assert refuses_content({"error": "video is not supported by this model"}, 500)
 
 
 class Model:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
+import copy
 from typing import Any
 
 import pytest
 
 from models.openai_server import OpenAIServer, status, text
+from models.test_exchanges import FORMS
 from moothall import Budget
 from moothall.foundation.errors import ContextOverflow, ModelError
 from moothall.models import BudgetedModel, FallbackModel, OpenAIModel, ScriptedModel
@@ -31,10 +32,10 @@ def test_refusal_of_content_stays_one_when_its_key_is_hidden() -> None:
     assert (error.of_content, error.status) == (True, 400)
 
 
-def test_refusal_of_content_stays_one_when_it_is_pickled() -> None:
+def test_refusal_of_content_stays_one_in_a_copy() -> None:
     error = ContextOverflow("long", of_content=True)
-    assert pickle.loads(pickle.dumps(error)).of_content
-    assert not pickle.loads(pickle.dumps(ModelError("no"))).of_content
+    assert copy.copy(error).of_content
+    assert not copy.copy(ModelError("no")).of_content
 
 
 @pytest.mark.parametrize("kinds", ((True, True), (True, False), (False, True)))
@@ -57,3 +58,52 @@ def test_budget_takes_the_stated_usage_of_a_withheld_answer() -> None:
         budget = Budget(tokens=10_000)
         assert refused(BudgetedModel(OpenAIModel("m", server.url), budget)).of_content
     assert 0 < budget.spent.tokens < 100
+
+
+def image(kind: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": f"data:image/{kind};base64,aGk="}}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_image_of_a_type_that_no_server_takes_is_not_sent(form: str) -> None:
+    messages = [*user_message("Hi"), {"role": "user", "content": [image("png"), image("avif")]}]
+    with OpenAIServer(text("never")) as server:
+        model = FORMS[form](server.url)
+        with pytest.raises(
+            ModelError, match=r"messages\[1\]: images must be PNG.*'image/avif'"
+        ) as e:
+            run(model.complete(messages))
+        assert (e.value.of_content, server.requests) == (True, [])
+
+
+def test_image_of_an_action_that_no_server_takes_names_the_action() -> None:
+    result = {"role": "tool", "tool_call_id": "c", "name": "look", "content": [image("avif")]}
+    with OpenAIServer(text("never")) as server, pytest.raises(ModelError, match="action 'look'"):
+        run(OpenAIModel("m", server.url).complete([*user_message("Hi"), result]))
+
+
+@pytest.mark.parametrize("kind", ("png", "jpeg", "jpg", "gif", "webp", "PNG"))
+def test_image_of_a_type_that_all_take_is_sent(kind: str) -> None:
+    with OpenAIServer(text("A cat.")) as server:
+        said = [{"role": "user", "content": [image(kind)]}]
+        assert run(OpenAIModel("m", server.url).complete(said)).text == "A cat."
+        assert server.requests[0].body["messages"][0]["content"] == [image(kind)]
+
+
+def test_image_of_a_type_that_one_provider_takes_is_sent_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GEMINI_API_KEY", "k")
+    with OpenAIServer(text("A cat.")) as server:
+        monkeypatch.setenv("GEMINI_BASE_URL", server.url)
+        said = [{"role": "user", "content": [image("heic")]}]
+        assert run(OpenAIModel("m", provider="gemini").complete(said)).text == "A cat."
+
+
+def test_budget_takes_no_tokens_for_an_image_that_is_not_sent() -> None:
+    budget = Budget(tokens=10_000)
+    with OpenAIServer(text("never")) as server:
+        model = BudgetedModel(OpenAIModel("m", server.url), budget)
+        with pytest.raises(ModelError, match="images must be"):
+            run(model.complete([{"role": "user", "content": [image("avif")]}]))
+    assert budget.spent.tokens == 0

@@ -32,9 +32,7 @@ class UnknownPrice(DefinitionError):
 class HookError(MoothallError):
     """A hook or a block raised, or returned what it may not; `__cause__` is what it raised.
 
-    Attributes:
-        hook: the name of the hook or the block
-        type: where it stood, such as `pre_acting`, or of a block `around_model`
+    `hook` is its name, and `type` where it stood: `pre_acting`, or of a block `around_model`.
     """
 
     def __init__(self, agent: str, type: str, hook: str, reason: str) -> None:
@@ -53,11 +51,7 @@ class DuplicateAgent(MoothallError, ValueError):
 
 
 class InvalidMessage(MoothallError, ValueError):
-    """A message does not conform to the schema.
-
-    Attributes:
-        field: the path of the field that is wrong, such as `action.args.b`
-    """
+    """A message does not conform to the schema; `field` is wrong, such as `action.args.b`."""
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(f"invalid message: {field}: {reason}")
@@ -159,8 +153,7 @@ class SpaceClosed(RequestError):
 class BudgetExceeded(MoothallError):
     """The budget does not cover what a run was about to do, so that was not begun.
 
-    Attributes:
-        limit: the limit that refused: `tokens`, `usd`, `model_calls` or `actions`
+    Its `limit` is the one that refused: `tokens`, `usd`, `model_calls` or `actions`.
     """
 
     def __init__(self, text: str, limit: str, needs: _Any = None) -> None:
@@ -222,17 +215,14 @@ class MCPServerError(MoothallError, ConnectionError):
 
 
 class ModelError(MoothallError):
-    """A model could not answer.
+    """A model could not answer; with its server's `status`, and its `usage`, if these are known.
 
-    Attributes:
-        status: its server's, if known
-        usage: what the answer took, if known
-        of_content: whether it may be of what the request says or shows: the server refused it as
-            400, 403, 413 or 422, a filter withheld the answer, or no model takes a medium
+    `of_content`: whether it may be of what the request says or shows, as a filter's.
     """
 
     status: int | None = None
     usage: object = None
+    refusal: object = None  # what its server wrote of the request, if known
 
     def __init__(self, *args: object, of_content: bool = False) -> None:
         super().__init__(*args)

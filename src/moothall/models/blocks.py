@@ -6,7 +6,7 @@ By it models get them, notes stand for them where only text is read, and doors t
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 BLOCK_TOKENS: Final = 1500
@@ -40,6 +40,28 @@ BLOCKS: Final = {
     "file": BlockKind("a file", "PDF files", "application/pdf", "file_data"),
 }
 """The kinds of blocks, by their types in messages."""
+
+IMAGE_TYPES: Final = frozenset(("image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp"))
+"""The media types of images that every model takes which takes images."""
+
+
+def unknown_media(messages: Iterable[Any], known_types: Container[str]) -> tuple[int, str] | None:
+    """Return the message with the first image that is none of the known types, and its type.
+
+    The type is the one that the image states; an image that is named by its address states none.
+    """
+    for n, message in enumerate(messages):
+        content = message.get("content") if isinstance(message, Mapping) else None
+        for block in content if isinstance(content, list) else ():
+            if not isinstance(block, Mapping) or block.get("type") != "image_url":
+                continue
+            image = block.get("image_url")
+            url = image.get("url") if isinstance(image, Mapping) else image
+            if isinstance(url, str) and url.startswith("data:"):
+                kind = url[5:].partition(",")[0].partition(";")[0].strip().lower()
+                if kind not in known_types:
+                    return n, kind
+    return None
 
 
 def data_of(block: Any) -> str:

@@ -5,16 +5,25 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from moothall.foundation.errors import ContextOverflow, ModelError
 from moothall.foundation.http import is_transient
 from moothall.foundation.jsonvalue import readable
 from moothall.foundation.text import json_type, one_line, shorten
-from moothall.models.blocks import BLOCKS
 from moothall.models.finish_reason import REASON_OF_SERVER_WORD
 from moothall.models.protocol import Call, ModelReply
+from moothall.models.refusal import (
+    ERROR_FIELDS,
+    Refusal,
+    display_text,
+    error_kinds,
+    error_objects,
+    http_status,
+    is_page,
+    refuses_content,
+    server_text,
+)
 
 # Codes and fixed words of servers.
 _OVERFLOW_CODE = re.compile(
@@ -57,23 +66,6 @@ _NO_CREDIT = re.compile(
     r"|spend\w*.?limit|out_of_credit|credit.?(?:limit|balance)|\A1113\Z",
     re.I,
 )
-# Of what a request says or shows, whatever the status: a filter's codes. Codes and types of
-# OpenAI's, Google's and Anthropic's servers where an error has no status.
-_FILTERED = re.compile("content.?(?:filter|policy)|responsible.?ai", re.I)
-_INVALID = re.compile("invalid.(?:request|argument|prompt)|image", re.I)
-# What servers say with any status of a medium that they do not take.
-_MEDIA = "|".join(
-    ("vision", "multimodal", *(b.label.rpartition(" ")[2] for b in BLOCKS.values() if b.data))
-)
-_MEDIA_FAULT = re.compile(
-    rf"(?:{_MEDIA})\S*.{{0,60}}(?:not (?:supported|allowed|accept)|unsupported)"
-    rf"|(?:not|n't) (?:support|accept|have|take).{{0,40}}(?:{_MEDIA})"
-    rf"|no endpoints.{{0,40}}(?:{_MEDIA})",
-    re.I | re.S,
-)
-_CONTENT_STATUSES = frozenset((400, 403, 413, 422))
-
-
 SIGNATURES = ("extra_content", "provider_specific_fields", "thought_signature")
 """Fields of a message, or of a call, that prove what the model thought: Gemini's, litellm's."""
 REASONING = ("reasoning_content", "reasoning", "reasoning_text")
@@ -89,7 +81,7 @@ def parse_json(data: bytes, label: str) -> Any:
     except RecursionError:
         raise ModelError(f"{label} is nested too deep") from None
     except ValueError as error:
-        excerpt = _display_text(data[:4000].decode("utf-8", "replace"))
+        excerpt = display_text(data[:4000].decode("utf-8", "replace"))
         if is_page(excerpt) or not excerpt:
             message = f"{label} is {excerpt or 'empty'}, not JSON: check the address of the server"
             # A server that is busy may close the connection before it answers.
@@ -97,24 +89,6 @@ def parse_json(data: bytes, label: str) -> Any:
         raise ModelError(
             f"{label} is not JSON: {str(error)[:100]}: {one_line(excerpt, 60)!r}"
         ) from None
-
-
-_PAGE_START = re.compile(r"\s*(?:<\?xml[^>]*>\s*)?<(?:!doctype html|html)\b", re.I)
-_PAGE_TITLE = re.compile(r"<(?:title|h1)\b[^>]*>([^<]*)<", re.I)
-_PAGE_LABEL = "a web page"
-
-
-def _display_text(text: str) -> str:
-    """Return a text; for a web page, what it is called."""
-    if _PAGE_START.match(text) is None:
-        return text.strip()
-    title = _PAGE_TITLE.search(text)
-    return f"{_PAGE_LABEL}, {one_line(title[1], 100)!r}" if title else _PAGE_LABEL
-
-
-def is_page(text: str) -> bool:
-    """Return whether what is shown of an answer is that it was a web page."""
-    return text.startswith(_PAGE_LABEL)
 
 
 def joined_content(content: str | list[Any] | None, label: str, place: str) -> str:
@@ -169,10 +143,6 @@ class RefusedCall(ModelError):
         self.reply = reply
 
 
-_ERROR_FIELDS = ("error", "message", "detail", "errors")
-"""The fields in which servers write what failed."""
-
-
 def failure_in(body: Mapping[str, Any]) -> Any:
     """Return the failure that stands in the place of an answer, or None."""
     base_resp = body.get("base_resp")  # MiniMax's
@@ -181,19 +151,24 @@ def failure_in(body: Mapping[str, Any]) -> Any:
     if body.get("error") or "error" in (body.get("type"), body.get("object")):
         return body
     answer_fields = {"choices", "content", "output", "type", "usage"} & body.keys()
-    return None if answer_fields or not any(body.get(each) for each in _ERROR_FIELDS) else body
+    return None if answer_fields or not any(body.get(each) for each in ERROR_FIELDS) else body
 
 
 def error_of(body: Any, name: str) -> ModelError:
     """Return the exception for an error sent instead of an answer."""
-    reason = f"{name}: the server answered with an error: {server_text(body)}"
+    error = _stated_error(body, f"{name}: the server answered with an error: {server_text(body)}")
+    error.refusal = Refusal.read(body)
+    return error
+
+
+def _stated_error(body: Any, reason: str) -> ModelError:
     if (request_error := request_error_of(body, reason)) is not None:
         return request_error
     if has_no_credit(body):
         return ModelError(reason)
     error = body.get("error") if isinstance(body, dict) else None
     error_text = error.lower() if isinstance(error, str) else ""
-    kinds = [*_error_kinds(body), "server_error" if error_text == "error" else error_text]
+    kinds = [*error_kinds(body), "server_error" if error_text == "error" else error_text]
     may_be_transient = any(map(_is_transient, kinds)) or _TRANSIENT_TEXT.search(server_text(body))
     if may_be_transient and not any(map(_is_permanent, kinds)):
         return TransientError(reason)
@@ -211,53 +186,20 @@ def request_error_of(body: Any, reason: str) -> ModelError | None:
 
 def has_no_credit(body: Any) -> bool:
     """Return whether an account has no money left, which another try does not change."""
-    return any(_NO_CREDIT.search(str(each)) for each in _error_kinds(body))
-
-
-def refuses_content(body: Any, status: int = 0) -> bool:
-    """Return whether an error may be of what the request says or shows."""
-    kinds = [*map(str, _error_kinds(body))]
-    if any(map(_FILTERED.search, kinds)) or _MEDIA_FAULT.search(server_text(body)):
-        return True
-    statuses = [each for each in (status, *map(_http_status, kinds)) if each][:1]
-    if statuses:
-        return statuses[0] in _CONTENT_STATUSES
-    return any(map(_INVALID.search, kinds))
-
-
-def _http_status(kind: Any) -> int:
-    return int(kind) if str(kind).isdecimal() and len(str(kind)) == 3 else 0
+    return any(_NO_CREDIT.search(str(each)) for each in error_kinds(body))
 
 
 def _is_transient(kind: Any) -> bool:
-    return is_transient(_http_status(kind)) or _TRANSIENT.search(str(kind)) is not None
+    return is_transient(http_status(kind)) or _TRANSIENT.search(str(kind)) is not None
 
 
 def _is_permanent(kind: Any) -> bool:
-    return 400 <= _http_status(kind) < 500 and not is_transient(_http_status(kind))
-
-
-def _error_objects(body: Any) -> list[dict[str, Any]]:
-    """Return the objects in which an error states what it is, also that of a server behind."""
-    objects: list[Any] = [body, body.get("error")] if isinstance(body, dict) else []
-    metadata = objects[1].get("metadata") if objects and isinstance(objects[1], dict) else None
-    with suppress(ValueError, RecursionError, KeyError, TypeError):
-        provider_body = json.loads(metadata["raw"])  # type: ignore[index]
-        objects += (
-            [provider_body, provider_body.get("error")] if isinstance(provider_body, dict) else []
-        )
-    return [each for each in objects if isinstance(each, dict)]
-
-
-def _error_kinds(body: Any) -> list[Any]:
-    """Return the codes and types that an error states."""
-    names = ("code", "type", "status")
-    return [each[name] for each in _error_objects(body) for name in names if each.get(name)]
+    return 400 <= http_status(kind) < 500 and not is_transient(http_status(kind))
 
 
 def is_overflow(body: Any) -> bool:
     """Return whether a server's error says that the prompt does not fit."""
-    texts = (server_text(body), *map(str, _error_kinds(body)))
+    texts = (server_text(body), *map(str, error_kinds(body)))
     if any(map(_OVERFLOW_CODE.search, texts)):
         return True
     return any(map(_OVERFLOW.search, texts)) and not any(map(_NO_OVERFLOW.search, texts))
@@ -281,9 +223,9 @@ _REFUSED_CODES = (
 
 def read_refused_call(body: Any) -> ModelReply | None:
     """Return the answer that a server refused because its call does not fit, as Groq does."""
-    generations = [each.get("failed_generation") for each in _error_objects(body)]
+    generations = [each.get("failed_generation") for each in error_objects(body)]
     text = next((each for each in generations if isinstance(each, str)), "")
-    kinds = {*map(str, _error_kinds(body))}
+    kinds = {*map(str, error_kinds(body))}
     if "json_validate_failed" in kinds:  # Groq's word for an answer that its schema does not admit
         return ModelReply(readable(text))
     if not {*_REFUSED_CODES} & kinds:
@@ -328,22 +270,6 @@ def finish_reason_of(reason: Any, has_calls: bool, name: str) -> str:
             raise RefusedCall(message)
         raise (TransientError if _TRANSIENT.search(kind) else ModelError)(message)
     return "calls" if finish_reason == "stop" and has_calls else finish_reason
-
-
-def server_text(body: Any) -> str:
-    """Return the text of a server's error, in one line."""
-    raw = ""
-    for _ in range(2):
-        if isinstance(body, dict):
-            metadata = body.get("metadata")  # OpenRouter's: what the provider behind it answered
-            raw = (
-                f": {metadata['raw']}" if isinstance(metadata, dict) and "raw" in metadata else raw
-            )
-            body = next((body[each] for each in _ERROR_FIELDS if body.get(each)), "")
-        if isinstance(body, list) and body and isinstance(body[0], dict) and "message" in body[0]:
-            body = body[0]["message"]
-    text = _display_text(body) if isinstance(body, str) else json.dumps(body)
-    return one_line(text + raw, 300) or "no reason"
 
 
 _META_FIELDS = frozenset(("id", "model", "provider", "citations", "system_fingerprint"))

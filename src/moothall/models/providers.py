@@ -35,6 +35,9 @@ class Provider:
         gives_back: whether it takes back fields that it gave with its answers
         call_ids: a pattern of the ids of calls that it takes; empty if any will do
         answer_before_user: whether it wants an answer between a result and a message of the user
+        may_want: what it may want of another's answers: `reasons` with each, or a `signature` of
+            each call; gateways may want both
+        images: the media types of images that it takes, beside those that all take
     """
 
     title: str
@@ -53,6 +56,8 @@ class Provider:
     gives_back: bool = True
     call_ids: str = ""
     answer_before_user: bool = False
+    may_want: tuple[str, ...] = ("reasons", "signature")
+    images: tuple[str, ...] = ()
 
     @property
     def class_name(self) -> str:
@@ -70,6 +75,7 @@ _OPENAI: Final[dict[str, Any]] = {
     "schema_beside_actions": True,
     "batches": True,
     "call_ids": ".{1,40}",
+    "may_want": (),
 }
 _ROWS: Final = {
     "openai": Provider(
@@ -86,6 +92,7 @@ _ROWS: Final = {
         schema_beside_actions=True,
         batches=True,
         call_ids="[A-Za-z0-9_-]{1,64}",
+        may_want=(),
     ),
     "azure": Provider(
         *("OpenAI's at Azure", "", "AZURE_OPENAI_API_KEY", "azure", "azure.ai.openai"),
@@ -96,26 +103,32 @@ _ROWS: Final = {
     "cerebras": Provider(
         *("Cerebras's", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", "cerebras"),
         gives_back=False,
+        may_want=(),
     ),
     "deepseek": Provider(
         *("DeepSeek's", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", "deepseek"),
         families=("deepseek",),
+        may_want=("reasons",),
     ),
     "gemini": Provider(
         *("Google's", "https://generativelanguage.googleapis.com/v1beta/openai"),
         *("GEMINI_API_KEY", "google", "gcp.gemini"),
         families=("gemini",),
+        may_want=("signature",),
+        images=("image/heic", "image/heif"),
     ),
     "groq": Provider(
         *("Groq's", "https://api.groq.com/openai/v1", "GROQ_API_KEY", "groq"),
         batches=True,
         gives_back=False,
+        may_want=(),
     ),
     "mistral": Provider(
         *("Mistral's", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", "mistral", "mistral_ai"),
         gives_back=False,
         call_ids="[A-Za-z0-9]{9}",
         answer_before_user=True,
+        may_want=(),
     ),
     "ollama": Provider("of an Ollama server", "http://localhost:11434/v1"),
     "openrouter": Provider(

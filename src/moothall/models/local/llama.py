@@ -19,11 +19,11 @@ from moothall.foundation.errors import ContextOverflow, ModelError, WeightsError
 from moothall.foundation.text import one_line
 from moothall.foundation.threads import guard
 from moothall.models.calling.choice import GUIDANCE
-from moothall.models.chat_answer import refuses_content
 from moothall.models.chat_stream import AnswerStream
 from moothall.models.local import weights
 from moothall.models.local.engine import InferenceEngine, Job, patient_threads
 from moothall.models.protocol import ModelReply, ReasoningPiece, TextPiece, Usage
+from moothall.models.refusal import Refusal, refuses_content
 
 SPIN_TURNS: Final = 3_000
 """Spin turns that take about as long as a slow wake-up of a thread.
@@ -199,7 +199,9 @@ class ChatEngine(Llama):
             raise self._make_error(str(error)) from error
 
     def _make_error(self, reason: str) -> ModelError:
-        return ModelError(f"{self.name}: {one_line(reason, 1000)}")
+        error = ModelError(f"{self.name}: {one_line(reason, 1000)}")
+        error.refusal = Refusal(reason)
+        return error
 
     def _server_error(self, error: dict[str, Any]) -> ModelError:
         if error.get("type") == "exceed_context_size_error":

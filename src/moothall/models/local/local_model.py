@@ -24,11 +24,13 @@ from moothall.foundation.errors import ConfigError, MissingExtra, ModelError
 from moothall.models.base import AnsweringModel, ModelRequest
 from moothall.models.calling.choice import OneCall, after_a_thought
 from moothall.models.calling.listed import SeveralCalls
+from moothall.models.echo import without_own_words
 from moothall.models.local import weights
 from moothall.models.local.engine import InProcess
 from moothall.models.local.llama import BATCH_TOKENS, ChatEngine
 from moothall.models.plain_chat import add_schema, has_result, native_chat, plain_chat
 from moothall.models.protocol import NO_USAGE, ModelReply, StreamPart, TextPiece, calls_in
+from moothall.models.refusal import Refusal
 from moothall.models.remote.adapting import Adaptations
 from moothall.models.remote.chat_format import chat_messages, tools
 from moothall.models.remote.schema_form import as_text, in_form
@@ -166,7 +168,7 @@ class LocalModel(InProcess, AnsweringModel):
         self._makes_one_call = makes_one_call and not self._own_template
         self.tool_choice = tool_choice
         self._form = OneCall() if self._makes_one_call else SeveralCalls()
-        self._adapter = Adaptations()  # to a template of its own
+        self._adapter = Adaptations(may_want=())  # to a template of its own
         MissingExtra.unless("a model inside this process", "local", "xllamacpp")
         context_tokens = min(context_tokens, trained_tokens or _LARGEST_CONTEXT, _LARGEST_CONTEXT)
         self.name: str = name or (
@@ -258,8 +260,9 @@ class LocalModel(InProcess, AnsweringModel):
         attempt = request
         if request.schema is not None:  # beside actions, a final one takes the value
             attempt = in_form("final", request)
+        adapter = self._adapter  # or a copy that tries what the template asks for
         while True:
-            body, text_schema = self._body(attempt)
+            body, text_schema = self._body(attempt, adapter)
             if request.schema is not None:
                 body["tool_choice"] = "required"
                 answer = as_text(request, self._engine.generate((body, text_schema)))
@@ -269,6 +272,8 @@ class LocalModel(InProcess, AnsweringModel):
             try:
                 async with aclosing(answer) as parts:
                     async for part in parts:
+                        if not has_begun and adapter is not self._adapter:
+                            self._adapter.keep(adapter, self.name)
                         has_begun = True
                         if isinstance(part, ModelReply) and part.calls:
                             # A number, not a random id: the same prompt gives the same calls.
@@ -278,8 +283,12 @@ class LocalModel(InProcess, AnsweringModel):
                         yield part
                 return
             except ModelError as error:  # of the template, which may want other roles
-                if has_begun or not self._adapter.learn_from_refusal(str(error)):
+                trial = None
+                if isinstance(error.refusal, Refusal) and not has_begun:
+                    trial = adapter.make_trial(without_own_words(error.refusal, request), b"")
+                if trial is None:
                     raise
+                adapter = trial
 
     async def _prepare(self, actions: list[Action] | None) -> None:
         body, text_schema = self._body(
@@ -296,14 +305,17 @@ class LocalModel(InProcess, AnsweringModel):
         is_bare = request.schema is not None and request.schema.get("type") != "object"
         return is_bare and not request.actions and not self._makes_one_call
 
-    def _body(self, request: ModelRequest) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    def _body(
+        self, request: ModelRequest, adapter: Adaptations | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Return the request for the engine, and what the text is held to."""
         messages, actions, schema, _ = request
         text_schema: dict[str, Any] | None = schema
         offered, may_answer = self._allowed_now(messages, actions or [])
         reads_images = self.reads_images
         if self._goes_by_template(request):
-            adapted = self._adapter.adapt_messages(messages, seen_after=reads_images)
+            adapter = adapter or self._adapter
+            adapted = adapter.adapt_messages(messages, seen_after=reads_images)
             chat = native_chat(chat_messages(adapted, self.name), self.name, reads_images)
         else:
             chat = plain_chat(messages, self.name, self._form, offered, may_answer, reads_images)

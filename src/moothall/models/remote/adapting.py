@@ -7,12 +7,17 @@ some want is learned from their refusals.
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from copy import copy
 from typing import Any, Final
 
-from moothall.models.blocks import BLOCKS, without_seen
+from moothall.models.chat_answer import KEPT_FIELDS
+from moothall.models.refusal import Refusal
 from moothall.models.remote.chat_format import seen_after_results
+
+logger: logging.Logger = logging.getLogger("moothall.models")
 
 NO_ANSWER: Final = "(no answer)"
 _NO_RESULT = "(no result)"
@@ -26,10 +31,14 @@ _ID_FAULT = re.compile(
     r"(?:length|too long|pattern|regular expression|character|must be|format|invalid)",
     re.I | re.S,
 )
-# What a server calls blocks that it does not take: "image", "file".
-_SEEN_NOUNS = "|".join(
-    ("vision", "multimodal", *(b.label.rpartition(" ")[2] for b in BLOCKS.values() if b.data))
+# In that of one that refuses a field which it, or another, gave with an answer: Cerebras, Groq.
+_FIELD_FAULT = re.compile(
+    rf"\b({'|'.join(KEPT_FIELDS)})\b.{{0,40}}?(?:unsupported|not (?:supported|permitted|allowed)"
+    "|extra|forbidden|unknown|unrecogni[sz]ed|unexpected)",
+    re.I | re.S,
 )
+# A field of what a message says or shows, of which no demand is.
+_CONTENT_PLACE = re.compile(r"(?:\A|[.\]])(?:content|text|url|image_url|prompt)\W*\d*\Z", re.I)
 # Gemini's, of a schema of parameters.
 _PLACE = r" at '?[^':]*(?:tools|function_declarations|schema)[^':]*"
 _KEYWORD = re.compile(r"unknown name .{0,2}?([\w$]+)\W{1,3}" + _PLACE + "'?: cannot find", re.I)
@@ -37,33 +46,39 @@ _WORDS = {
     "answers": "role .?user.? after role .?tool",
     # Of Gemini, Bedrock, Perplexity, newer Claude, and chat templates behind vLLM and others.
     "turns": (
-        r"\balternat|(?:consecutive|successive) (?:user|assistant|messages)|in a row"
+        r"must alternate|(?:consecutive|successive) (?:user|assistant|messages)|in a row"
         r"|after a user turn|start with a user|first message.{0,40}\buser"
         r"|should be \[(?:user|assistant)|last (?:role|message).{0,40}\buser|end with a user"
         "|(?:message|response) prefill|assistant messages at the end"
     ),
     "system_first": "system message must be|(?:only one|multiple) system message",
     "no_system": "system (?:role|messages?) (?:is |are )?not support|not support system|got system",
-    "nameless": (
-        r"messages\b.{0,40}\bname\b.{0,40}(?:extra|permitted|unsupported|allowed)"
-        r"|(?:extra|forbidden).{0,60}messages\b.{0,40}\bname\b|unknown name .{0,2}name\b"
-    ),
     "signature": "missing.{0,40}thought_?signature",
     "reasons": (
         "reasoning_content.{0,80}(?:must be|missing|required)|missing.{0,40}reasoning_content"
         "|thinking.{0,80}must be passed back"
-    ),
-    "blind": (
-        rf"(?:{_SEEN_NOUNS})\S*.{{0,60}}(?:not (?:supported|allowed|accept)|unsupported)"
-        rf"|(?:not|n't) (?:support|accept|have|take).{{0,40}}(?:{_SEEN_NOUNS})"
-        "|no endpoints.{0,40}image"
     ),
     "one_type": r"unknown name .{0,2}?type\W{1,3}" + _PLACE + "'?: proto field is not",
     "texts": "invalid value" + _PLACE + r"\benum\b",
 }
 _DEMANDS = {demand: re.compile(words, re.I | re.S) for demand, words in _WORDS.items()}
 """What a refusal may ask for: one type for each value and choices of texts alone, of schemas;
-reasoning with each answer; no images; the rest, of messages."""
+reasoning with each answer; the rest, of messages."""
+_NAMELESS = re.compile(r"messages\.\d+\.(?:\w+\.)?name: .*(?:extra|forbidden|not permitted)", re.I)
+"""What servers of FastAPI say of the name of a speaker, and where."""
+_OF_OTHERS: Final = frozenset(("signature", "reasons"))
+"""Demands that some providers have, and their gateways."""
+_IN_WORDS: Final = {
+    "answers": "an answer between a result and a message of the user",
+    "turns": "turns of user and assistant that alternate",
+    "system_first": "one message of the system, the first",
+    "no_system": "the system's messages as the user's",
+    "nameless": "messages without names of speakers",
+    "signature": "Google's mark on calls of other models",
+    "reasons": "reasoning with each answer",
+    "one_type": "one type for each value of a schema",
+    "texts": "choices of a schema as texts",
+}
 # Google's word for a call that another model made.
 _NO_SIGNATURE = {"google": {"thought_signature": "skip_thought_signature_validator"}}
 _ANSWER_MESSAGE: dict[str, Any] = {"role": "assistant", "content": NO_ANSWER}
@@ -75,35 +90,95 @@ class Adaptations:
     Args:
         ids: a pattern of the ids of calls that the server takes; any if left out
         answer_before_user: whether an answer must come between a result and a message of the user
+        may_want: which of the demands `reasons` and `signature` it may have
+
+    Attributes:
+        version: how often something was learned
+        learned: what was learned, in words
     """
 
-    def __init__(self, ids: str = "", answer_before_user: bool = False) -> None:
+    def __init__(
+        self,
+        ids: str = "",
+        answer_before_user: bool = False,
+        may_want: Iterable[str] = _OF_OTHERS,
+    ) -> None:
         self._ids = ids or ".+"
         self._demands = frozenset(("answers",) if answer_before_user else ())
+        self._never_wanted = _OF_OTHERS.difference(may_want)
         self._refused_keywords: frozenset[str] = frozenset()  # keywords of schemas
+        self.refused_fields: frozenset[str] = frozenset()  # that came with earlier answers
         self.version: int = 0
+        self.learned: tuple[str, ...] = ()
 
     @property
     def reasons(self) -> bool:
         """Whether each answer must have reasoning."""
         return "reasons" in self._demands
 
-    def learn_from_refusal(self, error_text: str) -> bool:
-        """Note what a refusal asks for; return whether it asks for something new."""
-        state_before = {**vars(self)}
-        if _ID_FAULT.search(error_text):
+    def make_trial(self, refusal: Refusal, content: bytes) -> Adaptations | None:
+        """Return a copy that does what a refusal asks for; None if it asks for nothing new.
+
+        The fields that it names come first, then its words.
+        """
+        faults = [each for each in refusal.faults if not _CONTENT_PLACE.search(each.place)]
+        if refusal.faults and not faults:
+            return None
+        trial, fault_text = copy(self), "\n".join(map(str, faults))
+        if _NAMELESS.search(fault_text):
+            trial._demands |= {"nameless"}
+        for text in (fault_text, refusal.text):
+            trial._take_demands(text, content)
+            if trial._state() != self._state():
+                return trial
+        return None
+
+    def _take_demands(self, text: str, content: bytes) -> None:
+        if _ID_FAULT.search(text):
             self._ids = _PLAIN_IDS
-        demands = {demand for demand, words in _DEMANDS.items() if words.search(error_text)}
+        demands = {demand for demand, words in _DEMANDS.items() if words.search(text)}
+        demands -= self._never_wanted
         # Templates without a system message say the same of it.
         demands |= {"no_system"} if "turns" in demands & self._demands else set()
         demands |= {"turns"} if "no_system" in demands else set()
         demands |= {"answers", "system_first"} if "turns" in demands else set()
         self._demands |= demands
-        self._refused_keywords |= {*_KEYWORD.findall(error_text)}
-        if vars(self) == state_before:
-            return False
+        self._refused_keywords |= {*_KEYWORD.findall(text)}
+        fields = (each.lower() for each in _FIELD_FAULT.findall(text))
+        self.refused_fields |= {each for each in fields if f'"{each}": '.encode() in content}
+
+    def _state(self) -> tuple[Any, ...]:
+        return self._ids, self._demands, self._refused_keywords, self.refused_fields
+
+    def keep(self, trial: Adaptations, name: str, other_changes: Iterable[str] = ()) -> None:
+        """Take over what a trial does, since it helped; say so once for each thing, in the log.
+
+        Args:
+            trial: what did what a refusal asks for, in a request that was answered
+            name: the model's
+            other_changes: what that request had beside it, in words
+        """
+        known_words = {*self._in_words(), *self.learned}
+        if trial._ids == _PLAIN_IDS:
+            self._ids = _PLAIN_IDS
+        self._demands |= trial._demands
+        self._refused_keywords |= trial._refused_keywords
+        self.refused_fields |= trial.refused_fields
         self.version += 1
-        return True
+        if new := [each for each in (*self._in_words(), *other_changes) if each not in known_words]:
+            self.learned += (*new,)
+            logger.warning(
+                "%s: the server refused a request and took it with %s; later requests have that "
+                "from the start",
+                name,
+                "; ".join(new),
+            )
+
+    def _in_words(self) -> list[str]:
+        words = ["ids of calls of nine letters and digits"] * (self._ids == _PLAIN_IDS)
+        words += [text for demand, text in _IN_WORDS.items() if demand in self._demands]
+        words += [f"schemas without {each!r}" for each in sorted(self._refused_keywords)]
+        return words + [f"no {each!r} of earlier answers" for each in sorted(self.refused_fields)]
 
     def adapt_messages(self, messages: list[Any], seen_after: bool = False) -> list[Any]:
         """Return our messages with the ids, the roles and the order that the server takes.
@@ -114,8 +189,6 @@ class Adaptations:
         """
         if not all(map(_is_message, messages)):
             return messages  # whoever reads them says so
-        if "blind" in self._demands:
-            messages = without_seen(messages)
         if seen_after:
             messages = seen_after_results(messages)
         messages = _with_paired_results(messages, re.compile(self._ids, re.S))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from typing import Any, ClassVar, Unpack
 
@@ -13,6 +13,7 @@ from moothall.foundation.http import HTTPResponse
 from moothall.models.base import ModelRequest
 from moothall.models.protocol import ModelReply, StreamPart
 from moothall.models.providers import PROVIDERS, key_of
+from moothall.models.refusal import Refusal
 from moothall.models.remote.adapting import Adaptations
 from moothall.models.remote.batch_servers import AnthropicBatches
 from moothall.models.remote.chat_format import may_be_strict
@@ -87,6 +88,9 @@ class AnthropicModel(RemoteModel):
     """
 
     own_fields: ClassVar[Iterable[str]] = _OWN_FIELDS
+    _IN_WORDS: ClassVar[Mapping[str, str]] = {
+        "_wants_thoughts": "no wish for reasoning after calls of another model"
+    }
     base_url: str
 
     def __init__(
@@ -124,7 +128,9 @@ class AnthropicModel(RemoteModel):
         super().__init__(settings)
         # The API refuses a schema with keywords that it cannot enforce.
         self._forms = SchemaForms(provider.schema_beside_actions, may_be_strict)
-        self._adapter = Adaptations(PROVIDERS["anthropic"].call_ids)  # also of compatible servers
+        # The ids also of compatible servers.
+        call_ids = PROVIDERS["anthropic"].call_ids
+        self._adapter = Adaptations(call_ids, may_want=provider.may_want)
         self._wants_thoughts = False  # where calls have results, if it reasons
 
     def _own_headers(self, key: str) -> dict[str, str]:
@@ -168,11 +174,9 @@ class AnthropicModel(RemoteModel):
         output_format = {"format": {"type": "json_schema", "schema": schema}}
         return body | {"output_config": {**body.get("output_config", {}), **output_format}}
 
-    def _learn_from_refusal(self, error_text: str, content: bytes) -> bool:
-        if not self._wants_thoughts and _THOUGHT_FIRST.search(error_text):
-            self._wants_thoughts = True
-            return True
-        return super()._learn_from_refusal(error_text, content)
+    def _demanded_changes(self, refusal: Refusal, content: bytes) -> dict[str, Any]:
+        wants_thoughts = not self._wants_thoughts and _THOUGHT_FIRST.search(refusal.text)
+        return {"_wants_thoughts": True} if wants_thoughts else {}
 
     @property
     def _url(self) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from moothall.foundation.errors import ModelError
 from moothall.foundation.http import HTTPResponse
-from moothall.models.chat_answer import server_text
+from moothall.models.refusal import server_text
 from moothall.models.remote.batch import CANCELLED, EXPIRED, Outcome
 from moothall.models.remote.responses_format import is_response
 from moothall.models.settings import joined_url

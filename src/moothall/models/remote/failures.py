@@ -16,11 +16,9 @@ from moothall.models.blocks import BLOCK_TOKENS
 from moothall.models.chat_answer import (
     UnreadableCall,
     has_no_credit,
-    is_page,
-    refuses_content,
     request_error_of,
-    server_text,
 )
+from moothall.models.refusal import Refusal, is_page, refuses_content, server_text
 
 _MAX_SECRETS: Final = 200
 """So many keys and headers of the last requests stand in no error."""
@@ -72,6 +70,13 @@ class ErrorMaker:
     ) -> ModelError:
         """Return the error for a server's refusal of a request whose answer `may_call` actions."""
         body = _body(text)
+        error = self._error(body, status, headers, tries, may_call)
+        error.refusal = Refusal.read(body, status)
+        return error
+
+    def _error(
+        self, body: Any, status: int, headers: Mapping[str, str], tries: int, may_call: bool
+    ) -> ModelError:
         reason = f"{self._name}: the server answered {status}: {server_text(body)}"
         if status == 413:
             return ContextOverflow(self.redact(f"{reason}; nothing was cut"), of_content=True)

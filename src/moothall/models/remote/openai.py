@@ -17,6 +17,7 @@ from moothall.models.answer_reader import AnswerReader
 from moothall.models.base import ModelRequest
 from moothall.models.chat_stream import AnswerStream
 from moothall.models.providers import PROVIDERS, key_of
+from moothall.models.refusal import Refusal
 from moothall.models.remote.batch_servers import OpenAIBatches
 from moothall.models.remote.chat_format import response_format
 from moothall.models.remote.context_length import stated_context
@@ -106,6 +107,12 @@ class OpenAIModel(RemoteModel):
     """
 
     own_fields: ClassVar[Iterable[str]] = _OWN_FIELDS
+    _IN_WORDS: ClassVar[Mapping[str, str]] = {
+        "_api": "the form of the Responses API",
+        "_encrypts": "no wish for encrypted reasoning",
+        "_streams_usage": "no wish for the usage of a stream",
+        "request_fields": "'max_completion_tokens' in place of 'max_tokens'",
+    }
     base_url: str
 
     def __init__(
@@ -215,22 +222,22 @@ class OpenAIModel(RemoteModel):
             body["include"] = list(dict.fromkeys([*include, "reasoning.encrypted_content"]))
         return body
 
-    def _learn_from_refusal(self, error_text: str, content: bytes) -> bool:
-        if self._may_switch and not is_response(content) and _RESPONSES_ONLY.search(error_text):
-            self._api = "responses"
-        elif b'"reasoning.encrypted_content"' in content and _NOT_ENCRYPTED.search(error_text):
-            self._encrypts = False
-        elif (
-            self._streams_usage and "answered 4" in error_text and _STREAM_USAGE.search(error_text)
+    def _demanded_changes(self, refusal: Refusal, content: bytes) -> dict[str, Any]:
+        text, places = refusal.text, [each.place for each in refusal.faults]
+        if self._may_switch and not is_response(content) and _RESPONSES_ONLY.search(text):
+            return {"_api": "responses"}
+        if b'"reasoning.encrypted_content"' in content and (
+            "include" in places or _NOT_ENCRYPTED.search(text)
         ):
-            self._streams_usage = False
-        elif b'"max_tokens": ' in content and _OTHER_LENGTH.search(error_text):
-            self.request_fields["max_completion_tokens"] = self.request_fields.pop(
-                "max_tokens", self.max_tokens
-            )
-        else:
-            return super()._learn_from_refusal(error_text, content)
-        return True
+            return {"_encrypts": False}
+        if self._streams_usage and any(map(_STREAM_USAGE.search, (text, *places))):
+            return {"_streams_usage": False}
+        is_old_length = "max_tokens" in places and "unsupported_parameter" in refusal.kinds
+        if b'"max_tokens": ' in content and (is_old_length or _OTHER_LENGTH.search(text)):
+            fields = {**self.request_fields}
+            fields["max_completion_tokens"] = fields.pop("max_tokens", self.max_tokens)
+            return {"request_fields": fields}
+        return {}
 
     async def _send(self, content: bytes, stream: bool) -> HTTPResponse:
         is_responses = is_response(content)

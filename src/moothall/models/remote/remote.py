@@ -26,6 +26,7 @@ from moothall.foundation.http.server_url import ServerURL
 from moothall.foundation.threads import awaited
 from moothall.models.answer_reader import AnswerReader
 from moothall.models.base import AnsweringModel, ModelRequest
+from moothall.models.blocks import IMAGE_TYPES, unknown_media
 from moothall.models.chat_answer import (
     KEPT_FIELDS,
     RefusedCall,
@@ -34,8 +35,10 @@ from moothall.models.chat_answer import (
     parse_json,
 )
 from moothall.models.chat_stream import AnswerStream
+from moothall.models.echo import without_own_words
 from moothall.models.protocol import ModelReply, StreamPart, TextPiece, calls_in
 from moothall.models.providers import listed_context
+from moothall.models.refusal import Refusal
 from moothall.models.remote.adapting import Adaptations
 from moothall.models.remote.batch import Batches, BatchServer
 from moothall.models.remote.chat_format import (
@@ -45,7 +48,7 @@ from moothall.models.remote.chat_format import (
 )
 from moothall.models.remote.exchange import parts_of, parts_of_body
 from moothall.models.remote.failures import ErrorMaker, estimated_tokens, has_actions
-from moothall.models.remote.schema_form import SchemaForms, as_text, in_form
+from moothall.models.remote.schema_form import Form, SchemaForms, as_text, in_form
 from moothall.models.remote.server_settings import ServerSettings
 from moothall.models.settings import check_key
 
@@ -78,6 +81,8 @@ class RemoteModel(AnsweringModel):
     base_url: str | None
     timeout: float
     _makes_client: ClassVar[type[HTTPClient]] = HTTPClient
+    _IN_WORDS: ClassVar[Mapping[str, str]] = {}
+    """What requests have once an attribute was changed as a refusal asked for it."""
 
     def __init__(self, settings: ServerSettings) -> None:
         provider = settings.provider
@@ -92,7 +97,10 @@ class RemoteModel(AnsweringModel):
         self._server = settings.server  # the one that gets back what it gave
         self._provider = provider
         self._forms = SchemaForms(provider.schema_beside_actions)
-        self._adapter = Adaptations(provider.call_ids, provider.answer_before_user)
+        self._adapter = Adaptations(
+            provider.call_ids, provider.answer_before_user, provider.may_want
+        )
+        self._changes: dict[str, Any] = {}  # of a trial: the attributes that it tries otherwise
         self._dropped_fields = () if provider.gives_back else KEPT_FIELDS
         self.failures: ErrorMaker = ErrorMaker(
             settings.name, settings.base_url, settings.key_source
@@ -177,49 +185,104 @@ class RemoteModel(AnsweringModel):
         url = self.base_url or f"https://{self._server.rpartition(':')[2]}"
         ServerURL(url).check_allowed(self.name)
         has_begun, reservation = False, None
+        model, version = self, self._adapter.version  # or a copy that tries what is asked for
         while True:
-            form, version = self._forms.form_for(request), self._adapter.version
-            content = self._content(in_form(form, request))
+            form = model._forms.form_for(request)
+            content = model._content(in_form(form, request))
             if self.rate_limit is not None and reservation is None:
                 estimate = estimated_tokens(content) + (self.max_tokens or 0)
                 reservation = await self.rate_limit.acquire(estimate)
-            exchange = self._exchange(content, calls_in(request.messages), request.stream)
+            exchange = model._exchange(content, calls_in(request.messages), request.stream)
             if form == "final":
                 exchange = as_text(request, exchange)
             try:
                 async with aclosing(exchange) as parts:
                     async for part in parts:
+                        if not has_begun and model is not self:
+                            self._keep(model)
                         has_begun = True
                         if isinstance(part, ModelReply) and reservation is not None:
                             reservation.settle(part.usage.total)
                         yield part
                 return
             except ModelError as error:
-                error_text = str(error)
-                if (
-                    not has_begun
-                    and _STALE_FAULT.search(error_text)
-                    and any(each.get("thinking") for each in request.messages)
-                ):
-                    messages = [{**each, "thinking": []} for each in request.messages]
-                    request = request._replace(messages=messages)
-                elif has_begun or not (
-                    self._learn_from_refusal(error_text, content)
-                    or self._forms.learn_from_refusal(form, request, error_text)
-                    or self._adapter.version != version  # as another request was refused, too
-                ):
+                retry = None
+                if not has_begun:
+                    retry = self._next_try(error, model, version, form, request, content)
+                if retry is None:
                     if isinstance(error, TransientError | RefusedCall):
-                        raise ModelError(error_text) from None
+                        raise self._plain_error(error) from None
                     raise
+                model, version, request = retry
 
-    def _learn_from_refusal(self, error_text: str, content: bytes) -> bool:
-        """Note what a refusal says of all requests; return whether it says something."""
-        return self._adapter.learn_from_refusal(error_text)
+    def _next_try(
+        self,
+        error: ModelError,
+        model: Self,
+        version: int,
+        form: Form,
+        request: ModelRequest,
+        content: bytes,
+    ) -> tuple[Self, int, ModelRequest] | None:
+        """Return what is asked next after a refusal, and how; None if that ends the request."""
+        if not isinstance(error.refusal, Refusal) or not error.refusal.is_of_form:
+            return None
+        refusal = without_own_words(error.refusal, request)
+        had_thoughts = any(each.get("thinking") for each in request.messages)
+        if had_thoughts and _STALE_FAULT.search(refusal.text):
+            messages = [{**each, "thinking": []} for each in request.messages]
+            return model, version, request._replace(messages=messages)
+        if self._adapter.version != version:  # as another request was refused, too
+            return self, self._adapter.version, request
+        trial = model._trial(refusal, form, request, content)
+        return None if trial is None else (trial, version, request)
+
+    @staticmethod
+    def _plain_error(error: ModelError) -> ModelError:
+        """Return an error of a kind for whoever asks again as one that ends the request."""
+        plain_error = ModelError(str(error), of_content=error.of_content)
+        plain_error.usage = error.usage
+        return plain_error
+
+    def _trial(
+        self, refusal: Refusal, form: Form, request: ModelRequest, content: bytes
+    ) -> Self | None:
+        """Return a copy that does what a refusal asks for; None if it asks for nothing new."""
+        changes, adapter, forms = self._demanded_changes(refusal, content), None, None
+        if not changes and (adapter := self._adapter.make_trial(refusal, content)) is None:
+            forms = self._forms.make_trial(form, request, refusal.text)
+        if not (changes or adapter or forms):
+            return None
+        trial = copy(self)
+        vars(trial).update(changes)
+        trial._changes = {**self._changes, **changes}
+        trial._adapter, trial._forms = adapter or self._adapter, forms or self._forms
+        return trial
+
+    def _keep(self, trial: Self) -> None:
+        """Take over what a trial does, since its request was answered."""
+        vars(self).update(trial._changes)
+        words = (
+            *(self._IN_WORDS[each] for each in trial._changes),
+            *self._forms.keep(trial._forms),
+        )
+        self._adapter.keep(trial._adapter, self.name, words)
+
+    def _demanded_changes(self, refusal: Refusal, content: bytes) -> dict[str, Any]:
+        """Return the attributes that a refusal asks to be otherwise, with their new values."""
+        return {}
+
+    @property
+    def learned(self) -> tuple[str, ...]:
+        """What its requests have in this process because the server refused one without it."""
+        return self._adapter.learned
 
     def _content(self, request: ModelRequest) -> bytes:
         try:
             body = self._body(request)
             content = json.dumps(body, allow_nan=False).encode()
+            if b"data:" in content or b'"media_type": ' in content:  # Anthropic's
+                self._check_images(request.messages)
             field = next((each for each in LENGTHS if each in body), "")
             context, longest = self.context_tokens, body.get(field)
             if (
@@ -234,13 +297,28 @@ class RemoteModel(AnsweringModel):
         except (TypeError, ValueError, AttributeError, RecursionError) as error:
             raise ModelError(f"{self.name}: its input is not JSON: {error}") from error
 
+    def _check_images(self, messages: list[Any]) -> None:
+        """Raise if an image is of a type that its server certainly refuses."""
+        unknown_image = unknown_media(messages, IMAGE_TYPES | {*self._provider.images})
+        if unknown_image is None:
+            return
+        number, kind = unknown_image
+        source = messages[number].get("name")
+        of_action = f", of the action {source!r:.80}" if source else ""
+        also = "".join(f", {each}" for each in self._provider.images)
+        raise ModelError(
+            f"{self.name}: messages[{number}]{of_action}: images must be PNG, JPEG, GIF or "
+            f"WebP{also}, got {kind[:80]!r}: convert it before you attach it",
+            of_content=True,
+        )
+
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         """Return the request in the provider's form."""
         messages, actions, schema, _ = request
         adapted = self._adapter.adapt_messages(messages, seen_after=True)
         converted = chat_messages(adapted, self.name, self._server)
         self._adapter.add_wanted_fields(converted)
-        for field in self._dropped_fields:
+        for field in (*self._dropped_fields, *self._adapter.refused_fields):
             for each in converted:
                 for holder in (each, *each.get("tool_calls", ())):
                     holder.pop(field, None)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing, suppress
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
@@ -39,6 +40,8 @@ _NOT_BOTH = re.compile(
     re.I,
 )
 
+_FORMS_IN_WORDS: Final = {"field": "in a field of its own", "final": "as an action"}
+
 
 @dataclass(frozen=True)
 class _FinalAction:
@@ -58,7 +61,7 @@ class SchemaForms:
     def __init__(self, beside_actions: bool, can_take: Callable[[Any], bool] = bool) -> None:
         self._beside_actions = beside_actions
         self._can_take = can_take
-        self._refused: set[tuple[str, bool, str]] = set()
+        self._refused: frozenset[tuple[str, bool, str]] = frozenset()
 
     def form_for(self, request: ModelRequest) -> Form:
         """Return the form for a request."""
@@ -72,15 +75,23 @@ class SchemaForms:
             refused.add("field")
         return next(each for each in forms if each not in refused)
 
-    def learn_from_refusal(self, form: Form, request: ModelRequest, error_text: str) -> bool:
-        """Note that the server refused a form, if this error says so; return whether it does."""
-        not_both = bool(request.actions and _NOT_BOTH.search(error_text))
-        if form == "field" and (not_both or _NO_SCHEMA.search(error_text)):
-            self._beside_actions &= not not_both
-        elif form != "final" or _FINAL not in error_text:
-            return False
-        self._refused.add(self._key(form, request))
-        return True
+    def make_trial(self, form: Form, request: ModelRequest, text: str) -> SchemaForms | None:
+        """Return a copy without a form, if this text of a refusal is of it; else None."""
+        trial = copy(self)
+        not_both = bool(request.actions and _NOT_BOTH.search(text))
+        if form == "field" and (not_both or _NO_SCHEMA.search(text)):
+            trial._beside_actions &= not not_both
+        elif form != "final" or _FINAL not in text:
+            return None
+        trial._refused |= {self._key(form, request)}
+        return trial
+
+    def keep(self, trial: SchemaForms) -> Iterator[str]:
+        """Take over what a trial does, since it helped; yield that in words."""
+        for form in {form for form, *_ in trial._refused - self._refused}:
+            yield f"a schema that does not go {_FORMS_IN_WORDS[form]}"
+        self._refused |= trial._refused
+        self._beside_actions &= trial._beside_actions
 
     @staticmethod
     def _key(form: Form, request: ModelRequest) -> tuple[str, bool, str]:
