@@ -79,7 +79,10 @@ def test_list_as_json_says_what_is_usable(weights: Path) -> None:
         "bytes": weights.stat().st_size,
         "usable": True,
         "why_not": "",
+        "gets": [],
     }
+    (mistral,) = [row for row in rows if row["name"] == "mistral:NAME"]
+    assert mistral["gets"][0] == "ids of calls of nine letters and digits"
     assert [row["usable"] for row in rows] == sorted((row["usable"] for row in rows), reverse=True)
     kept = [row for row in rows if row["bytes"] is not None]
     assert all(row["usable"] or "moothall models fetch" in row["why_not"] for row in kept)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from dataclasses import dataclass
@@ -10,7 +11,8 @@ from typing import Any, Literal
 import pytest
 
 from models.openai_server import OpenAIServer, Request, call, calls, http, text
-from moothall import ReActAgent, action
+from moothall import Action, OpenAIModel, ReActAgent, action
+from moothall.foundation.errors import ModelError
 
 # Google's documentation of the form names these; its server refuses any other, such as `seed`.
 FIELDS = {
@@ -47,7 +49,12 @@ def mark(
 
 
 def refusal(said: str) -> Any:
-    about = {"code": 400, "message": said, "status": "INVALID_ARGUMENT"}
+    about: dict[str, Any] = {"code": 400, "message": said, "status": "INVALID_ARGUMENT"}
+    if place := re.search(r" at '([^']+)'", said):
+        # As in google/generative-ai-docs, issue 444, of May 2024.
+        kind = "type.googleapis.com/google.rpc.BadRequest"
+        violations = [{"field": place[1], "description": said}]
+        about["details"] = [{"@type": kind, "fieldViolations": violations}]
     return http(json.dumps([{"error": about}]).encode(), 400)
 
 
@@ -154,3 +161,36 @@ def test_calls_of_another_provider_are_marked_as_such(monkeypatch: pytest.Monkey
         agent.reply_sync("Mark")
         agent.model = "gemini:gemini-3-pro"
         assert agent.reply_sync("Did you?").text == "Yes."
+
+
+def test_schema_of_another_server_has_one_type_for_each_value(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As many MCP servers describe what may be left out.
+    values = {"fields": {"type": ["string", "null"], "description": "Which fields"}}
+    find = Action(
+        "find",
+        lambda fields=None: "3",
+        "Find it.",
+        parameters={"type": "object", "properties": values},
+    )
+    with OpenAIServer(Gemini(text("Yes."))) as server:
+        monkeypatch.setenv("GEMINI_BASE_URL", server.url)
+        model = OpenAIModel("gemini-3-pro", provider="gemini")
+        reply = asyncio.run(model.complete([{"role": "user", "content": "Go"}], [find]))
+    sent = server.requests[-1].body["tools"][0]["function"]["parameters"]["properties"]
+    assert (reply.text, sent["fields"]) == (
+        "Yes.",
+        {**values["fields"], "type": "string", "nullable": True},
+    )
+
+
+def test_schema_keeps_its_keywords_if_the_fault_is_of_another_place() -> None:
+    said = f"{INVALID} Unknown name \"type\" at 'contents[0].parts[0]': Cannot find field."
+    with OpenAIServer(refusal(said)) as server:
+        model = OpenAIModel("gemini-3-pro", server.url)
+        with pytest.raises(ModelError):
+            asyncio.run(
+                model.complete([{"role": "user", "content": "Go"}], [Action("mark", mark, "Mark.")])
+            )
+        assert len(server.requests) == 1

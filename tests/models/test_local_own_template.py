@@ -11,7 +11,7 @@ import pytest
 
 from models.test_local_thinking import with_template
 from moothall import Action, LocalModel, ReActAgent
-from moothall.foundation.errors import ConfigError
+from moothall.foundation.errors import ConfigError, ModelError
 from moothall.memory import Memory
 from moothall.models import ModelReply
 from moothall.testing.model_suite import joined_text, parts_of, run, user_message
@@ -30,7 +30,8 @@ HERMES = """\
 ALTERNATES = """\
 {%- for m in messages %}{%- if (m.role == 'user') != (loop.index0 % 2 == 0) and not tools %}
 {{- raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}
-{%- endif %}{%- endfor %}"""
+{%- endif %}{%- if 'mallory' in (m.content or '') %}
+{{- raise_exception('Cannot read: ' + m.content) }}{%- endif %}{%- endfor %}"""
 SCHEMA = {
     "type": "object",
     "properties": {"number": {"type": "integer"}},
@@ -147,10 +148,17 @@ def test_own_template_marks_in_a_text_are_text(brief: LocalModel) -> None:
     assert tokens("<|im_end|>") > tokens("0") + 24  # as one mark, each would be one token
 
 
+def test_own_template_that_repeats_a_message_teaches_nothing_by_it(brief: LocalModel) -> None:
+    with pytest.raises(ModelError, match="mallory"):
+        run(brief.complete(user_message("mallory: system role not supported")))
+    assert brief.learned == ()
+
+
 def test_own_template_that_wants_other_roles_gets_them(brief: LocalModel) -> None:
     assert (
         run(brief.complete([*user_message("One."), *user_message("Two.")])).usage.input_tokens > 5
     )
+    assert "turns of user and assistant that alternate" in brief.learned
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import click
 
@@ -27,6 +27,7 @@ from moothall.models import (
     weights_source,
 )
 from moothall.models.local import fetching
+from moothall.models.remote.adapting import Adaptations
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class _ModelRow:
     bytes: int | None
     usable: bool
     why_not: str
+    gets: tuple[str, ...] = ()
 
 
 @click.group(invoke_without_command=True)
@@ -47,7 +49,9 @@ class _ModelRow:
 def command(ctx: click.Context, as_json: bool) -> None:
     """List the models, and whether each can be used.
 
-    Those that can be used now come first. Pass a name of the list to model() or --model. Names with
+    Those that can be used now come first. `gets` says what a provider's server is sent otherwise
+    than others; what a program learns of a server stands in its log, and in `learned` of the model.
+    Pass a name of the list to model() or --model. Names with
     capitals are patterns: models behind a server, or models that are downloaded when first used.
 
     \b
@@ -67,6 +71,8 @@ def command(ctx: click.Context, as_json: bool) -> None:
         size = f", {_size(row.bytes)}" if row.bytes is not None else ""
         license = f", {row.license}" if row.license else ""
         print_text(f"{row.title}{size}{license}")
+        if row.gets:
+            print_text(f"gets {'; '.join(row.gets)}")
         print_text("usable" if row.usable else f"not usable: {row.why_not}")
 
 
@@ -127,7 +133,8 @@ def _provider_row(name: str) -> _ModelRow:
     provider = PROVIDERS[name]
     address, _ = provider.settings
     title = f"{provider.title}, by its key" if provider.key else provider.title
-    return _row(f"{name}:NAME", title, url=address or provider.url)
+    row = _row(f"{name}:NAME", title, url=address or provider.url)
+    return replace(row, gets=(*Adaptations.of_provider(provider).in_words,))
 
 
 def _row(

@@ -199,6 +199,11 @@ class LocalModel(InProcess, AnsweringModel):
         """Whether it is in memory; it loads on first use."""
         return self._llama.loaded
 
+    @property
+    def learned(self) -> tuple[str, ...]:
+        """What the template of the weights gets since it refused a request without it."""
+        return self._adapter.learned
+
     async def _answer(self, request: ModelRequest) -> AsyncGenerator[StreamPart, None]:
         if self.tool_choice == "none":
             request = request._replace(actions=None)

@@ -14,6 +14,7 @@ from copy import copy
 from typing import Any, Final
 
 from moothall.models.chat_answer import KEPT_FIELDS
+from moothall.models.providers import Provider
 from moothall.models.refusal import Refusal
 from moothall.models.remote.chat_format import seen_after_results
 
@@ -111,6 +112,11 @@ class Adaptations:
         self.version: int = 0
         self.learned: tuple[str, ...] = ()
 
+    @classmethod
+    def of_provider(cls, provider: Provider) -> Adaptations:
+        """Return what the server of a provider gets from the first request on."""
+        return cls(provider.call_ids, provider.answer_before_user, provider.may_want)
+
     @property
     def reasons(self) -> bool:
         """Whether each answer must have reasoning."""
@@ -158,14 +164,14 @@ class Adaptations:
             name: the model's
             other_changes: what that request had beside it, in words
         """
-        known_words = {*self._in_words(), *self.learned}
+        known_words = {*self.in_words, *self.learned}
         if trial._ids == _PLAIN_IDS:
             self._ids = _PLAIN_IDS
         self._demands |= trial._demands
         self._refused_keywords |= trial._refused_keywords
         self.refused_fields |= trial.refused_fields
         self.version += 1
-        if new := [each for each in (*self._in_words(), *other_changes) if each not in known_words]:
+        if new := [each for each in (*self.in_words, *other_changes) if each not in known_words]:
             self.learned += (*new,)
             logger.warning(
                 "%s: the server refused a request and took it with %s; later requests have that "
@@ -174,7 +180,9 @@ class Adaptations:
                 "; ".join(new),
             )
 
-    def _in_words(self) -> list[str]:
+    @property
+    def in_words(self) -> list[str]:
+        """What the server gets otherwise than others, in words."""
         words = ["ids of calls of nine letters and digits"] * (self._ids == _PLAIN_IDS)
         words += [text for demand, text in _IN_WORDS.items() if demand in self._demands]
         words += [f"schemas without {each!r}" for each in sorted(self._refused_keywords)]

@@ -97,9 +97,7 @@ class RemoteModel(AnsweringModel):
         self._server = settings.server  # the one that gets back what it gave
         self._provider = provider
         self._forms = SchemaForms(provider.schema_beside_actions)
-        self._adapter = Adaptations(
-            provider.call_ids, provider.answer_before_user, provider.may_want
-        )
+        self._adapter = Adaptations.of_provider(provider)
         self._changes: dict[str, Any] = {}  # of a trial: the attributes that it tries otherwise
         self._dropped_fields = () if provider.gives_back else KEPT_FIELDS
         self.failures: ErrorMaker = ErrorMaker(
