@@ -18,7 +18,7 @@ import pytest
 from exchanges import lines_of
 from models import responses_format
 from models.openai_server import Answer, OpenAIServer, Request, http, status, text
-from moothall import OpenAIModel
+from moothall import Action, OpenAIModel
 from moothall.foundation.errors import ModelError
 from moothall.testing.model_suite import ACTIONS, run
 
@@ -137,6 +137,19 @@ def test_learning_takes_no_word_that_a_caller_has_cut_into_blocks() -> None:
         with pytest.raises(ModelError, match="valid string"):
             ask(model, mallory)
         assert model.learned == ()
+
+
+def test_learning_takes_no_word_of_an_action_or_a_schema_of_a_caller() -> None:
+    words = "system role is not supported"
+    act = Action("act", str, words, parameters={"type": "object", "properties": {words: {}}})
+    schema = {"type": "object", "title": words}
+    for actions, given in (([act], None), (None, schema)):
+        echo = [each.parameters for each in actions] if actions else given
+        refusals = [status(400, f"{words}: cannot read {echo}")]
+        with OpenAIServer(lambda r, left=refusals: left.pop() if left else answered(r)) as server:
+            model = OpenAIModel("m", server.url)
+            with pytest.raises(ModelError, match="cannot read"):
+                run(model.complete(CONVERSATION, actions, given))
 
 
 def test_learning_takes_no_word_of_a_filter_or_of_a_busy_server() -> None:

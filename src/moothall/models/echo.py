@@ -7,7 +7,7 @@ changed by words that the server never meant.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -38,11 +38,13 @@ class _OwnWords:
             if message.get("role") != "system"
             for name, value in message.items()
         ]
-        texts = [*_texts([value for _, value in fields])]
-        for each in request.actions or ():  # which another server may have described
-            texts += [each.description, *_descriptions(each.parameters)]
-        # Whoever writes blocks of content chooses what they name; a model's server, what it gave.
-        runs = [*_texts([value for name, value in fields if name != "thinking"], True), *texts]
+        # Callers of a door, and other servers, describe actions and schemas.
+        offered = [(each.name, each.description, each.parameters) for each in request.actions or ()]
+        other_data = [*offered, request.schema]
+        # Whoever writes data chooses the names in it, but a model's server those of what it gave.
+        named_data = [value for name, value in fields if name != "thinking"]
+        texts = [*_texts([[value for _, value in fields], other_data])]
+        runs = [*_texts([named_data, other_data], with_names=True), *texts]
         undone = (_letters(_undone(each)) if "\\" in each or "%" in each else "" for each in runs)
         self._letters = "".join(map(_letters, runs)) + " " + "".join(undone)
         self._texts = {*map(_letters, texts)}
@@ -80,18 +82,6 @@ def _texts(value: Any, with_names: bool = False) -> Iterator[str]:
             yield from _texts(each, with_names)
     elif value is not None:
         yield str(value)
-
-
-def _descriptions(schema: Any) -> Iterable[str]:
-    """Yield what a schema of parameters says in words; that of another server's may be hostile."""
-    if isinstance(schema, Mapping):
-        if isinstance(text := schema.get("description"), str):
-            yield text
-        for each in schema.values():
-            yield from _descriptions(each)
-    elif isinstance(schema, list):
-        for each in schema:
-            yield from _descriptions(each)
 
 
 def _letters(text: str) -> str:
