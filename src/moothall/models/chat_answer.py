@@ -143,6 +143,13 @@ class RefusedCall(ModelError):
         self.reply = reply
 
 
+def retold(error: Exception, text: str, kind: type[ModelError] = ModelError) -> ModelError:
+    """Return an error as one of another text or kind, with all that is known of it."""
+    retold_error = kind(text)
+    vars(retold_error).update(vars(error))
+    return retold_error
+
+
 def failure_in(body: Mapping[str, Any]) -> Any:
     """Return the failure that stands in the place of an answer, or None."""
     base_resp = body.get("base_resp")  # MiniMax's

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 _PIECE = re.compile(
     r"\\+(?:u(?P<u>[0-9a-f]{4})|x(?P<x>[0-9a-f]{2})|[nrtbfv])|%(?P<p>[0-9a-f]{2})|[a-z0-9]+", re.I
 )
+_SHOWN_CHARACTERS = 10_000
+# Of an image or a file, of which a refusal shows the beginning or the end.
+_ENCODED = re.compile(f"[A-Za-z0-9+/=]{{{2 * _SHOWN_CHARACTERS},}}")
 _NO_WORD = bytes(each for each in range(128) if not chr(each).isalnum())
 
 
@@ -41,10 +44,11 @@ class _OwnWords:
         # Callers of a door, and other servers, describe actions and schemas.
         offered = [(each.name, each.description, each.parameters) for each in request.actions or ()]
         other_data = [*offered, request.schema]
+        texts = [*_texts([[value for _, value in fields], other_data])]
         # Whoever writes data chooses the names in it, but a model's server those of what it gave.
         named_data = [value for name, value in fields if name != "thinking"]
-        texts = [*_texts([[value for _, value in fields], other_data])]
-        runs = [*_texts([named_data, other_data], with_names=True), *texts]
+        given_back = [value for name, value in fields if name == "thinking"]
+        runs = [*_texts([named_data, other_data], with_names=True), *_texts(given_back)]
         undone = (_letters(_undone(each)) if "\\" in each or "%" in each else "" for each in runs)
         self._letters = "".join(map(_letters, runs)) + " " + "".join(undone)
         self._texts = {*map(_letters, texts)}
@@ -81,7 +85,7 @@ def _texts(value: Any, with_names: bool = False) -> Iterator[str]:
         for each in value:
             yield from _texts(each, with_names)
     elif value is not None:
-        yield str(value)
+        yield _ENCODED.sub(_ends, str(value))
 
 
 def _letters(text: str) -> str:
@@ -97,3 +101,7 @@ def _undone(text: str) -> str:
 def _character(piece: re.Match[str]) -> str:
     code = piece["u"] or piece["x"] or piece["p"]
     return chr(int(code, 16)) if code else " " if piece[0].startswith("\\") else piece[0]
+
+
+def _ends(encoded: re.Match[str]) -> str:
+    return f"{encoded[0][:_SHOWN_CHARACTERS]} {encoded[0][-_SHOWN_CHARACTERS:]}"

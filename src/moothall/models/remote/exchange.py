@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 
-from moothall.foundation.errors import ModelError
 from moothall.foundation.http import HTTPError, HTTPResponse, wants_retry
 from moothall.models.answer_reader import AnswerReader
-from moothall.models.chat_answer import TransientError
+from moothall.models.chat_answer import TransientError, retold
 from moothall.models.protocol import StreamPart
 
 _TRAILER_S = 3.0
@@ -45,7 +44,7 @@ async def parts_of(
                 yield part
     except TransientError as error:
         if wants_retry(response.headers) is False:
-            raise ModelError(str(error)) from None
+            raise retold(error, str(error)) from None
         raise
     finally:
         response.close()

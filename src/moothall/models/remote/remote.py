@@ -33,6 +33,7 @@ from moothall.models.chat_answer import (
     TransientError,
     UnreadableCall,
     parse_json,
+    retold,
 )
 from moothall.models.chat_stream import AnswerStream
 from moothall.models.echo import without_own_words
@@ -209,7 +210,7 @@ class RemoteModel(AnsweringModel):
                     retry = self._next_try(error, model, version, form, request, content)
                 if retry is None:
                     if isinstance(error, TransientError | RefusedCall):
-                        raise self._plain_error(error) from None
+                        raise retold(error, str(error)) from None
                     raise
                 model, version, request = retry
 
@@ -234,13 +235,6 @@ class RemoteModel(AnsweringModel):
             return self, self._adapter.version, request
         trial = model._trial(refusal, form, request, content)
         return None if trial is None else (trial, version, request)
-
-    @staticmethod
-    def _plain_error(error: ModelError) -> ModelError:
-        """Return an error of a kind for whoever asks again as one that ends the request."""
-        plain_error = ModelError(str(error), of_content=error.of_content)
-        plain_error.usage = error.usage
-        return plain_error
 
     def _trial(
         self, refusal: Refusal, form: Form, request: ModelRequest, content: bytes
@@ -421,7 +415,7 @@ class RemoteModel(AnsweringModel):
                     if sent_parts or answer is None or attempt > self._max_retries:
                         if isinstance(error, HTTPError):
                             raise
-                        raise ModelError(f"{error}{tries_note(attempt)}") from None
+                        raise retold(error, f"{error}{tries_note(attempt)}") from None
                 await asyncio.sleep(backoff_s(attempt - 1))
         except RefusedCall as error:
             text = "".join(part.text for part in sent_parts if isinstance(part, TextPiece))
@@ -434,6 +428,4 @@ class RemoteModel(AnsweringModel):
             redacted = self.failures.redact(str(error))
             if redacted == str(error):
                 raise
-            safe_error = type(error)(redacted)
-            vars(safe_error).update(vars(error))
-            raise safe_error from None
+            raise retold(error, redacted, type(error)) from None
