@@ -27,7 +27,6 @@ from moothall.models import (
     weights_source,
 )
 from moothall.models.local import fetching
-from moothall.models.remote.adapting import Adaptations
 
 
 @dataclass(frozen=True)
@@ -134,7 +133,7 @@ def _provider_row(name: str) -> _ModelRow:
     address, _ = provider.settings
     title = f"{provider.title}, by its key" if provider.key else provider.title
     row = _row(f"{name}:NAME", title, url=address or provider.url)
-    return replace(row, gets=(*Adaptations.of_provider(provider).in_words,))
+    return replace(row, gets=ModelName(row.name).adaptations)
 
 
 def _row(

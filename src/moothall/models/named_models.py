@@ -56,6 +56,15 @@ class ModelName:
 
         return is_remote(self.text)
 
+    @property
+    def adaptations(self) -> tuple[str, ...]:
+        """What its provider's server gets otherwise than others from the first request on."""
+        from moothall.models.providers import ANY_SERVER, PROVIDERS, provider_of
+        from moothall.models.remote.adapting import Adaptations
+
+        provider = PROVIDERS.get(provider_of(self.text)[0] or "", ANY_SERVER)
+        return (*Adaptations.of_provider(provider).in_words,)
+
     def check_spelling(self) -> tuple[str, str]:
         """Return its kind and the rest; ConfigError if no model can have it."""
         from moothall.models.names import check_spelling
