@@ -109,17 +109,20 @@ def name_of(block: dict[str, Any]) -> str:
     return BLOCKS[kind].label if kind in BLOCKS else "an attachment"
 
 
-def with_texts(messages: list[Any]) -> list[Any]:
+def has_texts(messages: Iterable[Any]) -> bool:
+    """Return whether messages have files that are text."""
+    contents = (each.get("content") for each in messages if isinstance(each, Mapping))
+    blocks = (block for each in contents if type(each) is list for block in each)
+    return any(file_text(block) is not None for block in blocks)
+
+
+def with_texts(messages: Iterable[Any]) -> list[Any]:
     """Return messages with the texts of files that are text, for a model that takes no such file.
 
     A message without such files is the same one.
     """
     return [
-        {**each, "content": [_text_of_file(block) for block in each["content"]]}
-        if isinstance(each, Mapping)
-        and type(each.get("content")) is list
-        and any(file_text(block) is not None for block in each["content"])
-        else each
+        {**each, "content": [*map(_text_of_file, each["content"])]} if has_texts([each]) else each
         for each in messages
     ]
 

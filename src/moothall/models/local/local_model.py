@@ -22,6 +22,7 @@ from moothall.foundation.arguments import (
 )
 from moothall.foundation.errors import ConfigError, MissingExtra, ModelError
 from moothall.models.base import AnsweringModel, ModelRequest
+from moothall.models.blocks import has_texts, with_texts
 from moothall.models.calling.choice import OneCall, after_a_thought
 from moothall.models.calling.listed import SeveralCalls
 from moothall.models.echo import without_own_words
@@ -315,6 +316,7 @@ class LocalModel(InProcess, AnsweringModel):
     ) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Return the request for the engine, and what the text is held to."""
         messages, actions, schema, _ = request
+        messages = with_texts(messages) if has_texts(messages) else messages
         text_schema: dict[str, Any] | None = schema
         offered, may_answer = self._allowed_now(messages, actions or [])
         reads_images = self.reads_images

@@ -87,6 +87,7 @@ class AnthropicModel(RemoteModel):
         ConfigError: an argument has a wrong type or value
     """
 
+    _takes_texts = True
     own_fields: ClassVar[Iterable[str]] = _OWN_FIELDS
     _IN_WORDS: ClassVar[Mapping[str, str]] = {
         "_wants_thoughts": "no wish for reasoning after calls of another model"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from moothall.foundation.errors import ModelError
-from moothall.models.blocks import data_of
+from moothall.models.blocks import TEXT_MEDIA, data_of
 from moothall.models.protocol import thinking_for
 from moothall.models.remote.adapting import NO_ANSWER
 from moothall.models.remote.chat_format import chat_messages, ordered_parts, tools
@@ -94,7 +94,7 @@ def _source_block(url: str) -> dict[str, Any]:
     if data is None:
         return {"type": "image", "source": {"type": "url", "url": url}}
     kind = data[1].lower().replace("image/jpg", "image/jpeg")
-    if kind.startswith("text/"):
+    if kind.startswith(TEXT_MEDIA):
         text = b64decode(data[2]).decode("utf-8", "replace")
         return {
             "type": "document",

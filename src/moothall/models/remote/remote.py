@@ -26,7 +26,7 @@ from moothall.foundation.http.server_url import ServerURL
 from moothall.foundation.threads import awaited
 from moothall.models.answer_reader import AnswerReader
 from moothall.models.base import AnsweringModel, ModelRequest
-from moothall.models.blocks import IMAGE_TYPES, unknown_media
+from moothall.models.blocks import IMAGE_TYPES, has_texts, unknown_media, with_texts
 from moothall.models.chat_answer import (
     KEPT_FIELDS,
     RefusedCall,
@@ -78,6 +78,7 @@ class RemoteModel(AnsweringModel):
 
     own_fields: ClassVar[Iterable[str]]
     reads_images: bool = True  # as far as its server says
+    _takes_texts = False  # whether its server takes files that are text
     half_price: bool = False  # as its provider takes for batches
     base_url: str | None
     timeout: float
@@ -275,6 +276,9 @@ class RemoteModel(AnsweringModel):
             content = json.dumps(body, allow_nan=False).encode()
             if b"data:" in content or b'"media_type": ' in content:  # Anthropic's
                 self._check_images(request.messages)
+                if not self._takes_texts and has_texts(request.messages):
+                    body = self._body(request._replace(messages=with_texts(request.messages)))
+                    content = json.dumps(body, allow_nan=False).encode()
             field = next((each for each in LENGTHS if each in body), "")
             context, longest = self.context_tokens, body.get(field)
             if (
