@@ -15,7 +15,12 @@ def lines_of(test: str, name: str) -> list[Any]:
     Args:
         test: the test's `__file__`
     """
-    text = (Path(test).parent / "exchanges" / f"{name}.jsonl").read_text(encoding="utf-8")
+    return lines_in(Path(test).parent / "exchanges" / f"{name}.jsonl")
+
+
+def lines_in(file: Path) -> list[Any]:
+    """Return the lines of a file, each with its `case` as its id."""
+    text = file.read_text(encoding="utf-8")
     found = [json.loads(line) for line in text.rstrip("\n").split("\n") if line]
     names = [
         "-".join(each[key] for key in ("form", "case") if key in each)

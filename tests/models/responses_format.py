@@ -49,6 +49,7 @@ def streamed(*items: dict[str, Any], last: Any = None, **more: Any) -> Answer:
     """The same as a stream of events; each text comes in pieces of three characters."""
     made: list[dict[str, Any]] = [{"type": "response.created", "response": body(status="queued")}]
     for n, item in enumerate(items):
+        made.append({"type": "response.output_item.added", "output_index": n, "item": item})
         if item["type"] == "message":
             kind, texts = "response.output_text.delta", [each["text"] for each in item["content"]]
         elif item["type"] == "reasoning":

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from exchanges import lines_of
+from models.exchange_lines import FORMS, answer_of
 from models.openai_server import Answer, OpenAIServer
-from models.test_exchanges import FORMS, answer_of
 from moothall import ReActAgent
 from moothall.foundation.errors import ModelError
 from moothall.testing.model_suite import ACTIONS, parts_of, run, user_message

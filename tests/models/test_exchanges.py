@@ -3,66 +3,39 @@
 A line has its `case` and the answer: JSON as `body`, other text as `text`, or the `frames` of a
 stream (JSON, `[DONE]`, or lines as they are, as `raw`), with its `status` and `headers`. It
 `gives` the fields of a reply, or the `error`, its `kind`, whether it is `of_content`, and the
-`tries` where one more is allowed. Each is asked for whole and as a stream, unless `asked` says how.
+`tries` where one more is allowed. Each is asked for whole and as a stream, unless `asked` says how,
+with the `schema` and the `actions` of the line. Those of `tests/peers/recorded` also say their
+`form`, the `date` of what runs so, and the public `source`.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from exchanges import lines_of
-from models.openai_server import Answer, OpenAIServer, events, http
+from exchanges import lines_in, lines_of
+from models.exchange_lines import FORMS, answer_of, request_of, ways
+from models.openai_server import OpenAIServer
 from moothall.foundation.errors import ModelError
-from moothall.models import (
-    AnthropicModel,
-    Call,
-    ModelReply,
-    OpenAIModel,
-    ReasoningPiece,
-    Usage,
-)
-from moothall.testing.model_suite import joined_text, parts_of, run, user_message
+from moothall.models import Call, ModelReply, ReasoningPiece, Usage
+from moothall.testing.model_suite import joined_text, parts_of, run
 
-FORMS: dict[str, Callable[..., Any]] = {
-    "chat": lambda url, **more: OpenAIModel("m", url, **more),
-    "responses": lambda url, **more: OpenAIModel("m", url, api="responses", **more),
-    "messages": lambda url, **more: AnthropicModel(
-        "m", url.removesuffix("/v1"), **{"api_key": "k"} | more
-    ),
-}
+RECORDED = sorted(Path(__file__).parents[1].glob("peers/recorded/*.jsonl"))
+LINES = [(form, line) for form in FORMS for line in lines_of(__file__, form)]
+LINES += [(line.values[0]["form"], line) for file in RECORDED for line in lines_in(file)]
 EXCHANGES = [
     pytest.param(form, *line.values, asked, id=f"{form}-{asked}-{line.id}")
-    for form in FORMS
-    for line in lines_of(__file__, form)
-    for asked in ("whole", "streamed")
-    if line.values[0].get("asked", asked) == asked
+    for form, line in LINES
+    for asked in ways(*line.values)
 ]
 
 
-def answer_of(exchange: dict[str, Any]) -> Answer:
-    if "frames" in exchange:
-        return events(
-            *(
-                frame["raw"].encode("latin-1") if "raw" in frame else frame
-                for frame in exchange["frames"]
-            )
-        )
-    body = exchange["text"] if "text" in exchange else json.dumps(exchange["body"])
-    return http(body.encode("latin-1"), exchange.get("status", 200), exchange.get("headers"))
-
-
-def fault(model: Any, asked: str, server: OpenAIServer) -> dict[str, Any]:
+def fault(ask: Any, model: Any, server: OpenAIServer) -> dict[str, Any]:
     """What is raised; the model's name and the server's address are left out."""
     with pytest.raises(ModelError) as caught:
-        run(
-            parts_of(model, user_message("Hi"))
-            if asked == "streamed"
-            else model.complete(user_message("Hi"))
-        )
+        run(ask)
     said = str(caught.value)
     assert said.isprintable()
     assert len(said) < 500
@@ -78,14 +51,16 @@ def test_exchange_gives_what_its_line_says(form: str, exchange: dict[str, Any], 
     with OpenAIServer(answer_of(exchange)) as server:
         options = exchange.get("options", {})
         model = FORMS[form](server.url, max_retries=int("tries" in gives), **options)
+        request, is_streamed = request_of(exchange), asked == "streamed"
+        ask = parts_of(model, *request) if is_streamed else model.complete(*request)
         if "error" in gives:
-            came, expected = fault(model, asked, server), {"kind": "ModelError"} | gives
+            came, expected = fault(ask, model, server), {"kind": "ModelError"} | gives
             assert {name: came[name] for name in expected} == expected
             return
-        parts = run(parts_of(model, user_message("Hi"))) if asked == "streamed" else None
-        reply = parts[-1] if parts else run(model.complete(user_message("Hi")))
+        parts = run(ask)
         address = model.base_url
-    if parts:
+    reply = parts[-1] if is_streamed else parts
+    if is_streamed:
         assert joined_text(parts) == reply.text
         assert joined_text(parts, ReasoningPiece) == reply.reasoning
     assert reply == ModelReply(

@@ -13,7 +13,8 @@ from models.openai_server import OpenAIServer, Request, call, calls, events, sta
 from models.server_conformance import ServerConformance
 from moothall import OpenAIModel, ReActAgent
 from moothall.foundation.errors import ConfigError, ModelError
-from moothall.models import Model
+from moothall.models import Model, TextPiece
+from moothall.models.ask import ask_value
 from moothall.testing.model_suite import ACTIONS, PERSON_SCHEMA, parts_of, run, user_message
 
 ADD = form.called("add", '{"a": 1, "b": 2}', "c1")
@@ -148,3 +149,28 @@ def test_responses_stream_of_endless_items_is_refused() -> None:
     made = [_item("done", ADD) for _ in range(5000)]
     with pytest.raises(ModelError, match="output_index"):
         stream(events(*made, _ended()))
+
+
+# -- what the model comments before its answer -----------------------------------------------------
+
+COMMENT = form.said("I will add them.", phase="commentary")
+
+
+def test_comment_before_a_text_that_is_asked_for_as_a_value_is_left_out() -> None:
+    with OpenAIServer(form.response(COMMENT, form.said("It is 3.", phase="final_answer"))) as it:
+        value = run(ask_value(of(it), user_message("Add 1 and 2"), None, str))
+    assert value == "It is 3."
+
+
+def test_comment_before_json_is_no_part_of_the_value_so_far() -> None:
+    answer = form.said('{"name": "Ann", "age": 30}', phase="final_answer", id="msg_2")
+
+    async def partials(server: OpenAIServer) -> list[Any]:
+        async with ReActAgent("a", of(server)).stream("Who?", schema=PERSON_SCHEMA) as parts:
+            return [each.partial async for each in parts if isinstance(each, TextPiece)]
+
+    with OpenAIServer(form.streamed(COMMENT, answer)) as server:
+        found = run(partials(server))
+    assert len(found) > 2
+    assert None not in found
+    assert found[-1] == {"name": "Ann", "age": 30}

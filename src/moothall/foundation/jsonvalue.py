@@ -1,8 +1,7 @@
 """Plain JSON data: what may be in a message, copied so that sender and receiver share nothing.
 
 `copy_json` admits what `json.dumps` writes and `json.loads` reads back unchanged; `to_json` also
-converts what has an obvious JSON form, such as a dataclass or a date. Both return only plain
-`None`, `bool`, `int`, `float`, `str`, `list` and `dict`, or raise `NotJSON`.
+converts what has such a form, as a date. Both return what `json.loads` can, or raise `NotJSON`.
 """
 
 from __future__ import annotations
@@ -30,8 +29,7 @@ _DEEPEST_VALUE = 100
 _DEEPEST_COPY = 128
 _LARGEST_BYTES = 16 * 1024 * 1024
 _TOO_LARGE = f"larger than {_LARGEST_BYTES // 1024 // 1024} MiB in all"
-_ITEM_BYTES = 4  # an item's average size without its text: a small number and a comma
-_CONTAINER_BYTES = 16
+_ITEM_BYTES, _CONTAINER_BYTES = 4, 16  # on average, without texts: an item's number and comma
 _LARGEST_INT = 10**4300 - 1  # Python refuses to print, and json to read, more digits than 4300
 _SMALLEST_INT = -_LARGEST_INT  # a name of its own: negating so long a number takes time
 _BELOW_INFINITY, _INFINITY = float("-inf"), float("inf")
@@ -276,10 +274,11 @@ def _is_pydantic_model(kind: type) -> bool:
 
 
 def readable(text: str) -> str:
-    """Return the text, with `?` for what UTF-8 cannot carry."""
+    """Return the text, with `?` for what UTF-8 cannot carry; two halves of a character are one."""
     if text.isascii():
         return text
-    return text.encode("utf-8", "replace").decode()
+    paired = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+    return paired.encode("utf-8", "replace").decode()
 
 
 def json_line(value: Any, *, escapes: bool = False) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 
 from moothall.budget.bill import CALL_CONTEXT, CallContext
@@ -68,8 +68,7 @@ async def ask_value(
     fault = text = ""
     for number in range(1, tries + 1):
         reply = await run_as_attempt(number, ask(prompt, number))
-        reply_text = reply if isinstance(reply, str) else getattr(reply, "text", None)
-        text = readable(reply_text) if isinstance(reply_text, str) else ""
+        text = _final_text(reply)
         try:
             if getattr(reply, "calls", None):
                 raise UnreadableText("calls an action")
@@ -88,6 +87,15 @@ async def ask_value(
             {"role": "user", "content": f"Your answer {fault}. {form or ''}".rstrip()},
         ]
     raise Unusable(fault, text)
+
+
+def _final_text(reply: Any) -> str:
+    """Return the text of an answer without what the model commented before it."""
+    text, meta = getattr(reply, "text", reply), getattr(reply, "meta", None)
+    if not isinstance(text, str):
+        return ""
+    comment = meta.get("commentary") if isinstance(meta, Mapping) else None
+    return readable(text.removeprefix(comment).lstrip() if isinstance(comment, str) else text)
 
 
 async def run_as_attempt(number: int, work: Awaitable[T]) -> T:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -130,10 +132,14 @@ class AnswerStream(AnswerReader):
             yield from self._add_text(text)
         if isinstance(delta.get("refusal"), str):
             self._refusal.append(delta["refusal"])
-        for n, piece in enumerate(delta.get("tool_calls") or ()):
+        pieces = delta.get("tool_calls") or ()
+        # Those that pieces without a number are of, in their order.
+        latest: list[_CallPieces] = self._open_calls[-len(pieces) :] if kind == "delta" else []
+        for n, piece in enumerate(pieces):
             if kind == "message":
                 self._last_calls.clear()  # each call is whole
-            self._add_call_piece(piece, label, f"{path}.{kind}.tool_calls[{n}]", kind == "message")
+            last = latest[n] if n < len(latest) else None
+            self._add_call_piece(piece, last, label, f"{path}.{kind}.tool_calls[{n}]")
 
     def _fields(self, choice: dict[str, Any], kind: str, label: str, path: str) -> dict[str, Any]:
         """Return the fields of a message, or of a piece of one, that say something."""
@@ -148,42 +154,29 @@ class AnswerStream(AnswerReader):
             _typed_field(fields, "tool_calls", list, "a list", label, f"{path}.{kind}")
         return fields
 
-    def _add_call_piece(self, value: Any, label: str, path: str, is_whole: bool) -> None:
+    def _add_call_piece(self, value: Any, last: _CallPieces | None, label: str, path: str) -> None:
+        """Take a piece of a call; `last` is the one that it is of if it has no number."""
         piece = self._as_dict(value, label, path)
         function = piece.get("function")
-        if function is None and not is_whole:
+        if function is None and ".delta." in path:
             function = {}
         function = self._as_dict(function, label, f"{path}.function")
         name = _typed_field(function, "name", str, "text", label, f"{path}.function")
-        args = _typed_field(function, "arguments", str, "text", label, f"{path}.function")
+        args = _typed_field(function, "arguments", (str, dict), "text", label, f"{path}.function")
+        # An object: tests/peers/recorded/litellm.jsonl.
+        args = json.dumps(args, ensure_ascii=False) if isinstance(args, dict) else args or ""
         index = _typed_field(piece, "index", int, "an integer from 0 on", label, path)
         if index is not None and index < 0:
             raise wrong_field(label, f"{path}.index", index, "an integer from 0 on")
         id = piece.get("id")
         if not isinstance(id, str):
             id = ""
-        call = self._call_of_piece(index, id, name)
-        call.id = call.id or id
-        call.extra = _merge_piece(
-            call.extra, {each: piece[each] for each in SIGNATURES if piece.get(each)}
-        )
-        if call.name is None:
-            call.name = name
-        elif name and name != call.name:
-            call.name += name
-        if args:
-            call.args.append(args)
-
-    def _call_of_piece(self, index: int | None, id: str, name: str | None) -> _CallPieces:
-        """Return the call that a piece belongs to: a new one, or one already begun."""
-        last = self._last_calls.get(index)
-        # Some servers give all calls one index: a new call has a name and another id.
-        if last and not (name and last.name and id != last.id):
-            return last
-        call = _CallPieces(index)
-        self._open_calls.append(call)
-        self._last_calls[index] = self._last_calls[None] = call
-        return call
+        last = last if index is None else self._last_calls.get(index)
+        if last is None or (name and last.name and last.is_before(id, args)):
+            last = _CallPieces(index)
+            self._open_calls.append(last)
+            self._last_calls[index] = last
+        last.add(piece, id, name, args)
 
     def _raw_calls(self) -> Iterable[tuple[Any, Any, Any]]:
         for call in self._sorted_calls():
@@ -258,6 +251,31 @@ class _CallPieces:
     name: str | None = None
     args: list[str] = field(default_factory=list)
     extra: Any = None
+
+    def is_before(self, id: str, args: str) -> bool:
+        """Return whether a piece with a name is of another call, which begins."""
+        # One index for all: tests/peers/recorded/ollama.jsonl; no index and no id: gateways.jsonl.
+        return id != self.id or (not id and bool(args.strip()) and self._is_complete())
+
+    def _is_complete(self) -> bool:
+        with suppress(ValueError, RecursionError):
+            return isinstance(json.loads("".join(self.args)), dict)
+        return False
+
+    def add(self, piece: dict[str, Any], id: str, name: str | None, args: str) -> None:
+        """Take a piece."""
+        self.id = self.id or id
+        self.extra = _merge_piece(
+            self.extra, {each: piece[each] for each in SIGNATURES if piece.get(each)}
+        )
+        if self.name is None:
+            self.name = name
+        elif name and name != self.name:
+            self.name += name
+        if self.args == ["{}"] and args.strip():
+            self.args.clear()  # an empty object may come before the pieces of the arguments
+        if args:
+            self.args.append(args)
 
 
 def _merge_piece(earlier: Any, piece: Any) -> Any:

@@ -170,7 +170,8 @@ class ModelReply:
             `unreadable` (before a call that the server could not read)
         reasoning: the model's reasoning, if the provider shows it; not part of the answer
         meta: what came with the answer, as the provider states it: `id`, `model`, `provider`,
-            `citations`, `logprobs`, `executed_tools`; two answers that differ in it alone are equal
+            `citations`, `logprobs`, `executed_tools`, `commentary` (the text's beginning, before
+            the answer); two answers that differ in it alone are equal
         blocks: the images and audio of the answer, as blocks of content that a message can have
         thinking: what the provider wants back with the answer, such as signatures and reasoning;
             its user keeps it with the message, and it goes to the server that it names alone

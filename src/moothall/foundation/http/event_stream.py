@@ -10,6 +10,8 @@ from io import IncrementalNewlineDecoder
 
 from moothall.foundation.errors import ModelError
 
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""What the standard lets stand before the first event: tests/peers/recorded/gateways.jsonl."""
 _MAX_EVENT_BYTES = 8 * 2**20
 _MAX_LINES = 2**20
 
@@ -44,6 +46,8 @@ class EventStreamParser:
 
     def _read_line(self, line: bytes) -> bool:
         """Take a line; return whether it ends an event."""
+        if not self._line_count:
+            line = line.removeprefix(BYTE_ORDER_MARK)
         self._line_count += 1
         if self._line_count > _MAX_LINES:
             raise ModelError(f"{self._name}: the answer has more than {_MAX_LINES} lines")

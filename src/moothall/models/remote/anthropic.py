@@ -11,7 +11,7 @@ from moothall.foundation.arguments import check_boolean, names_checked
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.http import HTTPResponse
 from moothall.models.base import ModelRequest
-from moothall.models.protocol import ModelReply, StreamPart
+from moothall.models.protocol import ModelReply, StreamPart, calls_in
 from moothall.models.providers import PROVIDERS, key_of
 from moothall.models.refusal import Refusal
 from moothall.models.remote.adapting import Adaptations
@@ -137,15 +137,16 @@ class AnthropicModel(RemoteModel):
     def _own_headers(self, key: str) -> dict[str, str]:
         return {"x-api-key": key, "anthropic-version": _VERSION}
 
-    def _reader(self, content: bytes, earlier_call_count: int) -> MessageStream:
+    def _reader(self, content: bytes, request: ModelRequest) -> MessageStream:
+        earlier_call_count = calls_in(request.messages)
         return MessageStream(self.name, earlier_call_count, self.base_url, self._adapter.reasons)
 
     async def _exchange(
-        self, content: bytes, earlier_call_count: int, stream: bool
+        self, content: bytes, request: ModelRequest
     ) -> AsyncGenerator[StreamPart, None]:
         paused: list[ModelReply] = []
         while True:
-            async with aclosing(super()._exchange(content, earlier_call_count, stream)) as parts:
+            async with aclosing(super()._exchange(content, request)) as parts:
                 async for part in parts:
                     if not isinstance(part, ModelReply):
                         yield part

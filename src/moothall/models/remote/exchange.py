@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 
 from moothall.foundation.http import HTTPError, HTTPResponse, wants_retry
+from moothall.foundation.http.event_stream import BYTE_ORDER_MARK
 from moothall.models.answer_reader import AnswerReader
 from moothall.models.chat_answer import TransientError, retold
 from moothall.models.protocol import StreamPart
@@ -27,7 +28,7 @@ async def parts_of(
         # whole, or a web page.
         while stream and not beginning.strip() and (data := await _next_bytes(response, answer)):
             beginning += data
-        head = beginning.lstrip()
+        head = beginning.removeprefix(BYTE_ORDER_MARK).lstrip()
         if head.startswith(_EVENT_STARTS) or (stream and not head.startswith((b"{", b"[", b"<"))):
             for part in answer.feed(beginning):
                 yield part

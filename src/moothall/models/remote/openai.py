@@ -16,6 +16,7 @@ from moothall.foundation.http.server_url import ServerURL
 from moothall.models.answer_reader import AnswerReader
 from moothall.models.base import ModelRequest
 from moothall.models.chat_stream import AnswerStream
+from moothall.models.protocol import calls_in
 from moothall.models.providers import PROVIDERS, key_of
 from moothall.models.refusal import Refusal
 from moothall.models.remote.batch_servers import OpenAIBatches
@@ -189,9 +190,11 @@ class OpenAIModel(RemoteModel):
             return {self._provider.key_header: key}
         return {"Authorization": f"Bearer {key}"} | self._account
 
-    def _reader(self, content: bytes, earlier_call_count: int) -> AnswerReader:
+    def _reader(self, content: bytes, request: ModelRequest) -> AnswerReader:
+        earlier_call_count = calls_in(request.messages)
         if is_response(content):
-            return ResponseStream(self.name, earlier_call_count, self.base_url)
+            is_read = request.schema is not None
+            return ResponseStream(self.name, earlier_call_count, self.base_url, is_read)
         thinking = self.request_fields.get(
             "thinking"
         )  # Z.ai keeps that of earlier turns if asked to

@@ -172,9 +172,9 @@ class RemoteModel(AnsweringModel):
         """Return the batches of its server."""
         raise NotImplementedError
 
-    def _reader(self, content: bytes, earlier_call_count: int) -> AnswerReader:
-        """Return what reads the answer to a request."""
-        return AnswerStream(self.name, earlier_call_count, self._server)
+    def _reader(self, content: bytes, request: ModelRequest) -> AnswerReader:
+        """Return what reads the answer to a request, which was sent as `content`."""
+        return AnswerStream(self.name, calls_in(request.messages), self._server)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.model!r}, {self.base_url!r})"
@@ -192,7 +192,7 @@ class RemoteModel(AnsweringModel):
             if self.rate_limit is not None and reservation is None:
                 estimate = estimated_tokens(content) + (self.max_tokens or 0)
                 reservation = await self.rate_limit.acquire(estimate)
-            exchange = model._exchange(content, calls_in(request.messages), request.stream)
+            exchange = model._exchange(content, request)
             if form == "final":
                 exchange = as_text(request, exchange)
             try:
@@ -395,16 +395,16 @@ class RemoteModel(AnsweringModel):
         return parts_of_body(outcome.body, reader)
 
     async def _exchange(
-        self, content: bytes, earlier_call_count: int, stream: bool
+        self, content: bytes, request: ModelRequest
     ) -> AsyncGenerator[StreamPart, None]:
         """Yield the pieces of the answer to a request, if streamed, and finally the whole."""
-        sent_parts, attempt = [], 0
+        sent_parts, attempt, stream = [], 0, request.stream
         try:
             while True:
                 answer = None
                 try:
                     answer = await self._answer_parts(
-                        content, self._reader(content, earlier_call_count), stream
+                        content, self._reader(content, request), stream
                     )
                     async with aclosing(answer) as parts:
                         async for part in parts:

@@ -34,10 +34,12 @@ def responses_input(messages: list[Any], name: str, server: str) -> list[dict[st
             calls = [_call(each) for each in chat_message.get("tool_calls", ())]
             # The form takes texts only of an assistant, and llama.cpp only with the type.
             text = content if isinstance(content, str) else "".join(map(_text, content or ()))
+            their_items = thinking_for(message, server, "items") or ()
+            answer = [each for each in their_items if not is_commentary(each)]
+            if text in (_said_in(their_items), _said_in(answer)):  # as the server said it
+                text = "".join(filter(None, map(text_of, their_items)))
             text_items = [{"type": "message", "role": role, "content": text}] if text else []
-            items += ordered_parts(
-                thinking_for(message, server, "items") or (), text_items, calls, text_of
-            )
+            items += ordered_parts(their_items, text_items, calls, text_of)
         else:
             items.append({"role": role, "content": _content(content)})
     return items
@@ -51,6 +53,18 @@ def text_of(item: Mapping[str, Any]) -> str | None:
     if item.get("type") != "message" or not isinstance(content, list):
         return None
     return "".join(map(_text, content))
+
+
+def is_commentary(item: Mapping[str, Any]) -> bool:
+    """Return whether an item is what the model says before its answer.
+
+    OpenAI's models mark it: tests/peers/recorded/openai-gpt-6.jsonl.
+    """
+    return item.get("phase") == "commentary"
+
+
+def _said_in(items: Iterable[Mapping[str, Any]]) -> str:
+    return "\n\n".join(filter(None, map(text_of, items)))
 
 
 def _text(block: Any) -> str:

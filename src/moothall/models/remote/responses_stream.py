@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from moothall.foundation.jsonvalue import readable
 from moothall.models.answer_parts import image_block
 from moothall.models.answer_reader import AnswerReader, list_or_empty, usage_of
 from moothall.models.chat_answer import add_meta, error_of, finish_reason_of, wrong_field
 from moothall.models.protocol import StreamPart, Usage
-from moothall.models.remote.responses_format import text_of
+from moothall.models.remote.responses_format import is_commentary, text_of
 
 _TEXT_EVENT = "response.output_text.delta"
 _REFUSAL_EVENT = "response.refusal.delta"
@@ -19,17 +21,36 @@ _END_EVENTS = tuple(
 )
 
 
+@dataclass(eq=False, slots=True)
+class _OutputMessage:
+    """A message of an answer, which may have several."""
+
+    is_commentary: bool = False
+
+
 class ResponseStream(AnswerReader):
-    """Reads an answer as it arrives."""
+    """Reads an answer as it arrives; each of its messages is a paragraph.
+
+    Args:
+        answer_alone: whether what the model comments before its answer is no part of the text, as
+            where the text is read as JSON; it is reasoning then
+    """
 
     _call_label: ClassVar[str] = "function_call[%d]"
 
-    def __init__(self, name: str, earlier_call_count: int, server: str = "") -> None:
+    def __init__(
+        self, name: str, earlier_call_count: int, server: str = "", answer_alone: bool = False
+    ) -> None:
         super().__init__(name, earlier_call_count, server)
+        self._answer_alone = answer_alone
         self._items: dict[int, dict[str, Any]] = {}
         self._response: dict[str, Any] = {}
-        self._had_text = False  # whether text came in pieces
+        self._had_text = self._had_reasoning = False  # whether it came in pieces
         self._part_key: Any = None  # of the reasoning, which comes in parts
+        # Those that have begun, by their number and their id; under None, the last of them.
+        self._messages: dict[Any, _OutputMessage] = {}
+        self._last_message: _OutputMessage | None = None  # of the text
+        self._comments: list[str] = []
 
     def _read_event(self, event: dict[str, Any], label: str) -> Iterator[StreamPart]:
         kind, piece = event.get("type"), event.get("delta", "")
@@ -38,13 +59,18 @@ class ResponseStream(AnswerReader):
                 raise wrong_field(label, "delta", piece, "text")
         elif kind == _TEXT_EVENT:
             self._had_text = True
-            yield from self._add_text(piece)
+            yield from self._add_message_text(self._message_of(event), piece)
         elif kind == _REFUSAL_EVENT:
             self._refusal.append(piece)
         elif kind in _REASONING_EVENTS:
+            self._had_reasoning = True
             part = [event.get(each) for each in ("item_id", "summary_index", "content_index")]
             yield from self._add_reasoning(part, piece)
-        if kind == "response.output_item.done":
+        if kind == "response.output_item.added":
+            item = next(iter(_objects([event.get("item")])), {})
+            ids = _ids(event.get("output_index"), item.get("id"))
+            self._messages |= dict.fromkeys([*ids, None], _OutputMessage(is_commentary(item)))
+        elif kind == "response.output_item.done":
             # llama.cpp's server does not number the items.
             numbered = {"output_index": len(self._items), **event}
             place = self._read_index(numbered, "output_index", label)
@@ -72,19 +98,45 @@ class ResponseStream(AnswerReader):
         if cited := [each for part in parts for each in list_or_empty(part.get("annotations"))]:
             self._meta["citations"] = cited
 
+    def _message_of(self, event: dict[str, Any]) -> _OutputMessage:
+        """Return the message that a piece of text belongs to."""
+        # The number first: the ids change with each event in tests/peers/recorded/copilot.jsonl.
+        ids = _ids(event.get("output_index"), event.get("item_id")) or [None]
+        begun_messages = (self._messages[each] for each in ids if each in self._messages)
+        return next(begun_messages, None) or self._messages.setdefault(ids[0], _OutputMessage())
+
     def _missing_parts(self) -> Iterator[StreamPart]:
-        had_reasoning, had_refusal = bool(self._reasoning_texts), bool(self._refusal)
+        had_refusal = bool(self._refusal)
         for item in self._in_order():
             if item.get("type") == "message" and not self._had_text:
-                yield from self._add_text(text_of(item) or "")
+                message = _OutputMessage(is_commentary(item))
+                yield from self._add_message_text(message, text_of(item) or "")
             if item.get("type") == "message" and not had_refusal:
                 refusals = [each.get("refusal") for each in _objects(item.get("content"))]
                 self._refusal += [each for each in refusals if isinstance(each, str)]
-            elif item.get("type") == "reasoning" and not had_reasoning:
+            elif item.get("type") == "reasoning" and not self._had_reasoning:
                 parts = _objects(item.get("summary")) or _objects(item.get("content"))
                 for n, part in enumerate(parts):
                     text = part.get("text")
                     yield from self._add_reasoning([item, n], text if isinstance(text, str) else "")
+        comment = "".join(self._comments)
+        if self._answer_alone:
+            if self._last_message is None and not (self._refusal or [*self._raw_calls()]):
+                yield from self._add_text(comment)  # which is all that was said
+        elif comment and not (self._last_message and self._last_message.is_commentary):
+            self._meta["commentary"] = readable(comment)
+
+    def _add_message_text(self, message: _OutputMessage, piece: str) -> Iterator[StreamPart]:
+        if message.is_commentary and self._answer_alone:
+            is_next = self._comments and self._part_key is not message
+            self._comments.append(f"\n\n{piece}" if is_next else piece)
+            yield from self._add_reasoning(message, piece)
+        elif piece:
+            is_next = self._last_message not in (None, message)
+            self._last_message, piece = message, f"\n\n{piece}" if is_next else piece
+            if message.is_commentary:
+                self._comments.append(piece)
+            yield from self._add_text(piece)
 
     def _add_reasoning(self, part_key: Any, piece: str) -> Iterator[StreamPart]:
         if piece and self._reasoning_texts and part_key != self._part_key:
@@ -133,6 +185,10 @@ class ResponseStream(AnswerReader):
 
     def _final_usage(self) -> Usage:
         return usage_of(self._response.get("usage"))
+
+
+def _ids(*values: Any) -> list[Any]:
+    return [each for each in values if isinstance(each, int | str)]
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
