@@ -4,7 +4,9 @@ Its tools are in the file that its first argument names, each time that it lists
 those of `TOOLS`. With `silent` as its second argument it answers nothing;
 `list:JSON` is a list; with `promises` it says that it has resources and prompts; with `dies:PIPE`
 it ends when it lists them again, once somebody writes to the pipe. With `grows` it has resources
-and prompts, one more of each after each call of `grow`.
+and prompts, one more of each after each call of `grow`. `answers:JSON` has what it answers by
+method: for each cursor, `first` without one and `*` for any other, a result, an error or null for
+nothing. A `nextCursor` of `+` is another one each time. `form:JSON` is what `ask` asks.
 """
 
 from __future__ import annotations
@@ -78,6 +80,7 @@ class Server:
         self.count = 0
         self.lists = 0
         self.said: list[Any] = []  # to the questions of `ask_twice`
+        self.answers = json.loads(mode[8:]) if mode.startswith("answers:") else {}
 
     def send(self, **message: Any) -> None:
         with self.lock:
@@ -114,6 +117,8 @@ class Server:
                         continue
                 refused = asked in self.opening and said.get("action") != "accept"
                 self.text(asked, json.dumps(said), isError=refused)
+            elif method in self.answers:
+                self.page(id, self.answers[method], message.get("params") or {})
             elif method == "initialize":
                 self.send(
                     id=id,
@@ -123,7 +128,7 @@ class Server:
                             "tools": {"listChanged": True},
                             **(
                                 {"resources": {}, "prompts": {}}
-                                if self.mode in ("promises", "grows")
+                                if self.mode in ("promises", "grows") or self.answers
                                 else {}
                             ),
                         },
@@ -152,6 +157,17 @@ class Server:
         if self.mode == "stubborn":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             threading.Event().wait()
+
+    def page(self, id: Any, pages: dict[str, Any], params: dict[str, Any]) -> None:
+        cursor = params.get("cursor")
+        answer = pages.get("first" if cursor is None else cursor, pages.get("*"))
+        if answer is None:
+            return
+        if answer.get("result", {}).get("nextCursor") == "+":
+            self.count += 1
+            answer["result"] = {**answer["result"], "nextCursor": f"page {self.count}"}
+            pages["*"] = {"result": {**answer["result"], "nextCursor": "+"}}
+        self.send(id=id, **answer)
 
     def text(self, id: Any, text: str, **more: Any) -> None:
         self.send(id=id, result={"content": [{"type": "text", "text": text}], **more})
@@ -219,6 +235,8 @@ class Server:
                 "properties": {"size": {"type": "integer"}, "color": {"enum": ["red", "blue"]}},
                 "required": ["size"],
             }
+            if self.mode.startswith("form:"):
+                form = json.loads(self.mode[5:])
             asks = {"message": "Which one?", "requestedSchema": form}
             says = {"messages": [], "maxTokens": 5}
             if name == "ask":

@@ -78,6 +78,7 @@ class ServerConnection:
     _latest_connection: LiveConnection | None = None  # also while it is opened
     _failures: int = 0
     _requests: dict[ServerRequest, None] = field(default_factory=dict)
+    _list_faults: set[str] = field(default_factory=set)  # that the log has
 
     def __post_init__(self) -> None:
         self._thread = LoopThread("moothall-mcp", self._close, lambda: None)
@@ -310,7 +311,7 @@ class ServerConnection:
                     self._elicit,
                     self._note_change,
                 ):
-                    self.on_offer(await read_offer(connection.client, self.name))
+                    self.on_offer(await self._read_offer(connection))
                     self._scope.deadline = math.inf
                     self._open_connection = connection
                     self._resolve_opening(connection)
@@ -322,6 +323,9 @@ class ServerConnection:
         if self._scope.cancelled_caught:
             failure = TimeoutError()
         return end_reason_of(self.name, connection, failure)
+
+    async def _read_offer(self, connection: LiveConnection) -> ServerOffer:
+        return await read_offer(connection.client, self.name, self._list_faults)
 
     async def _back_off(self) -> None:
         """Wait before another start of a server that has failed, longer each time."""
@@ -367,7 +371,7 @@ class ServerConnection:
                 self._list_changed.clear()
                 try:
                     with anyio.fail_after(self.timeout_s):
-                        self.on_offer(await read_offer(connection.client, self.name))
+                        self.on_offer(await self._read_offer(connection))
                 except Exception as error:
                     logger.warning(
                         "%s", as_moothall_error(self.name, "reading its list again", error)
@@ -431,7 +435,7 @@ class ServerConnection:
         request.timer.cancel()  # there is an answer
         with suppress(Exception):  # the answer is all that the caller waits for
             async with asyncio.timeout(2 * _RELIST_S):
-                self.on_offer(await read_offer(connection.client, self.name))
+                self.on_offer(await self._read_offer(connection))
 
     # -- questions of the server to a person -------------------------------------------------------
 

@@ -7,6 +7,7 @@ import json
 import logging
 import time
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +27,7 @@ MAX_TOOLS: Final = 1000
 OUTPUT_SCHEMA: Final = "moothall/outputSchema"
 """Where in a tool's `_meta` its output schema is kept from the SDK, which would check by it."""
 _MAX_PAGES: Final = 100
+_MAX_FAULTS: Final = 100
 _MAX_SCHEMA_S: Final = 2.0
 """How many seconds of the processor the schemas of a server's tools may take."""
 _HASHED_KEYS: Final = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
@@ -125,16 +127,28 @@ def _is_for_models(meta: Any) -> bool:
     return not isinstance(audiences, list | str) or "model" in audiences
 
 
-async def read_offer(client: mcp.Client, name: str) -> ServerOffer:
-    """Read what a server offers.
+async def read_offer(client: mcp.Client, name: str, faults: set[str]) -> ServerOffer:
+    """Read what a server offers; a fault of its resources or prompts leaves the rest.
+
+    Args:
+        client: its client
+        name: what the log calls it
+        faults: those of its lists that the log has, to which new ones are added
 
     Raises:
-        MCPServerError: its lists do not end
+        MCPServerError: its list of tools does not end
     """
     capabilities = client.server_capabilities
+
+    def warn(fault: str) -> None:
+        if fault not in faults and len(faults) < _MAX_FAULTS:
+            faults.add(fault)
+            logger.warning("%s: %s", name, fault)
+
     tools: dict[str, Definition] = {}
     if capabilities.tools is not None:
-        listed_tools, start = await _all_items(client.list_tools, "tools"), time.thread_time()
+        listed_tools = await _all_items(client.list_tools, "tools", warn)
+        start = time.thread_time()
         for tool in listed_tools:
             has_odd_name = not 0 < len(tool.name) <= 255 or not tool.name.isprintable()
             if has_odd_name or tool.name in (RESOURCE_LIST, PROMPT_LIST):
@@ -153,15 +167,18 @@ async def read_offer(client: mcp.Client, name: str) -> ServerOffer:
                     "%s: its tool %.80r cannot be called: %s", name, *_name_and_fault(definition)
                 )
     resources = prompts = None
-    if capabilities.resources is not None:
-        uris = [str(each.uri) for each in await _all_items(client.list_resources, "resources")]
-        templates = await _all_items(client.list_resource_templates, "resource_templates")
-        resources = (*uris, *(each.uri_template for each in templates))
-    if capabilities.prompts is not None:
-        prompts = {
-            each.name: tuple(argument.name for argument in each.arguments or ())
-            for each in await _all_items(client.list_prompts, "prompts")
-        }
+    if (
+        capabilities.resources is not None
+        and (listed := await _optional_items(client.list_resources, "resources", warn)) is not None
+    ):
+        list_templates = client.list_resource_templates
+        templates = await _optional_items(list_templates, "resource_templates", warn) or ()
+        resources = (*(str(each.uri) for each in listed), *(t.uri_template for t in templates))
+    if (
+        capabilities.prompts is not None
+        and (listed := await _optional_items(client.list_prompts, "prompts", warn)) is not None
+    ):
+        prompts = {each.name: tuple(a.name for a in each.arguments or ()) for each in listed}
     info = client.server_info
     return ServerOffer(
         tools,
@@ -177,33 +194,55 @@ def _name_and_fault(definition: Definition) -> tuple[str, str]:
     return definition.name, definition.fault
 
 
-async def _all_items(list_page: Any, field_name: str) -> list[Any]:
-    """Return the items of all pages of a list."""
+async def _optional_items(
+    list_page: Any, field_name: str, warn: Callable[[str], None]
+) -> list[Any] | None:
+    """Return the items of a list that a server may lack; None if it cannot be read."""
+    import anyio
     from mcp import MCPError
-    from mcp_types import METHOD_NOT_FOUND
+    from mcp_types import CONNECTION_CLOSED, METHOD_NOT_FOUND
+    from pydantic import ValidationError
 
-    items: list[Any] = []
-    cursor: str | None = None
-    for _ in range(_MAX_PAGES):
-        try:
-            page = await list_page(cursor=cursor)
-        except MCPError as error:
-            if field_name == "resource_templates":  # some servers of resources have none
-                return items
-            if (
-                field_name != "tools" and error.code == METHOD_NOT_FOUND
-            ):  # some only say that they have
-                return items
+    try:
+        # A list that does not come leaves time for the others.
+        seconds_left = anyio.current_effective_deadline() - anyio.current_time()
+        with anyio.fail_after(seconds_left / 2):
+            return await _all_items(list_page, field_name, warn)
+    except (MCPError, MCPServerError, ValidationError, TimeoutError) as error:
+        code = getattr(error, "code", None)
+        if code == CONNECTION_CLOSED:
             raise
-        items += getattr(page, field_name)
+        if code == METHOD_NOT_FOUND:  # some servers only say that they have such lists
+            return []
+        reason = one_line(str(error), 200) or "it does not come"
+        if isinstance(error, ValidationError):
+            reason = "it is not as the protocol has it"
+        warn(f"its list of {_in_words(field_name)} is left out, since it cannot be read: {reason}")
+        return None
+
+
+async def _all_items(list_page: Any, field_name: str, warn: Callable[[str], None]) -> list[Any]:
+    """Return the items of all pages of a list, each once."""
+    items: dict[str, Any] = {}
+    cursor, cursors, label = None, set[str](), _in_words(field_name)
+    for _ in range(_MAX_PAGES):
+        page = await list_page(cursor=cursor)
+        count, listed = len(items), getattr(page, field_name)
+        items |= {each.model_dump_json(): each for each in listed}
         if len(items) > MAX_TOOLS:
-            raise MCPServerError(f"it lists more than {MAX_TOOLS:,} {field_name.replace('_', ' ')}")
+            raise MCPServerError(f"it lists more than {MAX_TOOLS:,} {label}")
         cursor = page.next_cursor
         if cursor is None:
-            return items
-    raise MCPServerError(
-        f"its list of {field_name.replace('_', ' ')} has more than {_MAX_PAGES} pages"
-    )
+            return [*items.values()]
+        if cursor in cursors or (listed and len(items) == count):
+            warn(f"its list of {label} goes on with a page that it has had: it ends there")
+            return [*items.values()]
+        cursors.add(cursor)
+    raise MCPServerError(f"its list of {label} has more than {_MAX_PAGES} pages")
+
+
+def _in_words(field_name: str) -> str:
+    return field_name.replace("_", " ")
 
 
 # -- schemas that a server sends -------------------------------------------------------------------
