@@ -350,6 +350,7 @@ FLOORS = {
         "target",
         "listing",
         "lock",
+        "choices",
         "elicitation",
         "tool_results",
         "server_request",

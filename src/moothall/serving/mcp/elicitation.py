@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from moothall.build import SchemaValidator, one_line
-from moothall.serving.mcp.listing import checked_schema
+from moothall.serving.mcp.choices import YES_OR_NO, Choices
+from moothall.serving.mcp.listing import checked_schema, visible_text
 
 if TYPE_CHECKING:
     import mcp_types
@@ -22,7 +23,7 @@ _MAX_ADDRESSES: Final = 5
 _ADDRESS: Final = re.compile(r"[!-\[\]-~]{1,8192}")
 """What an address is made of: ASCII, of which browsers read `\\` as they like."""
 _DECLINE_COMMAND: Final = "/decline"
-_YES_OR_NO: Final = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
+_MAX_CHOICES_CHARS: Final = 2000
 
 
 async def answer_of_person(
@@ -44,7 +45,7 @@ async def answer_of_person(
         if not fault:
             hint = "answer yes once you are done there, anything else refuses"
             line = await ask(f"{question} (open this address of {host}; {hint}): {params.url}")
-        is_agreed = _YES_OR_NO.get(line.strip().lower()) is True
+        is_agreed = YES_OR_NO.get(line.strip().lower()) is True
         return ElicitResult(action="accept" if is_agreed else "decline")
     schema = getattr(params, "requested_schema", None)
     if params.mode != "form" or schema is None:
@@ -62,7 +63,7 @@ async def answer_of_person(
         return ElicitResult(action="decline")
     if not fields:
         line = await ask(f"{question} (yes or no)")
-        is_agreed = _YES_OR_NO.get(line.strip().lower()) is True
+        is_agreed = YES_OR_NO.get(line.strip().lower()) is True
         return (
             ElicitResult(action="accept", content={})
             if is_agreed
@@ -123,18 +124,15 @@ async def _ask_field(
 ) -> dict[str, Any] | None:
     """Return the value of a field, nothing if it is left empty, or None if the person declines."""
     schema = validator.schema
-    choices = schema.get("enum") or [
-        each.get("const") for each in schema.get("oneOf") or () if isinstance(each, dict)
-    ]
-    kind = ", ".join(map(str, choices[:50])) if choices else str(schema.get("type", "string"))
-    label = one_line(str(schema.get("description") or schema.get("title") or ""), 300)
-    label_text = f"{one_line(name, 100)}{f', {label}' if label else ''} ({one_line(kind, 500)})"
+    is_list = schema.get("type") == "array"
+    value_schema = schema.get("items") if is_list else schema
+    choices = Choices.of(value_schema if isinstance(value_schema, dict) else {})
     has_default = "default" in schema and validator.holds(schema["default"])
     empty_hint = "" if is_required else "; empty to leave it out"
     if has_default:
-        empty_hint = f"; empty for {one_line(str(schema['default']), 100)!r}"
+        empty_hint = f"; empty for {one_line(choices.in_words(schema['default']), 100)!r}"
     hints = f"{empty_hint}; {_DECLINE_COMMAND} to refuse"
-    question = f"{message} {label_text}{hints}"
+    question = f"{message} {_field_in_words(name, schema, choices)}{hints}"
     fault = ""
     for _ in range(_MAX_TRIES):
         line = (await ask(f"{fault}{question}")).strip()
@@ -144,24 +142,24 @@ async def _ask_field(
             return {name: schema["default"]}
         if not line and not is_required:
             return {}
-        value = _value_of_line(line, schema.get("type"))
+        value = choices.values_of(line) if is_list else choices.value_of(line)
         if validator.holds(value):
             return {name: value}
         fault = f"{one_line(line, 80)!r} is not valid. "
     return None
 
 
-def _value_of_line(line: str, kind: Any) -> Any:
-    """Return a person's line as a value of a type; the line itself if it does not fit."""
-    try:
-        if kind == "integer":
-            return int(line)
-        if kind == "number":
-            return float(line)
-    except ValueError:
-        return line
-    if kind == "boolean":
-        return _YES_OR_NO.get(line.lower(), line)
-    if kind == "array":
-        return [each.strip() for each in line.split(",") if each.strip()]
-    return line
+def _field_in_words(name: str, schema: dict[str, Any], choices: Choices) -> str:
+    """Return what a person is told of a field: its name, what it is, and what it may have."""
+    title, description = (str(schema.get(each) or "") for each in ("title", "description"))
+    if title.casefold().replace(" ", "_") == name.casefold():
+        title = ""
+    label = ", ".join(filter(None, (name, title, description)))
+    kind = str(choices) or str(schema.get("type", "string"))
+    if schema.get("type") == "array":
+        words = {"minItems": "at least", "maxItems": "at most"}
+        bounds = [f"{words[key]} {schema[key]}" for key in words if type(schema.get(key)) is int]
+        count = f"{' and '.join(bounds) or 'any'} of" if choices.values else " and ".join(bounds)
+        kind = f"{count} {choices if choices.values else 'values'}, separated by commas".lstrip()
+    label, kind = visible_text(label), visible_text(kind)
+    return f"{one_line(label, 400)} ({one_line(kind, _MAX_CHOICES_CHARS)})"
