@@ -26,7 +26,7 @@ class Choices:
     titles: list[str]
 
     @classmethod
-    def of(cls, schema: dict[str, Any]) -> Choices:
+    def from_schema(cls, schema: dict[str, Any]) -> Choices:
         """Return the choices of a schema: `oneOf` or `anyOf` of constants, or `enum`."""
         options = [*_list_in(schema, "oneOf"), *_list_in(schema, "anyOf")]
         options = [each for each in options if isinstance(each, dict) and "const" in each]
@@ -38,7 +38,7 @@ class Choices:
         return cls(schema.get("type"), values, texts)
 
     def __str__(self) -> str:
-        return ", ".join(map(_shown, self.values, self.titles))
+        return ", ".join(map(_label_of, self.values, self.titles))
 
     def in_words(self, value: Any) -> str:
         """Return a value, or several, by their titles."""
@@ -54,7 +54,7 @@ class Choices:
     def values_of(self, line: str) -> list[Any]:
         """Return the values of a line, in which commas part them, but for those of a choice."""
         longest = 1 + max(
-            (text.count(",") for text in map(_shown, self.values, self.titles)), default=0
+            (text.count(",") for text in map(_label_of, self.values, self.titles)), default=0
         )
         parts, values = line.split(","), list[Any]()
         while parts:
@@ -67,8 +67,8 @@ class Choices:
 
     def _choice(self, line: str) -> tuple[Any] | None:
         """Return the one choice that a text means: its value, its title, or both as shown."""
-        shown = map(_shown, self.values, self.titles)
-        ways = [[*map(str, self.values)], self.titles, [*shown]]
+        labels = [*map(_label_of, self.values, self.titles)]
+        ways = [[*map(str, self.values)], self.titles, labels]
         same: tuple[Callable[[str], str], ...] = (_plain, lambda text: _plain(text).casefold())
         for form in same:
             for texts in ways:
@@ -78,7 +78,7 @@ class Choices:
         return None
 
 
-def _shown(value: Any, title: str) -> str:
+def _label_of(value: Any, title: str) -> str:
     return title if title == str(value) else f"{title} ({value})"
 
 

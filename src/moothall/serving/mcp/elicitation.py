@@ -126,7 +126,7 @@ async def _ask_field(
     schema = validator.schema
     is_list = schema.get("type") == "array"
     value_schema = schema.get("items") if is_list else schema
-    choices = Choices.of(value_schema if isinstance(value_schema, dict) else {})
+    choices = Choices.from_schema(value_schema if isinstance(value_schema, dict) else {})
     has_default = "default" in schema and validator.holds(schema["default"])
     empty_hint = "" if is_required else "; empty to leave it out"
     if has_default:
