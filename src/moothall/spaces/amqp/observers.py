@@ -12,10 +12,11 @@ from typing import Any, Final
 from pika.channel import Channel
 from pika.exceptions import AMQPError
 
+from moothall.foundation.errors import BrokerError
 from moothall.foundation.threads import call_observers
 from moothall.spaces.amqp import wire
 from moothall.spaces.amqp.link.broker import Broker
-from moothall.spaces.amqp.link.connection import LinkLost
+from moothall.spaces.amqp.link.connection import LinkLost, RefusedByBroker
 from moothall.spaces.amqp.link.consumer import DeliveryTag
 from moothall.spaces.amqp.wire import Unreadable
 
@@ -55,8 +56,13 @@ class Observers:
         """Show a callback the messages of every process from now on."""
         await self._broker.open()
         self._callbacks = (*self._callbacks, callback)
-        with suppress(LinkLost, AMQPError):  # the next connection attaches
-            await self.attach()
+        try:
+            with suppress(LinkLost, AMQPError):  # the next connection attaches
+                await self.attach()
+        except RefusedByBroker as error:
+            self._channel_number = 0
+            self._callbacks = tuple(each for each in self._callbacks if each is not callback)
+            raise BrokerError(f"an observer can have no queue at the broker: {error}") from error
 
     def is_new(self, key: str) -> bool:
         """Return whether a message is seen for the first time."""

@@ -155,7 +155,11 @@ class Queues:
         try:
             await self._call(Channel.queue_declare, name, exclusive=True)
         except RefusedByBroker as error:
-            return error.code == LOCKED  # another process stands by, too
+            if error.code == LOCKED:  # another process stands by, too
+                return True
+            raise BrokerError(
+                f"no queue can wait for agent {id!r} at the broker: {error}"
+            ) from error
         except (LinkLost, AMQPError):
             return False
         return True

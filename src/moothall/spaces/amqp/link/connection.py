@@ -259,7 +259,7 @@ logging.getLogger("pika.channel").setLevel(logging.ERROR)
 NO_PERMISSION: Final = 403
 NOT_FOUND: Final = 404
 LOCKED: Final = 405
-OTHER_SETTINGS: Final = 406
+_PRECONDITION_FAILED: Final = 406
 
 
 class RefusedByBroker(Exception):
@@ -272,6 +272,12 @@ class RefusedByBroker(Exception):
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
         self.code = code
+
+    @property
+    def has_other_settings(self) -> bool:
+        """Whether something is there under the name, with other settings."""
+        # A limit of queues has the same code: only these words tell it.
+        return self.code == _PRECONDITION_FAILED and "inequivalent arg" in str(self)
 
 
 class Control:
@@ -321,7 +327,7 @@ class Control:
         try:
             return await self.call(declare), True
         except RefusedByBroker as error:
-            if error.code != OTHER_SETTINGS:
+            if not error.has_other_settings:
                 raise
         return await self.call(Channel.queue_declare, name, passive=True), False
 

@@ -18,7 +18,7 @@ from pika.exceptions import (
 
 from moothall.foundation.errors import BrokerError
 from moothall.spaces.amqp.amqp_options import AMQPOptions
-from moothall.spaces.amqp.link.connection import OTHER_SETTINGS, LinkLost, RefusedByBroker
+from moothall.spaces.amqp.link.connection import LinkLost, RefusedByBroker
 
 DIAL_S = 10.0
 """How long the broker may take to answer."""
@@ -139,6 +139,6 @@ def explain(error: BaseException, options: AMQPOptions) -> str:
 def refusal_text(error: RefusedByBroker, exchange: str, options: AMQPOptions) -> str:
     """Say in one line what the broker did not let a space declare."""
     label = f"the message broker at {options.address}"
-    if error.code == OTHER_SETTINGS:
+    if error.has_other_settings:
         return f"{label} has something else under the name {exchange!r}: {error}"
     return f"{label} refuses to declare what the exchange {exchange!r} needs: {error}"
