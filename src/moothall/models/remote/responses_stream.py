@@ -121,8 +121,9 @@ class ResponseStream(AnswerReader):
                     yield from self._add_reasoning([item, n], text if isinstance(text, str) else "")
         comment = "".join(self._comments)
         if self._answer_alone:
-            if self._last_message is None and not (self._refusal or [*self._raw_calls()]):
-                yield from self._add_text(comment)  # which is all that was said
+            is_all = self._last_message is None and not self._refusal
+            if is_all and not list(self._raw_calls()):
+                yield from self._add_text(comment)
         elif comment and not (self._last_message and self._last_message.is_commentary):
             self._meta["commentary"] = readable(comment)
 
