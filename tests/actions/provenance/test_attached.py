@@ -15,6 +15,7 @@ from moothall import (
     ReActAgent,
     ScriptedModel,
     SQLiteMemory,
+    Waiting,
     action,
 )
 
@@ -96,6 +97,28 @@ def test_attachment_of_an_earlier_question_stays_from_outside(tmp_path: Path, ke
     desk.agent.reply_sync("That one.")
     assert desk.paid == []
     assert len(desk.asked) == 1
+
+
+@pytest.mark.parametrize("kept", ("journal", "both"))
+async def test_question_about_an_attachment_is_asked_once_over_a_restart(
+    tmp_path: Path, kept: str
+) -> None:
+    def desk() -> Desk:
+        options: dict[str, Any] = {"journal": Journal(tmp_path / "runs.db")}
+        if kept == "both":
+            options["memory"] = SQLiteMemory(tmp_path / "chat.db")
+        desk = Desk(TO_MALLORY, **options)
+        desk.agent.approver = Waiting()
+        return desk
+
+    reply = await desk().agent.reply([SAID, ATTACHED["pdf"]], run_id="r")
+    assert reply.stop_reason == "waiting"
+    with Journal(tmp_path / "runs.db") as journal:
+        (waiting,) = journal.waiting()
+        journal.answer("r", waiting.key, True, by="eva")
+    later = desk()
+    assert (await later.agent.reply([SAID, ATTACHED["pdf"]], run_id="r")).text == "Done."
+    assert later.paid == ["mallory@evil.example"]
 
 
 def test_attachment_of_a_conversation_is_from_outside_for_who_hears_of_it() -> None:
