@@ -339,7 +339,6 @@ FLOORS = {
         "a2a_records",
         "a2a_store",
         "a2a",
-        "a2a_rest",
         "openai",
         "ag_ui_wire",
         "ag_ui",

@@ -2,12 +2,10 @@
 import { ClientFactory, ClientFactoryOptions } from "@a2a-js/sdk/client";
 import { play, url } from "./play.mjs";
 
-const bindings = { jsonrpc: "JSONRPC", rest: "HTTP+JSON" };
 const COMPLETED = 3;
 
 await play((way, streamed) => {
-  const about = { preferredTransports: [bindings[way]] };
-  const factory = new ClientFactory(ClientFactoryOptions.createFrom(ClientFactoryOptions.default, about));
+  const factory = new ClientFactory(ClientFactoryOptions.default);
   const asked = new Map();
   let client;
   let contextId = "";

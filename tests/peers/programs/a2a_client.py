@@ -12,10 +12,7 @@ http = httpx.AsyncClient(timeout=60)
 
 def begin(way, streamed):
     known, tasks = {}, {}
-    binding = {"jsonrpc": "JSONRPC", "rest": "HTTP+JSON"}[way]
-    config = ClientConfig(
-        httpx_client=http, streaming=streamed, supported_protocol_bindings=[binding]
-    )
+    config = ClientConfig(httpx_client=http, streaming=streamed)
 
     async def turn(question):
         if not known:

@@ -234,9 +234,10 @@ def test_task_of_a2a_has_the_drain_seconds_though_no_client_is_connected(
     served = started(COMPANY.replace("50ms", "20s"), stopping)
     ends.append(served)
     message = {"role": "ROLE_USER", "messageId": "1", "parts": [{"text": "rent"}]}
+    params = {"message": message, "configuration": {"returnImmediately": True}}
     asked = urllib.request.Request(
-        f"http://127.0.0.1:{served.port}/a2a/Clerk/v1/message:send",
-        json.dumps({"message": message, "configuration": {"returnImmediately": True}}).encode(),
+        f"http://127.0.0.1:{served.port}/a2a/Clerk",
+        json.dumps({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params}).encode(),
         {
             "Authorization": "Bearer secret",
             "Content-Type": "application/json",

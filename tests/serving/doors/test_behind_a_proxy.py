@@ -78,7 +78,7 @@ async def test_card_names_the_public_address(
     async with calling(asgi(clerk(), token="s", **given)) as client:
         for path in (CARD, f"/a2a/clerk{CARD}"):
             card = (await client.get(path, headers=headers)).json()
-            assert [each["url"] for each in card["supportedInterfaces"]] == [url, f"{url}/v1"]
+            assert [each["url"] for each in card["supportedInterfaces"]] == [url]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ async def test_forwarded_address_of_any_form_is_that_of_a_caller(address: str) -
         assert (await client.get("/v1/models", headers=other)).status_code == 401
 
 
-@pytest.mark.parametrize("path", ("/v1/models/", "/v1/models/clerk", "/a2a/clerk/v1/tasks/"))
+@pytest.mark.parametrize("path", ("/v1/models/", "/v1/models/clerk", f"/a2a/clerk{CARD}/"))
 async def test_address_with_a_slash_at_its_end_is_the_same_one(path: str) -> None:
     headers = {**RIGHT, "a2a-version": "1.0"}
     async with calling(asgi(clerk(), token="s"), base_url="http://agents.example") as client:
@@ -196,8 +196,11 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": {"model": "clerk", "stream": True, "messages": [asked("x")]},
     "/v1/responses": {"model": "clerk", "stream": True, "input": "x"},
     "/ag-ui": {"threadId": "t", "runId": "r", "messages": [asked("x")]},
-    "/a2a/clerk/v1/message:stream": {
-        "message": {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "x"}]}
+    "/a2a/clerk": {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "SendStreamingMessage",
+        "params": {"message": {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "x"}]}},
     },
 }
 

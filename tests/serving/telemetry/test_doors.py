@@ -29,7 +29,6 @@ BODIES: dict[str, Any] = {
     "/v1/responses": {"model": "clerk", "input": "x", "stream": True},
     "/ag-ui": {"threadId": "t", "runId": "r", "messages": [USER]},
     "/a2a/clerk": {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": TEXT}},
-    "/a2a/clerk/v1/message:send": {"message": TEXT},
 }
 
 

@@ -34,22 +34,22 @@ LIMIT_CODE: Final = -32029
 """The code of a request that the caller's rate or budget refuses: JSON-RPC leaves it to servers."""
 _PART_KINDS: Final = ("text", "raw", "url", "data")
 _FAULTS: Final = {
-    "TASK_NOT_FOUND": (-32001, 404, "NOT_FOUND"),
-    "TASK_NOT_CANCELABLE": (-32002, 400, "FAILED_PRECONDITION"),
-    "PUSH_NOTIFICATION_NOT_SUPPORTED": (-32003, 400, "FAILED_PRECONDITION"),
-    "UNSUPPORTED_OPERATION": (-32004, 400, "FAILED_PRECONDITION"),
-    "CONTENT_TYPE_NOT_SUPPORTED": (-32005, 400, "INVALID_ARGUMENT"),
-    "EXTENDED_AGENT_CARD_NOT_CONFIGURED": (-32007, 400, "FAILED_PRECONDITION"),
-    "VERSION_NOT_SUPPORTED": (-32009, 400, "FAILED_PRECONDITION"),
-    "RATE_LIMIT_EXCEEDED": (LIMIT_CODE, 429, "RESOURCE_EXHAUSTED"),
-    "BUDGET_EXCEEDED": (LIMIT_CODE, 429, "RESOURCE_EXHAUSTED"),
-    "INVALID_REQUEST": (-32600, 400, "INVALID_ARGUMENT"),
-    "METHOD_NOT_FOUND": (-32601, 404, "NOT_FOUND"),
-    "INVALID_PARAMS": (-32602, 400, "INVALID_ARGUMENT"),
-    "INTERNAL_ERROR": (-32603, 500, "INTERNAL"),
-    "PARSE_ERROR": (-32700, 400, "INVALID_ARGUMENT"),
+    "TASK_NOT_FOUND": -32001,
+    "TASK_NOT_CANCELABLE": -32002,
+    "PUSH_NOTIFICATION_NOT_SUPPORTED": -32003,
+    "UNSUPPORTED_OPERATION": -32004,
+    "CONTENT_TYPE_NOT_SUPPORTED": -32005,
+    "EXTENDED_AGENT_CARD_NOT_CONFIGURED": -32007,
+    "VERSION_NOT_SUPPORTED": -32009,
+    "RATE_LIMIT_EXCEEDED": LIMIT_CODE,
+    "BUDGET_EXCEEDED": LIMIT_CODE,
+    "INVALID_REQUEST": -32600,
+    "METHOD_NOT_FOUND": -32601,
+    "INVALID_PARAMS": -32602,
+    "INTERNAL_ERROR": -32603,
+    "PARSE_ERROR": -32700,
 }
-"""By the reason of a fault: its code in JSON-RPC, then its status and its name in plain HTTP."""
+"""By the reason of a fault: its code in JSON-RPC."""
 
 
 class A2AFault(Exception):
@@ -58,22 +58,13 @@ class A2AFault(Exception):
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(text)
         self.reason = reason
-        self.code: int
-        self.status: int
-        self.code, self.status, self._name = _FAULTS[reason]
+        self.code: int = _FAULTS[reason]
 
     def to_json(self) -> dict[str, Any]:
         """Return the error as JSON-RPC has it."""
-        return {"code": self.code, "message": str(self), "data": [self._info()]}
-
-    def to_status(self) -> dict[str, Any]:
-        """Return the error as plain HTTP has it: a `google.rpc.Status`."""
-        status = {"code": self.status, "status": self._name, "message": str(self)}
-        return {**status, "details": [self._info()]}
-
-    def _info(self) -> dict[str, str]:
         kind = "type.googleapis.com/google.rpc.ErrorInfo"
-        return {"@type": kind, "reason": self.reason, "domain": "a2a-protocol.org"}
+        info = {"@type": kind, "reason": self.reason, "domain": "a2a-protocol.org"}
+        return {"code": self.code, "message": str(self), "data": [info]}
 
 
 _INTEGER_FIELDS: Final = ("historyLength", "pageSize")

@@ -136,11 +136,6 @@ class A2ADoor:
             "version": version("moothall"),
             "supportedInterfaces": [
                 {"url": agent_url, "protocolBinding": "JSONRPC", "protocolVersion": VERSION},
-                {
-                    "url": f"{agent_url}/v1",
-                    "protocolBinding": "HTTP+JSON",
-                    "protocolVersion": VERSION,
-                },
             ],
             "capabilities": {
                 "streaming": True,

@@ -14,7 +14,6 @@ from moothall.agents import keep_resuming, who_resumes
 from moothall.build import check_text, log_failure, nearest
 from moothall.serving.doors.a2a import A2ADoor
 from moothall.serving.doors.a2a_records import is_task
-from moothall.serving.doors.a2a_rest import A2ARest
 from moothall.serving.doors.ag_ui import AGUIDoor
 from moothall.serving.doors.callers import CallerOptions, Callers, Tokens
 from moothall.serving.doors.checks import (
@@ -159,7 +158,6 @@ class _Doors:
         routes: list[Any] = [
             *extra_routes,
             *OpenAIDoor(self._served).routes(),  # first: Starlette tries one after the other
-            *A2ARest(self._a2a).routes(),
             *self._a2a.routes(),
             *self._ag_ui.routes(),
             Route(MCP.path, endpoint=_DeferredApp(lambda: self._mcp_app)),

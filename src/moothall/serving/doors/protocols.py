@@ -21,7 +21,6 @@ ErrorAnswer: TypeAlias = tuple[int, str, bytes]
 """The status, the text and the media type of an answer."""
 _JSON: Final = b"application/json"
 _DOT_PART: Final = re.compile(r"~*\.{1,2}")
-_REST_PATHS: Final = re.compile(r"/v1/(message:|tasks|extendedAgentCard)")
 
 
 class TooOften(RequestRefused):
@@ -93,9 +92,7 @@ def _answer_mcp(error: RequestRefused, path: str, body: bytes) -> ErrorAnswer | 
 
 
 def _answer_a2a(error: RequestRefused, path: str, body: bytes) -> ErrorAnswer | None:
-    if isinstance(error, REFUSALS) and _REST_PATHS.search(path):
-        return error.status, json.dumps({"error": fault_of(error).to_status()}), _JSON
-    # Over JSON-RPC, its client reads no body of another status.
+    # Its client reads no body of another status.
     return (answer := _answer_mcp(error, path, body)) and (200, *answer[1:])
 
 

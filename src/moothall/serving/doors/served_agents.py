@@ -55,10 +55,10 @@ _NOT_STARTED: Final = (InvalidArguments, NotPermitted, AgentNotFound, ActionNotF
 
 
 def _check_id(id: str) -> None:
-    if "/v1/" in id or id.endswith(CARD_PATH):
+    if id.endswith(CARD_PATH):
         raise DefinitionError(
-            f"agent {id!r} cannot be served: the doors read '/v1/' or {CARD_PATH!r} after an id in "
-            "an address as a part of A2A, so give it another id"
+            f"agent {id!r} cannot be served: the doors read {CARD_PATH!r} after an id in an "
+            "address as its card, so give it another id"
         )
 
 
