@@ -338,6 +338,7 @@ FLOORS = {
         "a2a_tasks",
         "a2a_records",
         "a2a_store",
+        "a2a_call",
         "a2a",
         "openai",
         "ag_ui_wire",

@@ -120,10 +120,10 @@ class Hall(Program):
 class Conversations:
     """What a peer's program holds with a server, one in each mode."""
 
-    def __init__(self, peer: Peer, url: str) -> None:
-        self.modes = list(peer.modes)
+    def __init__(self, peer: Peer, url: str, *args: str) -> None:
+        self.modes, self.url = list(peer.modes), url
         self._process = subprocess.Popen(
-            [*peer.command(), url],
+            [*peer.command(), url, *args],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -135,7 +135,7 @@ class Conversations:
         )
         self._listening.start()
 
-    def ask(self, mode: str, question: str) -> str:
+    def ask(self, mode: str, question: Any) -> str:
         """Have it take a turn, and return the answer, or what went wrong."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -146,7 +146,8 @@ class Conversations:
             self._listening.join()
             raise AssertionError(f"it ended in mode {mode} at {question!r}:\n{''.join(self._said)}")
         told = json.loads(line)
-        return str(told.get("error", told.get("text")))
+        text = told.get("error", told.get("text"))
+        return text if isinstance(text, str) else json.dumps(text)
 
     def close(self) -> None:
         self._process.kill()

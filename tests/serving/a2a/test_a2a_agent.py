@@ -628,9 +628,11 @@ def test_a2a_agent_says_what_is_wrong_with_a_card(serve: Serve, card: Any) -> No
 
 
 def test_a2a_agent_says_what_a_card_offers_instead(serve: Serve) -> None:
-    old = {"url": "/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "0.3"}
-    with pytest.raises(ModelError, match=r"offers no A2A 1\.0 over JSON-RPC, but JSONRPC 0\.3"):
-        A2AAgent("far", serve(broken({"supportedInterfaces": [old]}))).reply_sync("Hello")
+    old = {"url": "/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "0.2.6"}
+    grpc = {"url": "/", "protocolVersion": "0.3.0", "preferredTransport": "GRPC"}
+    told = r"offers no A2A 1\.0 or 0\.3 over JSON-RPC, but JSONRPC 0\.2\.6, GRPC 0\.3\.0"
+    with pytest.raises(ModelError, match=told):
+        A2AAgent("far", serve(broken({"supportedInterfaces": [old], **grpc}))).reply_sync("Hello")
 
 
 def test_a2a_agent_goes_to_no_address_of_another_kind_that_a_card_names(serve: Serve) -> None:

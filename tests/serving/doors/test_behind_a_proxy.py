@@ -78,7 +78,7 @@ async def test_card_names_the_public_address(
     async with calling(asgi(clerk(), token="s", **given)) as client:
         for path in (CARD, f"/a2a/clerk{CARD}"):
             card = (await client.get(path, headers=headers)).json()
-            assert [each["url"] for each in card["supportedInterfaces"]] == [url]
+            assert [each["url"] for each in card["supportedInterfaces"]] == [url, url]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import json
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urljoin
 
 from moothall import ModelError
@@ -22,6 +22,7 @@ from moothall.build import (
 )
 from moothall.models import HeadersLike
 from moothall.serving.a2a.wire import CARD_PATH, LIMIT_CODE, VERSION
+from moothall.serving.a2a.wire_03 import VERSION_03, call_of_03, result_from_03
 
 _MAX_BYTES: Final = 64 << 20
 
@@ -50,6 +51,14 @@ class LimitReached(ConnectionBroken):
 
 class MissingMethod(ModelError):
     """The server does not offer a method, so it has done nothing."""
+
+
+class _Endpoint(NamedTuple):
+    """Where a server's methods are, as its card says."""
+
+    url: str
+    version: str
+    streams: bool
 
 
 class RemoteServer:
@@ -84,7 +93,7 @@ class RemoteServer:
             keeps=False,
             headers=headers,
         )
-        self._card_endpoint: tuple[str, bool] | None = None
+        self._card_endpoint: _Endpoint | None = None
         self.fault = ""
 
     async def aclose(self) -> None:
@@ -93,7 +102,7 @@ class RemoteServer:
 
     async def can_stream(self) -> bool:
         """Return whether the server streams, which its card says."""
-        return (await self._endpoint())[1]
+        return (await self._endpoint()).streams
 
     async def call(self, method: str, params: dict[str, Any]) -> Any:
         """Call a method, and return its result.
@@ -103,9 +112,10 @@ class RemoteServer:
             ModelError: the server refuses the call, or answers with what is no answer
         """
         while True:
-            response = await self._send(method, params, False)
+            endpoint = await self._endpoint()
+            response = await self._send(endpoint, method, params, False)
             try:
-                return self._result(response.content, method)
+                return self._result(endpoint, response.content, method)
             except LimitReached as error:
                 await self._wait_for_limit(response, error)
 
@@ -128,18 +138,19 @@ class RemoteServer:
     async def stream(self, method: str, params: dict[str, Any]) -> AsyncIterator[Any]:
         """Call a method, and yield its results as they come."""
         while True:
-            response = await self._send(method, params, True)
+            endpoint = await self._endpoint()
+            response = await self._send(endpoint, method, params, True)
             try:
                 if "event-stream" in response.headers.get("Content-Type", ""):
                     async with aclosing(response.events()) as events:
                         async for _, message in events:
-                            yield self._result(message, method)
+                            yield self._result(endpoint, message, method)
                     return
                 body = bytearray()
                 while chunk := await response.read():
                     body += chunk
                     await asyncio.sleep(0)  # a server that never pauses holds up nobody
-                yield self._result(bytes(body), method)
+                yield self._result(endpoint, bytes(body), method)
                 return
             except LimitReached as error:
                 await self._wait_for_limit(response, error)
@@ -154,15 +165,18 @@ class RemoteServer:
             raise error
         await asyncio.sleep(response.wait_s)  # it has begun nothing
 
-    async def _send(self, method: str, params: dict[str, Any], stream: bool) -> HTTPResponse:
-        url, _ = await self._endpoint()
+    async def _send(
+        self, endpoint: _Endpoint, method: str, params: dict[str, Any], stream: bool
+    ) -> HTTPResponse:
+        if endpoint.version == VERSION_03:
+            method, params = call_of_03(method, params)
         call = {"jsonrpc": "2.0", "id": secrets.token_hex(8), "method": method, "params": params}
         headers = {
             "Content-Type": "application/json",
             "Accept": "text/event-stream, application/json" if stream else "application/json",
-            "A2A-Version": VERSION,
+            "A2A-Version": endpoint.version,
         }
-        return await self._fetch("POST", url, headers, json.dumps(call).encode(), stream)
+        return await self._fetch("POST", endpoint.url, headers, json.dumps(call).encode(), stream)
 
     async def _fetch(
         self, method: str, url: str, headers: dict[str, str], body: bytes | None, stream: bool
@@ -194,7 +208,7 @@ class RemoteServer:
             raise broken
         return response
 
-    def _result(self, body: bytes, method: str) -> Any:
+    def _result(self, endpoint: _Endpoint, body: bytes, method: str) -> Any:
         try:
             answer = json.loads(body)
         except (ValueError, RecursionError):
@@ -214,11 +228,12 @@ class RemoteServer:
                 )
                 raise error_type(f"{self._name}: the server refuses {method}: {problem}")
             if "result" in answer:
-                return answer["result"]
+                result = answer["result"]
+                return result_from_03(result, method) if endpoint.version == VERSION_03 else result
         raise ModelError(f"{self._name}: the server's answer to {method} has no result")
 
-    async def _endpoint(self) -> tuple[str, bool]:
-        """Return the address of the methods and whether they stream, as the card says."""
+    async def _endpoint(self) -> _Endpoint:
+        """Return where the methods are, as the card says."""
         if self._card_endpoint is None:
             headers = {"Accept": "application/json"}
             response = await self._fetch("GET", self._url, headers, None, False)
@@ -260,36 +275,51 @@ class RemoteServer:
                 f"pass allow_hosts=({f'{host}:{port}'!r},)"
             )
 
-    def _endpoint_of(self, body: bytes) -> tuple[str, bool]:
+    def _endpoint_of(self, body: bytes) -> _Endpoint:
         try:
             card = json.loads(body)
         except (ValueError, RecursionError):
             card = None
         if not isinstance(card, dict):
             raise ModelError(f"{self._name}: {self._url} is no card of an A2A agent")
-        interfaces = card.get("supportedInterfaces")
-        offers: list[str] = []
+        interfaces = _interfaces_of(card)
+        capabilities = card.get("capabilities")
+        streams = isinstance(capabilities, dict) and capabilities.get("streaming") is True
         refusal: ModelError | None = None
-        for each in interfaces if isinstance(interfaces, list) else ():
-            if not isinstance(each, dict):
-                continue
-            offers.append(f"{each.get('protocolBinding')} {each.get('protocolVersion')}")
-            if (
-                each.get("protocolBinding") == "JSONRPC"
-                and str(each.get("protocolVersion")).partition(".")[0] == "1"
-                and isinstance(each.get("url"), str)
-            ):
+        for version in (VERSION, VERSION_03):
+            for binding, offered_version, address in interfaces:
+                if binding != "JSONRPC" or not _is_of(version, offered_version):
+                    continue
                 try:
-                    url = self._absolute_url(each["url"])
+                    return _Endpoint(self._absolute_url(address), version, streams)
                 except ModelError as error:  # another one may do
                     refusal = refusal or error
-                    continue
-                capabilities = card.get("capabilities")
-                streams = isinstance(capabilities, dict) and capabilities.get("streaming") is True
-                return url, streams
         if refusal is not None:
             raise refusal
-        text = f"{self._name}: its card at {self._url} offers no A2A {VERSION} over JSON-RPC"
-        if offers:
-            text += f", but {one_line(', '.join(offers[:5]), 200)}"
+        text = f"{self._name}: its card at {self._url} offers no A2A {VERSION} or {VERSION_03}"
+        text += " over JSON-RPC"
+        if interfaces:
+            offers = ", ".join(f"{binding} {version}" for binding, version, _ in interfaces[:5])
+            text += f", but {one_line(offers, 200)}"
         raise ModelError(text)
+
+
+def _is_of(version: str, offered_version: str) -> bool:
+    """Return whether an offered version is one that is spoken: all of 1, and all of 0.3."""
+    spoken, offered = version.split("."), offered_version.split(".")
+    return spoken[0] == offered[0] and (spoken[0] != "0" or spoken == offered[:2])
+
+
+def _interfaces_of(card: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Return the bindings that a card offers, with versions and addresses: 1.0's, then 0.3's."""
+    lists = [card.get("supportedInterfaces"), card.get("additionalInterfaces")]
+    new, old = (each if isinstance(each, list) else [] for each in lists)
+    version, binding = card.get("protocolVersion"), card.get("preferredTransport") or "JSONRPC"
+    old = [{"transport": binding, "url": card.get("url")}, *old] if version else []
+    offers = [(e.get("protocolBinding"), e.get("protocolVersion"), e) for e in new if _is_row(e)]
+    offers += [(e.get("transport"), version, e) for e in old if _is_row(e)]
+    return [(str(binding), str(version), e["url"]) for binding, version, e in offers]
+
+
+def _is_row(interface: Any) -> bool:
+    return isinstance(interface, dict) and isinstance(interface.get("url"), str)

@@ -1,17 +1,17 @@
-"""The agents as A2A servers, version 1.0: cards, and the methods over JSON-RPC."""
+"""The agents as A2A servers, versions 1.0 and 0.3: cards, and the methods over JSON-RPC."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from email.utils import formatdate
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall import ACCESS_DENIED, JournalError, NoSuchRun
-from moothall.build import UnreadableText, one_line
+from moothall import ACCESS_DENIED
+from moothall.build import one_line
 from moothall.journal import Outline
 from moothall.serving.a2a.wire import (
     ACCEPTED_MEDIA,
@@ -24,13 +24,15 @@ from moothall.serving.a2a.wire import (
     A2AFault,
     check_params,
 )
+from moothall.serving.a2a.wire_03 import VERSION_03
+from moothall.serving.doors.a2a_call import A2ACall, protocol_faults
 from moothall.serving.doors.a2a_records import questions_of, task_id_of_message
 from moothall.serving.doors.a2a_store import TaskStore
 from moothall.serving.doors.a2a_tasks import Task
 from moothall.serving.doors.callers import caller_of, sender_of
-from moothall.serving.doors.checks import SSE_COMMENT, as_json, json_of, sse_event, with_keepalives
+from moothall.serving.doors.checks import as_json
 from moothall.serving.doors.front import NO_FRONT, Front
-from moothall.serving.doors.protocols import A2A, REFUSALS, TooOften, fault_of, to_id, to_path
+from moothall.serving.doors.protocols import A2A, to_id, to_path
 from moothall.serving.doors.served_agents import Served
 
 if TYPE_CHECKING:
@@ -95,7 +97,7 @@ class A2ADoor:
 
     # -- cards -------------------------------------------------------------------------------------
 
-    def agents(self) -> list[str]:
+    def _agents(self) -> list[str]:
         """Return the ids of the agents that reply."""
         return [
             id
@@ -104,13 +106,13 @@ class A2ADoor:
         ]
 
     async def _first_card(self, request: Request) -> Response:
-        return self._card_of(next(iter(self.agents()), None), request)
+        return self._card_of(next(iter(self._agents()), None), request)
 
     async def _card(self, request: Request) -> Response:
-        id = self.agent_id(request)
-        return self._card_of(id if id in self.agents() else None, request)
+        id = self._agent_id(request)
+        return self._card_of(id if id in self._agents() else None, request)
 
-    def agent_id(self, request: Request) -> str:
+    def _agent_id(self, request: Request) -> str:
         """Return the id of the agent that an address names; clients may add a slash."""
         path, agents = request.path_params["agent"], self._served.agents
         if (id := to_id(path, agents)) in agents or not path.endswith("/"):
@@ -135,8 +137,13 @@ class A2ADoor:
             "description": agent.description or f"Agent {id} of {self._title}: {description}",
             "version": version("moothall"),
             "supportedInterfaces": [
-                {"url": agent_url, "protocolBinding": "JSONRPC", "protocolVersion": VERSION},
+                {"url": agent_url, "protocolBinding": "JSONRPC", "protocolVersion": each}
+                for each in (VERSION, VERSION_03)
             ],
+            # As 0.3 says the same.
+            "protocolVersion": f"{VERSION_03}.0",
+            "url": agent_url,
+            "preferredTransport": "JSONRPC",
             "capabilities": {
                 "streaming": True,
                 "pushNotifications": False,
@@ -147,8 +154,11 @@ class A2ADoor:
             "skills": [skill],
         }
         if self._has_token:
-            card["securitySchemes"] = {"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}
+            scheme = {"httpAuthSecurityScheme": {"scheme": "Bearer"}}
+            scheme_03 = {"type": "http", "scheme": "bearer"}
+            card["securitySchemes"] = {"bearer": {**scheme, **scheme_03}}
             card["securityRequirements"] = [{"schemes": {"bearer": {"list": []}}}]
+            card["security"] = [{"bearer": []}]
         body = as_json(card)
         etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
         headers = {
@@ -164,40 +174,31 @@ class A2ADoor:
     # -- calls -------------------------------------------------------------------------------------
 
     async def _call(self, request: Request) -> Response:
-        from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
+        from starlette.responses import PlainTextResponse
 
-        agent = self.agent_id(request)
-        if agent not in self.agents():
+        agent = self._agent_id(request)
+        if agent not in self._agents():
             return PlainTextResponse("no such agent replies here\n", 404)
-        id: Any = None
+        call = A2ACall()
         try:
             with protocol_faults():
-                call = _read_call(await request.body(), request.headers.get("content-type", ""))
-                id = call.get("id")
-                check_version(request)
-                method, params = call["method"], call.get("params") or {}
-                sender = self.sender(request)
-                if method in _STREAMING_METHODS:
-                    updates = await self.stream_method(method, agent, sender, params)
-                    events = sse_events(
-                        updates,
-                        lambda update: {"jsonrpc": "2.0", "id": id, "result": update},
-                        lambda fault: {"jsonrpc": "2.0", "id": id, "error": fault.to_json()},
-                    )
-                    return StreamingResponse(events, media_type="text/event-stream")
-                result = await self.answer_method(method, agent, sender, params)
-                return JSONResponse({"jsonrpc": "2.0", "id": id, "result": result})
+                await call.read(request)
+                sender = self._sender(request)
+                if call.method in _STREAMING_METHODS:
+                    return call.stream(await self._stream_method(call, agent, sender))
+                return call.answer(await self._answer_method(call, agent, sender))
         except A2AFault as fault:
-            return JSONResponse({"jsonrpc": "2.0", "id": id, "error": fault.to_json()})
+            return call.refusal(fault)
 
-    def sender(self, request: Request) -> str:
+    def _sender(self, request: Request) -> str:
         """Return the sender of a caller: by the token's name, or by the network address."""
         if self._has_token or request.client is None:
             return sender_of(A2A.sender, caller_of(request.scope))
         return f"{A2A.sender}-{request.client.host.partition('%')[0]}"
 
-    async def answer_method(self, method: str, agent: str, sender: str, params: Any) -> Any:
-        """Answer a method; raise A2AFault for one that is refused."""
+    async def _answer_method(self, call: A2ACall, agent: str, sender: str) -> Any:
+        """Answer a call; raise A2AFault for one that is refused."""
+        method, params = call.method, call.params
         if method == "SendMessage":
             task, limit, is_immediate = await self._accept_message(agent, sender, params)
             if isinstance(task, Task):
@@ -267,10 +268,11 @@ class A2ADoor:
             return await self._tasks.get(agent, sender, id)
         raise A2AFault("TASK_NOT_CANCELABLE", "the task has ended, or its process does not answer")
 
-    async def stream_method(
-        self, method: str, agent: str, sender: str, params: Any
+    async def _stream_method(
+        self, call: A2ACall, agent: str, sender: str
     ) -> AsyncIterator[dict[str, Any]]:
-        """Answer a method by updates; raise A2AFault for one that is refused."""
+        """Answer a call by updates; raise A2AFault for one that is refused."""
+        method, params = call.method, call.params
         if method == "SendStreamingMessage":
             task, limit, _ = await self._accept_message(agent, sender, params)
             if isinstance(task, Outline):
@@ -339,57 +341,3 @@ async def _read_updates(
             is_paused = status.get("state") in PAUSED_STATES
     finally:
         task.unsubscribe(queue)
-
-
-@contextmanager
-def protocol_faults() -> Iterator[None]:
-    """Raise moothall's errors in the `with` block as the protocol's errors."""
-    try:
-        yield
-    except TooOften:  # answered in the form of its binding
-        raise
-    except REFUSALS as error:
-        raise fault_of(error) from error
-    except NoSuchRun as error:
-        raise A2AFault("TASK_NOT_FOUND", "there is no such task any more") from error
-    except JournalError as error:
-        raise A2AFault("INTERNAL_ERROR", f"the task cannot be read: {error}") from error
-
-
-async def sse_events(
-    updates: AsyncIterator[dict[str, Any]],
-    to_event: Callable[[dict[str, Any]], dict[str, Any]],
-    to_refusal: Callable[[A2AFault], dict[str, Any]],
-) -> AsyncIterator[bytes]:
-    """Yield updates as server-sent events, and a comment after a while without updates."""
-    try:
-        with protocol_faults():
-            async with aclosing(with_keepalives(updates)) as stream:
-                async for update in stream:
-                    yield SSE_COMMENT if update is None else sse_event(to_event(update))
-    except A2AFault as fault:  # such as of a task that was deleted meanwhile
-        yield sse_event(to_refusal(fault))
-
-
-def _read_call(body: bytes, content_type: str) -> dict[str, Any]:
-    """Return a request of JSON-RPC, or refuse it; a wrong type matters for a body that is wrong."""
-    try:
-        call = json_of(body)
-    except UnreadableText as error:
-        kind = "PARSE_ERROR" if "json" in content_type else "CONTENT_TYPE_NOT_SUPPORTED"
-        raise A2AFault(kind, f"the body is not JSON: {error}") from None
-    if not isinstance(call, dict) or call.get("jsonrpc") != "2.0":
-        raise A2AFault("INVALID_REQUEST", 'a call must be one object with "jsonrpc": "2.0"')
-    if not isinstance(call.get("method"), str):
-        raise A2AFault("INVALID_REQUEST", "a call must have a method")
-    if isinstance(call.get("id"), bool) or not isinstance(call.get("id"), str | int | None):
-        raise A2AFault("INVALID_REQUEST", "the id of a call must be a text, an integer or null")
-    return call
-
-
-def check_version(request: Request) -> None:
-    """Refuse a request of another version of the protocol."""
-    version = request.headers.get("a2a-version") or request.query_params.get("A2A-Version") or "0.3"
-    if version.partition(".")[0] != VERSION.partition(".")[0]:
-        text = f"version {one_line(version, 20)!r} is not supported: state A2A-Version: {VERSION}"
-        raise A2AFault("VERSION_NOT_SUPPORTED", text)

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from moothall import BudgetExceeded, NotPermitted
 from moothall.build import UnreadableText
 from moothall.serving.a2a.wire import A2AFault
+from moothall.serving.a2a.wire_03 import STREAMING_03
 from moothall.serving.doors.checks import RequestRefused, json_of, sse_event
 
 ErrorAnswer: TypeAlias = tuple[int, str, bytes]
@@ -87,13 +88,21 @@ def run_error(error: BaseException) -> dict[str, Any]:
 def _answer_mcp(error: RequestRefused, path: str, body: bytes) -> ErrorAnswer | None:
     if not isinstance(error, REFUSALS):
         return None
-    fault = {"jsonrpc": "2.0", "id": _read_request_id(body), "error": fault_of(error).to_json()}
+    id = _read_request(body).get("id")
+    fault = {
+        "jsonrpc": "2.0",
+        "id": id if isinstance(id, str | int) else None,
+        "error": fault_of(error).to_json(),
+    }
     return error.status, json.dumps(fault), _JSON
 
 
 def _answer_a2a(error: RequestRefused, path: str, body: bytes) -> ErrorAnswer | None:
-    # Its client reads no body of another status.
-    return (answer := _answer_mcp(error, path, body)) and (200, *answer[1:])
+    if (answer := _answer_mcp(error, path, body)) is None:
+        return None
+    if _read_request(body).get("method") in STREAMING_03:
+        return 200, f"data: {answer[1]}\n\n", b"text/event-stream"
+    return 200, *answer[1:]  # its client reads no body of another status
 
 
 def _answer_openai(error: RequestRefused, path: str, body: bytes) -> ErrorAnswer:
@@ -112,13 +121,13 @@ def _answer_ag_ui(error: RequestRefused, path: str, body: bytes) -> ErrorAnswer 
     return 200, sse_event(run_error(error)).decode(), b"text/event-stream"
 
 
-def _read_request_id(body: bytes) -> Any:
-    """Return the id of a request of JSON-RPC, if its body has one."""
+def _read_request(body: bytes) -> dict[str, Any]:
+    """Return a request of JSON-RPC, if its body has one."""
     try:
-        request_id = json_of(body)["id"]
-    except (UnreadableText, LookupError, TypeError):
-        return None
-    return request_id if isinstance(request_id, str | int) else None
+        request = json_of(body)
+    except UnreadableText:
+        return {}
+    return request if isinstance(request, dict) else {}
 
 
 @dataclass(frozen=True, slots=True)
