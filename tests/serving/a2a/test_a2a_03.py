@@ -57,7 +57,7 @@ async def test_a2a_agent_sends_text_and_files_to_a_server_of_0_3(remote: tuple[s
     heard = json.loads((await far.reply([DOT, {"type": "text", "text": "said"}])).text)
     assert [each["kind"] for each in heard] == ["text", "file", "text"]
     assert heard[0]["text"] == "it rains"
-    assert heard[1]["file"] == {"mimeType": "image/png", "bytes": "ZG90"}
+    assert heard[1]["file"] == {"mimeType": "image/png", "bytes": "ZG90", "name": "file"}
     await far.aclose()
 
 

@@ -107,9 +107,11 @@ async def test_a2a_stream_tells_states_calls_and_pieces_of_text(serve: Serve) ->
         states = [state(each["statusUpdate"]) for each in told if "statusUpdate" in each]
         assert states[-1] == "TASK_STATE_COMPLETED"
         texts = [each["artifactUpdate"] for each in told if "artifactUpdate" in each]
-        assert texts[-1]["artifact"]["parts"][0]["text"] == "It is red."
-        assert texts[-1]["lastChunk"] is True
-        assert "".join(e["artifact"]["parts"][0]["text"] for e in texts[:-1]) == "It is red."
+        assert [each["artifact"]["parts"][0]["text"] for each in texts] == ["It", " is", " red."]
+        assert [each.get("append", False) for each in texts] == [False, True, True]
+        assert [each.get("lastChunk", False) for each in texts] == [False, False, True]
+        got = MessageToDict(await client.get_task(pb.GetTaskRequest(id=task["id"])))
+        assert got["artifacts"][0]["parts"][0]["text"] == "It is red."
 
 
 async def test_a2a_stream_of_a_quick_agent_has_each_state_and_piece(serve: Serve) -> None:
@@ -120,8 +122,24 @@ async def test_a2a_stream_of_a_quick_agent_has_each_state_and_piece(serve: Serve
             assert state(first["task"]) == "TASK_STATE_SUBMITTED"
             told = [each["artifactUpdate"] for each in rest if "artifactUpdate" in each]
             texts = [each["artifact"]["parts"][0]["text"] for each in told]
-            assert texts == ["one", " two", "one two"]
+            assert texts == ["one", " two"]
             assert state(rest[-1]["statusUpdate"]) == "TASK_STATE_COMPLETED"
+
+
+async def test_a2a_stream_ends_the_artifact_with_what_was_not_told(serve: Serve) -> None:
+    dot = {"type": "image_url", "image_url": {"url": "data:image/png;base64,ZG90"}}
+    drawing = ModelReply("A red dot.", blocks=[dot])
+    url = serve(asgi(shop(ModelReply("I ask.", calls=[call("ask")]), drawing)))
+    async with connected(url) as client:
+        told = await updates(client, message("Draw"))
+        told += await updates(client, message("red", taskId=told[0]["task"]["id"]))
+    texts, shown = [each["artifactUpdate"] for each in told if "artifactUpdate" in each], []
+    for each in texts:
+        shown = [*(shown if each.get("append") else ()), *each["artifact"]["parts"]]
+    *pieces, image = shown
+    assert "".join(each["text"] for each in pieces) == "A red dot."
+    assert image == {"raw": "ZG90", "mediaType": "image/png"}
+    assert [each for each in texts if each.get("lastChunk")] == texts[-1:]
 
 
 async def test_a2a_stream_tells_the_progress_of_actions(serve: Serve) -> None:

@@ -147,7 +147,7 @@ def _part_03(part: dict[str, Any]) -> dict[str, Any]:
         part_03: dict[str, Any] = {"kind": "text", "text": part["text"]}
     elif "data" not in part:
         file = {old: part[new] for old, new in _FILE_FIELDS.items() if new in part}
-        part_03 = {"kind": "file", "file": file}
+        part_03 = {"kind": "file", "file": {"name": "file", **file}}  # Strands 1.62 needs a name
     elif isinstance(data, dict):
         part_03 = {"kind": "data", "data": data}
     else:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from moothall import Agent, ConversationalAgent, Reply, StateError
 from moothall.build import escaped, json_text
 from moothall.journal import Doubt, Entry, Journal, Outline, Waits
+from moothall.serving.a2a.task_json import artifact_of, first_message, status_json, task_json
 from moothall.serving.a2a.wire import (
     CANCELED,
     COMPLETED,
@@ -21,13 +22,7 @@ from moothall.serving.a2a.wire import (
     A2AFault,
     text_part,
 )
-from moothall.serving.doors.a2a_tasks import (
-    artifact_of,
-    first_message,
-    resting_parts,
-    status_json,
-    task_json,
-)
+from moothall.serving.doors.a2a_tasks import resting_parts
 
 SHARED_CONTEXT: Final = "shared"
 """The `contextId` of an agent that has one conversation with all callers."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeAlias
 
 from moothall import Done, Event, JournalError, MoothallError, NoSuchRun, NotPermitted, Reply
-from moothall.build import as_json, json_text, one_line
+from moothall.build import json_text, one_line
 from moothall.journal import Wait, Waits
+from moothall.serving.a2a.task_json import artifact_of, first_message, status_json, task_json
 from moothall.serving.a2a.wire import (
     CANCELED,
     COMPLETED,
@@ -23,13 +23,11 @@ from moothall.serving.a2a.wire import (
     WORKING,
     A2AFault,
     answer_text,
-    as_part,
     data_part,
     message_of,
     part_for_others,
     text_in,
     text_part,
-    timestamp_of,
 )
 from moothall.serving.doors.asks import (
     RESTING,
@@ -76,7 +74,8 @@ class Task:
     open_asks: OpenAsks = field(init=False)  # what it asks while it works
     _subscribers: set[asyncio.Queue[dict[str, Any] | None]] = field(default_factory=set)
     _reply: Reply | None = None
-    _appends_text: bool = False  # whether the next piece of text is added to those before
+    _last_text: str = ""  # the last piece of text: it is told once it is known whether more comes
+    _told_texts: list[str] = field(default_factory=list)  # those before it, since the last call
 
     def __post_init__(self) -> None:
         self.open_asks = OpenAsks(self._show_asks, ANSWER_WAIT_S)
@@ -154,10 +153,7 @@ class Task:
             self._end(FAILED, "the agent failed")
             raise
         else:
-            reply = self._reply
-            artifact = (json_text(value), *(() if reply is None else (reply.value, reply.blocks)))
-            self.artifacts = [artifact_of(*artifact)]
-            self._emit({"artifactUpdate": self._update_of(self.artifacts[0], False, True)})
+            self._tell_answer(json_text(value))
             self._end(COMPLETED)
 
     async def _show_waits(self, served: Served, fallback_text: str) -> None:
@@ -189,13 +185,13 @@ class Task:
 
     def _on_text(self, event: Any, is_own: bool) -> None:
         if is_own and not event.decides:
-            artifact = artifact_of(event.text)
-            self._emit({"artifactUpdate": self._update_of(artifact, self._appends_text, False)})
-            self._appends_text = True
+            self._tell_last_text()
+            self._last_text = event.text
 
     def _on_call_start(self, event: Any, is_own: bool) -> None:
         if is_own:
-            self._appends_text = False
+            self._tell_last_text()
+            self._told_texts.clear()
         if not event.past and not self.open_asks.open:
             self._set_state(WORKING, [text_part(one_line(event.progress, 300))])
 
@@ -244,6 +240,7 @@ class Task:
         return status_json(self.id, self.context, self.state, self.changed_at, self.parts)
 
     def _set_state(self, state: str, parts: list[dict[str, Any]] | None = None) -> None:
+        self._tell_last_text()
         self.state, self.parts, self.changed_at = state, parts or [], time.time()
         task_fields = {"taskId": self.id, "contextId": self.context}
         self._emit({"statusUpdate": {**task_fields, "status": self._status()}})
@@ -251,6 +248,7 @@ class Task:
     def _end(self, state: str, text: str = "", parts: list[dict[str, Any]] | None = None) -> None:
         self._set_state(state, [text_part(text)] if text else parts)
         self.content = text_in(self.content)  # an ended task keeps no files
+        self._told_texts.clear()
 
     def end_subscriptions(self) -> None:
         """Tell all readers that no more updates come: its work has ended, in whatever way."""
@@ -258,9 +256,26 @@ class Task:
         for queue in readers:
             queue.put_nowait(None)
 
-    def _update_of(self, artifact: dict[str, Any], append: bool, last: bool) -> dict[str, Any]:
+    def _tell_last_text(self) -> None:
+        """Tell the last piece of text: it is not the end of the artifact."""
+        if text := self._last_text:
+            self._tell_artifact(artifact_of(text), bool(self._told_texts), False)
+            self._told_texts.append(text)
+            self._last_text = ""
+
+    def _tell_answer(self, text: str) -> None:
+        """Tell what is not told yet of the answer, or all of it if another text was told."""
+        reply_parts = () if self._reply is None else (self._reply.value, self._reply.blocks)
+        whole = artifact = artifact_of(text, *reply_parts)
+        told_text, self._last_text = "".join(self._told_texts), ""
+        if appends := bool(told_text) and text.startswith(told_text):
+            artifact = artifact_of(text.removeprefix(told_text), *reply_parts)
+        self.artifacts = [whole]
+        self._tell_artifact(artifact, appends, True)
+
+    def _tell_artifact(self, artifact: dict[str, Any], append: bool, last: bool) -> None:
         task_fields = {"taskId": self.id, "contextId": self.context, "artifact": artifact}
-        return {**task_fields, "append": append, "lastChunk": last}
+        self._emit({"artifactUpdate": {**task_fields, "append": append, "lastChunk": last}})
 
     def _emit(self, update: dict[str, Any]) -> None:
         for queue in list(self._subscribers):
@@ -353,48 +368,3 @@ def resting_parts(waits: Sequence[Wait], may_permit: bool) -> list[dict[str, Any
         *([part_for_others(waiting_text(unanswerable))] if unanswerable else []),
         *ask_parts(asks.values()),
     ]
-
-
-def artifact_of(
-    text: str, value: Any = None, blocks: Sequence[dict[str, Any]] = ()
-) -> dict[str, Any]:
-    """Return a reply as an artifact: its value if that is not the text, its text, its files."""
-    is_text = value is None or isinstance(value, str)
-    parts = [] if is_text else [data_part(as_json(value, deep=True))]
-    if text or not blocks:
-        parts.append(text_part(text))
-    parts += map(as_part, blocks)
-    return {"artifactId": "reply", "name": "reply", "parts": parts}
-
-
-def first_message(id: str, context: str, content: Content) -> dict[str, Any]:
-    """Return the message that a task began with; its files are told of."""
-    return message_of("USER", f"{id}-0", id, context, [text_part(text_in(content))])
-
-
-def status_json(
-    id: str, context: str, state: str, changed_at: float, parts: list[dict[str, Any]]
-) -> dict[str, Any]:
-    """Return the status of a task in the protocol's form."""
-    status: dict[str, Any] = {"state": state, "timestamp": timestamp_of(changed_at)}
-    if parts:
-        message_id = hashlib.sha256(f"{id}\n{state}\n{changed_at}".encode()).hexdigest()[:32]
-        status["message"] = message_of("AGENT", message_id, id, context, parts)
-    return status
-
-
-def task_json(
-    id: str,
-    context: str,
-    status: dict[str, Any],
-    artifacts: list[dict[str, Any]],
-    messages: list[dict[str, Any]],
-    limit: int | None,
-) -> dict[str, Any]:
-    """Return a task in the protocol's form."""
-    data: dict[str, Any] = {"id": id, "contextId": context, "status": status}
-    if artifacts:
-        data["artifacts"] = artifacts
-    if limit != 0:
-        data["history"] = messages if limit is None else messages[-limit:]
-    return data
