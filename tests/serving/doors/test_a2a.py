@@ -225,10 +225,13 @@ async def test_a2a_cancel_ends_the_reply(serve: Serve) -> None:
             await client.cancel_task(pb.CancelTaskRequest(id=task["id"]))
 
 
-def test_a2a_task_that_fails_says_why(serve: Serve) -> None:
+def test_a2a_task_that_fails_says_which_run_the_log_tells_of(serve: Serve) -> None:
     task = rpc(serve(asgi(shop())), "SendMessage", plain("Hello"))["result"]["task"]
     assert state(task) == "TASK_STATE_FAILED"
-    assert "was given 0" in task["status"]["message"]["parts"][0]["text"]
+    told = task["status"]["message"]["parts"][0]["text"]
+    assert told == (
+        f"the server has failed (ModelError); its log has the reason, under run {task['id']}"
+    )
 
 
 async def test_a2a_cards_name_each_agent_and_what_it_takes(serve: Serve) -> None:

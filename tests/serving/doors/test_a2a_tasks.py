@@ -264,7 +264,7 @@ def test_a2a_ended_tasks_are_read_from_the_journal(serve: Serve, tmp_path: Path)
     assert state(got) == "TASK_STATE_CANCELED"
     got = rpc(url, "GetTask", {"id": failed["id"]})["result"]
     assert state(got) == "TASK_STATE_FAILED"
-    assert "was given" in got["status"]["message"]["parts"][0]["text"]
+    assert f"under run {failed['id']}" in got["status"]["message"]["parts"][0]["text"]
 
 
 @contextmanager

@@ -65,7 +65,8 @@ class Broken(ConversationalAgent):
 
 def test_ag_ui_run_of_an_agent_that_fails_ends_with_an_error(serve: Serve) -> None:
     events = run(serve(asgi(Broken("shop"))), user("Hello"))
-    assert (events[-1]["type"], events[-1]["message"]) == ("RUN_ERROR", "the server has failed")
+    assert (events[-1]["type"], events[-1]["code"]) == ("RUN_ERROR", "OSError")
+    assert events[-1]["message"].startswith("the server has failed (OSError); its log has")
 
 
 def its(id: str) -> str:

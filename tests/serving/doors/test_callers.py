@@ -217,7 +217,7 @@ def test_agent_whose_budget_the_callers_is_no_part_of_is_not_asked(serve: Serve)
     own = Budget(model_calls=9)
     url = serve(asgi(bot(budget=own), budget=lambda name: Budget(model_calls=9)))
     found = post(url, "/v1/responses", None, {"model": "bot", "input": "Hi"})
-    assert "has a budget: give the reply a child() of it" in found.json()["error"]["message"]
+    assert (found.status_code, found.json()["error"]["code"]) == (500, "ConfigError")
     assert own.spent.model_calls == 0
     with pytest.raises(ConfigError, match="has a budget: give the reply a child"):
         asgi(bot(budget=own), budget=Budget(model_calls=9))
@@ -244,7 +244,7 @@ def test_mistake_of_the_program_is_no_mistake_of_the_openai_client(
         url = serve(asgi(agent, budget=lambda name: Budget(usd=9)))
         found = post(url, "/v1/responses", None, {"model": "bot", "input": "Hi"})
         assert (found.status_code, found.json()["error"]["type"]) == (500, "server_error")
-        assert told in found.json()["error"]["message"]
+        assert told not in found.text
         assert told in caplog.records[-1].getMessage()
 
 

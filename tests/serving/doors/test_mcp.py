@@ -230,10 +230,7 @@ def test_mcp_door_results_are_structured_as_their_output_schemas_say(
                 )
             wrong = await client.call_tool("lie", {})
             assert wrong.is_error
-            assert text(wrong) == (
-                "TypeError: it ended, with a value that its return annotation does not allow at "
-                "result: 'five' is not of type 'integer'"
-            )
+            assert text(wrong).startswith("the server has failed (TypeError); its log has")
 
     asyncio.run(main())
 
@@ -250,7 +247,7 @@ def test_mcp_door_checks_arguments_before_anything_runs(serve: Serve, mode: str)
                 await client.call_tool("rob", {})
             failed = await client.call_tool("fail", {})
             assert failed.is_error
-            assert text(failed) == "OSError: the till is stuck"
+            assert text(failed).startswith("the server has failed (OSError); its log has")
 
     asyncio.run(main())
 
@@ -588,7 +585,7 @@ def test_mcp_agent_calls_agents_behind_a_door_over_http(serve: Serve) -> None:
         space.add(far)
         me = space.add(Agent("me"))
         assert me.ask("far", "price", item="lamp").result(20) == {"item": "lamp", "price": 3}
-        with pytest.raises(ActionError, match="the till is stuck"):
+        with pytest.raises(ActionError, match=r"the server has failed \(OSError\)"):
             me.ask("far", "fail").result(20)
         assert far.offer is not None
         assert far.offer.revision == "2026-07-28"

@@ -17,7 +17,7 @@ from moothall.serving.a2a.wire_03 import (
     results_of_03,
 )
 from moothall.serving.doors.checks import SSE_COMMENT, json_of, sse_event, with_keepalives
-from moothall.serving.doors.protocols import REFUSALS, TooOften, fault_of
+from moothall.serving.doors.protocols import REFUSALS, TooOften, caller_text, fault_of
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -111,7 +111,7 @@ def protocol_faults() -> Iterator[None]:
     except NoSuchRun as error:
         raise A2AFault("TASK_NOT_FOUND", "there is no such task any more") from error
     except JournalError as error:
-        raise A2AFault("INTERNAL_ERROR", f"the task cannot be read: {error}") from error
+        raise A2AFault("INTERNAL_ERROR", caller_text(error)) from error
 
 
 def _read_call(body: bytes, content_type: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from moothall.serving.a2a.wire import (
     text_part,
 )
 from moothall.serving.doors.a2a_tasks import resting_parts
+from moothall.serving.doors.protocols import ended_text
 
 SHARED_CONTEXT: Final = "shared"
 """The `contextId` of an agent that has one conversation with all callers."""
@@ -157,7 +158,7 @@ def recorded_task(
         parts = resting_parts(journal.waiting(run.id), may_permit)
     elif state == FAILED:
         note = f"the run has no reply ({run.state})"
-        note += f": {reply.detail}" if reply is not None and reply.detail else ""
+        note = note if reply is None else ended_text(reply, task_id, logs=False)
     elif state == CANCELED:
         note = "the task was cancelled"
     parts = [text_part(note)] if note else parts

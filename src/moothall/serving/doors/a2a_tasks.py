@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 from moothall import Done, Event, JournalError, MoothallError, NoSuchRun, NotPermitted, Reply
 from moothall.build import json_text, one_line
-from moothall.journal import Wait, Waits
+from moothall.journal import REASONS, Wait, Waits
 from moothall.serving.a2a.task_json import artifact_of, first_message, status_json, task_json
 from moothall.serving.a2a.wire import (
     CANCELED,
@@ -38,6 +38,7 @@ from moothall.serving.doors.asks import (
     read_form,
     waiting_text,
 )
+from moothall.serving.doors.protocols import caller_text, ended_text
 from moothall.serving.doors.served_agents import Served
 
 Content: TypeAlias = str | list[dict[str, Any]]
@@ -143,12 +144,18 @@ class Task:
             kind = getattr(error, "type", "")
             self.has_other_program = kind == "RunMismatch"  # it waits for the one that began it
             if reason in RESTING or self.has_other_program:
-                await self._show_waits(served, str(error))
+                await self._show_waits(served)
             elif kind == "RunHeld":  # another process has resumed it
                 self.runs_elsewhere = True
                 self._set_state(WORKING)
             else:
-                self._end(FAILED, str(error))
+                is_unanswered = reason not in ("", "error", *REASONS.answered)
+                self._end(
+                    FAILED,
+                    ended_text(self._reply, self.id)
+                    if self._reply is not None and is_unanswered
+                    else caller_text(error, self.id),
+                )
         except BaseException:
             self._end(FAILED, "the agent failed")
             raise
@@ -156,14 +163,14 @@ class Task:
             self._tell_answer(json_text(value))
             self._end(COMPLETED)
 
-    async def _show_waits(self, served: Served, fallback_text: str) -> None:
-        """Say what its run waits for; if the journal does not tell, what the agent says of it."""
+    async def _show_waits(self, served: Served) -> None:
+        """Say what its run waits for; if the journal does not tell, that it waits."""
         try:
             waits = await served.waits(self.agent, self.id)
         except NoSuchRun as error:
-            self._end(FAILED, str(error))
+            self._end(FAILED, caller_text(error, self.id))
         except JournalError:  # the run rests all the same
-            self._end(INPUT_REQUIRED, fallback_text)
+            self._end(INPUT_REQUIRED, REASONS.in_words("waiting"))
         else:
             self._end(
                 INPUT_REQUIRED, parts=resting_parts(waits, served.callers.permits(self.caller))

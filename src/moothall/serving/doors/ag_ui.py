@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
 import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, suppress
 from typing import Any, Final
 
-from moothall import MoothallError, NoSuchRun, ReActAgent, Reply, ReplyStream, RunHeld, StateError
+from moothall import NoSuchRun, ReActAgent, Reply, ReplyStream, RunHeld, StateError
 from moothall.agents import ReplyRequest
-from moothall.build import json_text, log_failure
+from moothall.build import json_text
 from moothall.journal import REASONS, Entry
 from moothall.serving.doors import ag_ui_wire as wire
 from moothall.serving.doors.asks import ASK_WAIT_S, MAX_WAITING, RESTING, Ask, asks_of, waiting_text
@@ -21,10 +20,8 @@ from moothall.serving.doors.checks import SSE_COMMENT, Send, in_thread, sse_even
 from moothall.serving.doors.openai.door import Endpoint, history_and_content
 from moothall.serving.doors.openai.input import with_call_results
 from moothall.serving.doors.openai.message_content import BadRequest
-from moothall.serving.doors.protocols import AG_UI, run_error, to_id
+from moothall.serving.doors.protocols import AG_UI, ended_text, run_error, to_id
 from moothall.serving.doors.served_agents import Served
-
-logger: logging.Logger = logging.getLogger("moothall.doors")
 
 _POLL_S: Final = 0.5
 """Seconds between two looks whether another server still works on a run."""
@@ -139,11 +136,8 @@ class AGUIDoor:
                     # It was sent again while another server works on it: that has the reply soon.
                     self._served.forget(agent, own_thread)
                     await asyncio.sleep(_POLL_S)
-        except (MoothallError, ValueError, TypeError) as error:
+        except Exception as error:  # also of an agent of the user's own
             job.event_queue.put_nowait(error)
-        except Exception as error:  # of an agent of the user's own
-            log_failure(logger, f"agent {job.agent!r} failed", error)
-            job.event_queue.put_nowait(MoothallError("the server has failed"))
         finally:
             self._served.forget(agent, own_thread)
 
@@ -164,7 +158,7 @@ class AGUIDoor:
             if isinstance(item, Ask):
                 job.find_call_of(item)
             elif isinstance(item, Exception):
-                yield run_error(item)
+                yield run_error(item, job.run_id)
                 return
             elif item.kind == "done" and item.agent == job.agent:  # not of a member
                 for each in await self._end_events(job, ids, item.reply, writer.text):
@@ -342,7 +336,7 @@ def _interrupt_event(
 
 def _end_event(reply: Reply, job: wire.AGUIRun, ids: dict[str, Any], agent: Any) -> dict[str, Any]:
     if not Reply.gives_text(agent, reply.stop_reason, reply.text):
-        text = reply.detail or reply.stop_reason
+        text = ended_text(reply, job.run_id)
         return {"type": "RUN_ERROR", "message": text, "code": reply.stop_reason}
     outcome: dict[str, Any] = {"type": "success"}
     if job.is_version_1 and (pending := _pending_calls(reply, job)):

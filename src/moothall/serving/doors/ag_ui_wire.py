@@ -17,6 +17,7 @@ from moothall.serving.a2a.wire import as_block
 from moothall.serving.doors.asks import ASK_WAIT_S, Ask, Caller, OpenAsks, answer_schema, read_form
 from moothall.serving.doors.openai.input import OpenAIRequest, chat_completion
 from moothall.serving.doors.openai.message_content import BadRequest
+from moothall.serving.doors.protocols import failed_call_text
 
 _FILE_MEDIA: Final = {"image": "image/*", "audio": "", "video": "", "document": "", "binary": ""}
 """The parts of a message that are files, with the medium that each has if it states none."""
@@ -184,12 +185,8 @@ class EventWriter:
             )
         self.text += event.text if is_text else ""
         if event.text:
-            content = {
-                "type": f"{kind}_CONTENT",
-                "messageId": self._open_message[1],
-                "delta": event.text,
-            }
-            out.append(content)
+            ids = {"messageId": self._open_message[1]}
+            out.append({"type": f"{kind}_CONTENT", **ids, "delta": event.text})
         return out
 
     def _call_events(self, event: Any) -> list[dict[str, Any]]:
@@ -217,15 +214,16 @@ class EventWriter:
         if event.action in self._job.tools:
             return []
         self._turn = None  # its message is not the last one any more
-        content = json_text(event.error or event.result.get("result"))
+        content = failed_call_text(event.result) if event.error else event.result.get("result")
         ids = {"toolCallId": event.call_id, "messageId": secrets.token_hex(8)}
-        return [{"type": "TOOL_CALL_RESULT", **ids, "content": content}]
+        return [{"type": "TOOL_CALL_RESULT", **ids, "content": json_text(content)}]
 
     def _review_events(self, event: Any) -> list[dict[str, Any]]:
         data = getattr(event, event.kind).to_json()
-        return [
-            _custom_event(event.kind, {"agent": event.agent, "loop": event.loop, event.kind: data})
-        ]
+        if data.get("error"):  # of a member: why it failed is not for callers
+            data["error"] = data["error"].partition(":")[0]
+        value = {"agent": event.agent, "loop": event.loop, event.kind: data}
+        return [_custom_event(event.kind, value)]
 
     def _step_events(self, event: Any) -> list[dict[str, Any]]:
         kind = "STEP_STARTED" if event.kind == "block_started" else "STEP_FINISHED"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from moothall import Event, MoothallError, NoSuchRun, StateError
 from moothall.build import Thread, ToolCall, Tracing, one_line
 from moothall.journal import REASONS, Entry, Wait
 from moothall.serving.doors.asks import ASK_WAIT_S, MAX_WAITING, Ask, Caller, asks_of, waiting_text
-from moothall.serving.doors.callers import LOCAL, caller_of, sender_of
+from moothall.serving.doors.callers import sender_of
 from moothall.serving.doors.checks import in_thread
 from moothall.serving.doors.mcp_call import (
     CALLS,
@@ -22,17 +22,19 @@ from moothall.serving.doors.mcp_call import (
     SessionOwnerApp,
     SessionThreads,
     answer_in,
+    caller_in,
     can_ask,
     elicited_form,
     failed_result,
     has_trace,
     input_required_result,
+    protocol_refusals,
     result_of,
     result_schema_of,
     until_answered,
     waits_of,
 )
-from moothall.serving.doors.protocols import MCP, REFUSALS, fault_of
+from moothall.serving.doors.protocols import MCP, REFUSALS, caller_text, ended_text
 from moothall.serving.doors.served_agents import Served
 
 if TYPE_CHECKING:
@@ -136,6 +138,12 @@ class MCPDoor:
     async def _call_tool(
         self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
+        with protocol_refusals():
+            return await self._answer_call(ctx, params)
+
+    async def _answer_call(
+        self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
         import mcp_types as types
         from mcp import MCPError
 
@@ -146,9 +154,8 @@ class MCPDoor:
             text = f"there is no tool {one_line(params.name, 100)!r}"
             raise MCPError(types.INVALID_PARAMS, text)
         id, action = match
-        caller = _caller(ctx)
-        with protocol_refusals():
-            self._served.check(caller)
+        caller = caller_in(ctx)
+        self._served.check(caller)
         sender, meta = self._sender(ctx) or sender_of(MCP.sender, caller), None
         if "thread" in action.parameters.get("properties", {}):
             caller_sender = sender_of(MCP.sender, caller)
@@ -162,7 +169,7 @@ class MCPDoor:
         is_reply = action.name == "say" and id in self._served.replying()
         run_id = f"mcp-{secrets.token_hex(16)}" if is_reply else None
         job = MCPCall(*job_args, can_ask(ctx), run_id)
-        with protocol_refusals(), Tracing.join_trace(trace_headers):
+        with Tracing.join_trace(trace_headers):
             self._start(job, is_new=True)
         return await self._follow_call(ctx, job)
 
@@ -179,19 +186,25 @@ class MCPDoor:
 
     async def _outcome(self, job: MCPCall) -> types.CallToolResult | list[Wait]:
         """Call an action; return its outcome as a result, or what its run waits for."""
-        loop, on_event, action = asyncio.get_running_loop(), job.event_queue.put_nowait, job.action
+        loop, on_event, action = asyncio.get_running_loop(), job.note_event, job.action
         asking = job.open_asks if job.can_ask else None
         caller = Caller(loop, asking, on_event, job.run_id, job.caller, options=job.options)
         call = (job.sender, job.agent, action.name, job.args, caller, on_event)
         try:
-            with protocol_refusals():
-                value = await self._served.call(*call)
+            value = await self._served.call(*call)
             return result_of(value, action, f"{job.agent}.{action.name}", job.meta)
+        except REFUSALS:
+            raise
         except MoothallError as error:
             if getattr(error, "type", "") == "RunHeld":  # another process has resumed it
                 await asyncio.sleep(POLL_S)
                 return await self._outcome(job)
-            return await waits_of(self._served, job) or failed_result(str(error))
+            if waits := await waits_of(self._served, job):
+                return waits
+            await asyncio.sleep(0)  # the event that has the reply waits in this loop
+            if job.reply is not None and job.reply.stop_reason not in ("error", *REASONS.answered):
+                return failed_result(ended_text(job.reply, job.run_id))
+            return failed_result(caller_text(error, job.run_id))
 
     async def _follow_call(
         self, ctx: ServerRequestContext[Any], job: MCPCall
@@ -301,7 +314,7 @@ class MCPDoor:
         from mcp import MCPError
 
         state = params.request_state or ""
-        sender = self._sender(ctx) or sender_of(MCP.sender, _caller(ctx))
+        sender = self._sender(ctx) or sender_of(MCP.sender, caller_in(ctx))
         result = (params.input_responses or {}).get("question")
         call = (params.name, params.arguments or {}, sender)
         job = self._answered_calls.get(state)
@@ -353,7 +366,7 @@ class MCPDoor:
         entries = await in_thread(lambda: [*journal.entries(run_id)])
         if (Entry.asked_in(entries) or {}).get("text") != args.get("content"):
             raise MCPError(types.INVALID_PARAMS, "the call is not the one that was asked about")
-        caller, meta = _caller(ctx), None
+        caller, meta = caller_in(ctx), None
         if own_thread := thread.removeprefix(sender).removeprefix("/"):
             args, meta = {**args, "thread": own_thread}, {"thread": own_thread}
         call = (sender, caller, params.name, params.arguments or {}, id, action, args, meta)
@@ -381,20 +394,4 @@ class MCPDoor:
         session = ctx.request.headers.get("mcp-session-id")
         if not session or ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return None
-        return Thread.session_sender(sender_of(MCP.sender, _caller(ctx)), session)
-
-
-def _caller(ctx: ServerRequestContext[Any]) -> str:
-    """Return the caller; at the standard streams, it is the program that started this one."""
-    return LOCAL if ctx.request is None else caller_of(ctx.request.scope)
-
-
-@contextmanager
-def protocol_refusals() -> Iterator[None]:
-    """Raise the refusal of a call in the `with` block as the protocol's error."""
-    try:
-        yield
-    except REFUSALS as error:
-        from mcp import MCPError
-
-        raise MCPError(fault_of(error).code, str(error)) from None
+        return Thread.session_sender(sender_of(MCP.sender, caller_in(ctx)), session)

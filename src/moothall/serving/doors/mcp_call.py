@@ -6,16 +6,19 @@ import asyncio
 import hmac
 import re
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall import Action, MoothallError
+from moothall import Action, Done, MoothallError, Reply
 from moothall.build import Thread, json_text
 from moothall.journal import Wait
 from moothall.serving.doors.asks import Ask, OpenAsks, answer_schema, read_form
-from moothall.serving.doors.callers import caller_of
+from moothall.serving.doors.callers import LOCAL, caller_of
 from moothall.serving.doors.checks import Message, Receive, Scope, Send, in_thread
+from moothall.serving.doors.protocols import caller_text, fault_of
 from moothall.serving.doors.served_agents import Served
 from moothall.serving.mcp.tool_results import ResultSchema, content_of
 
@@ -57,6 +60,7 @@ class MCPCall:
     ask: Ask | None = None  # what the client was given to answer
     answers: dict[str, Any] = field(default_factory=dict)  # what it has answered in this process
     progress_count: int = 0
+    reply: Reply | None = None  # the agent's, once it has ended
     open_asks: OpenAsks = field(init=False)
 
     def __post_init__(self) -> None:
@@ -65,6 +69,12 @@ class MCPCall:
     def is_same_call(self, tool: str, args: dict[str, Any], sender: str) -> bool:
         """Return whether it is this call of a client."""
         return (self.tool, self.client_args, self.sender) == (tool, args, sender)
+
+    def note_event(self, event: Any) -> None:
+        """Take what happens: an event of a reply, or the progress of an action."""
+        if isinstance(event, Done) and event.agent == self.agent:
+            self.reply = event.reply
+        self.event_queue.put_nowait(event)
 
     def repeat(self) -> None:
         """Have its outcome told again; raise MCPError if it goes on."""
@@ -79,6 +89,24 @@ class MCPCall:
     def _on_ask_change(self, ask: Ask) -> None:
         if ask.key in self.open_asks.open:
             self.event_queue.put_nowait(ask)
+
+
+def caller_in(ctx: ServerRequestContext[Any]) -> str:
+    """Return the caller; at the standard streams, it is the program that started this one."""
+    return LOCAL if ctx.request is None else caller_of(ctx.request.scope)
+
+
+@contextmanager
+def protocol_refusals() -> Iterator[None]:
+    """Raise an error of the `with` block as the protocol's: callers would read its own text."""
+    from mcp import MCPError
+
+    try:
+        yield
+    except MCPError:
+        raise
+    except Exception as error:
+        raise MCPError(fault_of(error).code, caller_text(error)) from None
 
 
 async def waits_of(served: Served, job: MCPCall) -> list[Wait]:

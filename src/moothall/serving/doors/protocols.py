@@ -1,23 +1,39 @@
 """The protocols of the doors: where each is reached, as whom callers send, how it tells errors.
 
 The guard, the pages and the commands read `DOORS`. Our errors have their codes in `_CODES`.
+`caller_text`, `ended_text` and `failed_call_text` are what callers read of a failure.
 """
 
 from __future__ import annotations
 
+import builtins
 import json
+import logging
 import re
+import secrets
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from urllib.parse import quote
 
-from moothall import BudgetExceeded, NotPermitted
-from moothall.build import UnreadableText
+from moothall import (
+    ActionError,
+    AskAgain,
+    BudgetExceeded,
+    ContextOverflow,
+    MoothallError,
+    NobodyToAsk,
+    NotPermitted,
+    Reply,
+    RequestError,
+)
+from moothall.build import UnreadableText, log_failure
+from moothall.journal import REASONS
 from moothall.serving.a2a.wire import A2AFault
 from moothall.serving.a2a.wire_03 import STREAMING_03
 from moothall.serving.doors.checks import RequestRefused, json_of, sse_event
 
+logger: logging.Logger = logging.getLogger("moothall.doors")
 ErrorAnswer: TypeAlias = tuple[int, str, bytes]
 """The status, the text and the media type of an answer."""
 _JSON: Final = b"application/json"
@@ -71,6 +87,103 @@ def fault_of(error: BaseException) -> A2AFault:
     return A2AFault(refusal.reason if refusal and refusal.reason else "INTERNAL_ERROR", str(error))
 
 
+# -- failures --------------------------------------------------------------------------------------
+
+_TELLING_REASONS: Final = (
+    *("budget", "deadline", "max_iterations", "no_progress", "max_loops", "unreadable"),
+)
+"""Why a reply has no answer, where its detail says nothing of the machines behind it."""
+_CONTENT_TEXT: Final = "the model's server refused what you said or attached"
+_OVERFLOW_TEXT: Final = "what was said does not fit the model's context"
+
+
+def caller_text(error: BaseException, run_id: str | None = None, *, logs: bool = True) -> str:
+    """Return what a caller is told of an error; the log has the rest.
+
+    The families that speak of the caller's own request are told whole: `RequestError`, with the
+    `ActionError` that an action raises itself, `AskAgain` and `BudgetExceeded`. Any other error,
+    of a model, a database, a broker, a file or an action, may name addresses, paths and queries:
+    its kind is told, and the id under which the log has it.
+    """
+    source = _source_of(error)
+    if _is_for_callers(source):
+        return str(error)
+    id = f"run {run_id}" if run_id else f"call {secrets.token_hex(8)}"
+    if logs:
+        log_failure(logger, f"{id} failed", error)
+    if isinstance(source, ContextOverflow):
+        return f"{_OVERFLOW_TEXT} ({id})"
+    if getattr(source, "of_content", False):
+        return f"{_CONTENT_TEXT} ({id})"
+    kind = source.type if isinstance(source, ActionError) else type(source).__name__
+    return _failure_text(kind, id)
+
+
+def ended_text(reply: Reply, run_id: str | None = None, *, logs: bool = True) -> str:
+    """Return what a caller is told of a reply that has no answer."""
+    reason, run_id = reply.stop_reason, run_id or reply.run_id
+    if reason in _TELLING_REASONS:
+        return reply.detail or reason
+    if reason in REASONS and reason != "error":
+        return REASONS.explain(reason)
+    if reply.error is not None:
+        return caller_text(reply.error, run_id, logs=logs)
+    if logs:
+        logger.error("run %s failed: %s", run_id, reply.detail)
+    return _failure_text(reason, f"run {run_id}")
+
+
+def failed_call_text(result: dict[str, Any]) -> str:
+    """Return what a caller is told of a call of the agent's that failed, by the call's result."""
+    text, trace = str(result.get("error")), result.get("traceback")
+    if not isinstance(trace, str):  # of no exception: what the environment says itself
+        return text
+    # The last line of a traceback has the class, and then all of the text.
+    place = trace.rstrip().removesuffix(text.rstrip()).rpartition("\n")[2].removesuffix(": ")
+    kind = place.rpartition(".")[2]
+    if not kind.isidentifier():  # it has notes, or is several
+        return "it has failed"
+    if kind == ActionError.__name__:
+        kind, _, rest = text.partition(": ")
+        error: BaseException = ActionError(kind, rest)
+    else:
+        error = ActionError(kind, text, place)
+    return text if _is_for_callers(error) else f"it has failed ({kind})"
+
+
+def _failure_text(kind: str, id: str) -> str:
+    return f"the server has failed ({kind}); its log has the reason, under {id}"
+
+
+def _source_of(error: BaseException) -> BaseException:
+    """Return what an action raised, of the error as which it reached the caller."""
+    while isinstance(error, ActionError) and (cause := error.__cause__) is not None:
+        is_passed_on = isinstance(cause, ActionError) and cause.text == error.text
+        if not is_passed_on and type(cause).__name__ != error.type:
+            break
+        error = cause
+    return error
+
+
+def _is_for_callers(error: BaseException) -> bool:
+    """Return whether a text speaks of the caller's own request."""
+    families = (RequestError, BudgetExceeded, NobodyToAsk, AskAgain, RequestRefused)
+    if not isinstance(error, ActionError):
+        return isinstance(error, families)
+    known = _classes_by_name().get(error.type) or getattr(builtins, error.type, None)
+    if isinstance(known, type):
+        return issubclass(known, families)
+    return error.where is None  # made by an action, not of an exception
+
+
+def _classes_by_name() -> dict[str, type]:
+    """Return our exceptions: of another process an error has the name of its class alone."""
+    classes: list[type] = [MoothallError]
+    for each in classes:
+        classes += each.__subclasses__()
+    return {each.__name__: each for each in classes}
+
+
 def openai_error(
     message: str, type: str, param: str | None = None, code: str | None = None
 ) -> dict[str, Any]:
@@ -78,11 +191,11 @@ def openai_error(
     return {"message": message, "type": type, "param": param, "code": code}
 
 
-def run_error(error: BaseException) -> dict[str, Any]:
+def run_error(error: BaseException, run_id: str | None = None) -> dict[str, Any]:
     """Return the event of AG-UI for an error that ends a run."""
     refusal = refusal_of(error)
     code = type(error).__name__ if refusal is None else refusal.run_error
-    return {"type": "RUN_ERROR", "message": str(error), "code": code}
+    return {"type": "RUN_ERROR", "message": caller_text(error, run_id), "code": code}
 
 
 def _answer_mcp(error: RequestRefused, path: str, body: bytes) -> ErrorAnswer | None:

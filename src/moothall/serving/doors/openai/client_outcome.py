@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, Final
 
-from moothall import ConfigError, ContextOverflow, ReActAgent, Reply, UnknownPrice, Usage
+from moothall import (
+    ConfigError,
+    ContextOverflow,
+    DefinitionError,
+    ReActAgent,
+    Reply,
+    UnknownPrice,
+    Usage,
+)
 from moothall.build import AnswerSchema, UnreadableText, json_text
 from moothall.journal import REASONS, Wait
 from moothall.models import FINISH_REASONS
 from moothall.serving.doors.asks import waiting_text
 from moothall.serving.doors.openai.input import OpenAIRequest
 from moothall.serving.doors.openai.message_content import BadRequest
-from moothall.serving.doors.protocols import refusal_of
+from moothall.serving.doors.protocols import caller_text, ended_text, refusal_of
 
-logger: logging.Logger = logging.getLogger("moothall.doors")
 _REFUSAL_DETAIL: Final = FINISH_REASONS["refusal"].detail
 # A refusal is whole, so the interface has no reason for its end.
 _CUT_REASONS: Final = {each.detail: reason for reason, each in FINISH_REASONS.items() if each.cuts}
@@ -54,7 +60,13 @@ def waiting_outcome(waits: Sequence[Wait], usage: Usage) -> ClientOutcome:
 
 
 def outcome_of(
-    reply: Reply, request: OpenAIRequest, agent: Any, thoughts: Sequence[str], only_last_text: bool
+    reply: Reply,
+    request: OpenAIRequest,
+    agent: Any,
+    thoughts: Sequence[str],
+    only_last_text: bool,
+    run_id: str,
+    logs: bool = True,
 ) -> ClientOutcome:
     """Return the outcome of an agent's reply; raise `BadRequest` for one without an answer.
 
@@ -62,7 +74,7 @@ def outcome_of(
     gets the reply's text without those of the answers before.
     """
     if not Reply.gives_text(agent, reply.stop_reason, reply.text):
-        raise failure_of(reply)
+        raise failure_of(reply, run_id=run_id, logs=logs)
     text = reply.text
     if request.schema is not None and reply.stop_reason != "terminal":
         text = _json_by_schema(reply, request.schema)
@@ -117,9 +129,11 @@ def _json_by_schema(reply: Reply, schema: dict[str, Any]) -> str:
     raise BadRequest(f"the answer {fault}", None, "unreadable", 500, "server_error")
 
 
-def failure_of(reply: Reply, detail: str = "") -> BadRequest:
+def failure_of(
+    reply: Reply, detail: str = "", run_id: str = "", *, logs: bool = True
+) -> BadRequest:
     """Return the error for a reply that has no answer."""
-    reason, detail = reply.stop_reason, detail or reply.detail or reply.stop_reason
+    reason, detail = reply.stop_reason, detail or ended_text(reply, run_id, logs=logs)
     if reason == "budget":
         return BadRequest(detail, None, "insufficient_quota", 429, "insufficient_quota")
     if isinstance(reply.error, ContextOverflow):
@@ -128,14 +142,14 @@ def failure_of(reply: Reply, detail: str = "") -> BadRequest:
     return BadRequest(detail, None, reason, status, "server_error")
 
 
-def bad_request_of(error: Exception) -> BadRequest:
-    """Return the protocol's error for one of moothall's."""
+def bad_request_of(error: Exception, run_id: str) -> BadRequest:
+    """Return the protocol's error for any error."""
     if isinstance(error, BadRequest):
         return error
     if refusal := refusal_of(error):
         return BadRequest(str(error), None, refusal.code, refusal.status, refusal.kind)
-    if isinstance(error, ConfigError | UnknownPrice):  # of this program: no client can mend it
-        logger.error("a request by OpenAI's interface failed: %s", error)
-    elif isinstance(error, TypeError):  # another DefinitionError
+    # Of a ConfigError or a missing price no client can mend anything.
+    if isinstance(error, DefinitionError) and not isinstance(error, ConfigError | UnknownPrice):
         return BadRequest(str(error))
-    return BadRequest(str(error), None, type(error).__name__, 500, "server_error")
+    text = caller_text(error, run_id)
+    return BadRequest(text, None, type(error).__name__, 500, "server_error")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import aclosing, nullcontext
@@ -14,16 +13,14 @@ from moothall import (
     ConversationalAgent,
     Done,
     MessageAdded,
-    MoothallError,
     ReActAgent,
     ReasoningPiece,
     Reply,
     ReplyStream,
-    RequestError,
     TextPiece,
 )
 from moothall.agents import ReplyRequest
-from moothall.build import Thread, log_failure
+from moothall.build import Thread
 from moothall.memory import join_messages
 from moothall.serving.doors.asks import RESTING, Caller, waiting_text
 from moothall.serving.doors.callers import caller_of, sender_of
@@ -67,10 +64,8 @@ from moothall.serving.doors.openai.sent_again import (
     is_sent_again,
 )
 from moothall.serving.doors.openai.stored_responses import ECHO_KEY, StoredResponses
-from moothall.serving.doors.protocols import OPENAI, TooOften, to_id
+from moothall.serving.doors.protocols import OPENAI, TooOften, caller_text, to_id
 from moothall.serving.doors.served_agents import Served
-
-logger: logging.Logger = logging.getLogger("moothall.doors")
 
 Handler: TypeAlias = Callable[[dict[str, Any], Send, str], Coroutine[Any, Any, None]]
 
@@ -229,7 +224,7 @@ class OpenAIDoor:
                     return waiting_outcome(waits, reply.usage)
                 raise failure_of(reply, waiting_text(waits))
             outcome = outcome_of(
-                reply, openai_request, agent, request.thoughts or (), only_last_text
+                reply, openai_request, agent, request.thoughts or (), only_last_text, run_id
             )
             if on_reply is not None:
                 on_reply(reply, request)
@@ -251,8 +246,8 @@ class OpenAIDoor:
                     )
                     return
                 outcome = await finish(await agent.reply_to_request(request))
-        except (MoothallError, RequestError) as error:
-            raise bad_request_of(error) from error
+        except Exception as error:  # also of an agent of the user's own
+            raise bad_request_of(error, run_id) from error
         finally:
             end_reply()
             self._served.forget(agent, thread)
@@ -285,10 +280,10 @@ class OpenAIDoor:
                     ):
                         await form_stream.end_turn()
                     await form_stream.keep_alive(begins=event is None)
-            except (BadRequest, MoothallError) as error:
+            except Exception as error:  # as above
                 if not form_stream.is_started:
                     raise
-                await form_stream.send_error(bad_request_of(error))
+                await form_stream.send_error(bad_request_of(error, str(request.run_id)))
 
 
 def history_and_content(
@@ -357,10 +352,9 @@ class Endpoint:
         except TooOften:  # answered in the form of its door
             raise
         except Exception as error:
-            log_failure(logger, f"a request of {scope['path']} failed", error)
+            failure = BadRequest(caller_text(error), None, None, 500, "server_error")
             if has_begun:
                 raise
-            failure = BadRequest("the server has failed", None, None, 500, "server_error")
             await send_json(send, failure.status, {"error": failure.error})
 
 

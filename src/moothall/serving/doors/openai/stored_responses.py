@@ -129,7 +129,8 @@ class StoredResponses:
         if reply is None or run.state in GOING_ON:
             return response.unfinished()
         try:
-            outcome = outcome_of(reply, request, agent, (), wants_last_text(request, agent))
+            only_last_text = wants_last_text(request, agent)
+            outcome = outcome_of(reply, request, agent, (), only_last_text, run.id, logs=False)
         except BadRequest as wrong:
             return response.failed_response(wrong)
         return response.complete(outcome, int(run.changed))
