@@ -8,7 +8,7 @@ from __future__ import annotations
 from tests.extending.conftest import Added
 
 ADDED = (
-    ("import BudgetExceeded, NotPermitted", ", MailboxFull"),
+    ("    ContextOverflow,\n", "    MailboxFull,\n"),
     (
         "_CODES: Final[dict[type[Exception], _RefusalCodes]] = {\n",
         '    MailboxFull: _RefusalCodes("RATE_LIMIT_EXCEEDED", "busy", "requests", 429, "busy"),\n',
@@ -28,13 +28,13 @@ try:
     with protocol_faults():
         raise full
 except A2AFault as fault:
-    assert (fault.reason, fault.status, str(fault)) == ("RATE_LIMIT_EXCEEDED", 429, str(full))
+    assert (fault.reason, fault.code, str(fault)) == ("RATE_LIMIT_EXCEEDED", -32029, str(full))
 try:
     with protocol_refusals():
         raise full
 except MCPError as refused:
     assert (refused.error.code, refused.error.message) == (-32029, str(full))
-told = bad_request_of(full)
+told = bad_request_of(full, "r")
 assert (told.error["code"], told.status) == ("busy", 429)
 """
 

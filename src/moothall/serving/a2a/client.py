@@ -53,7 +53,7 @@ class MissingMethod(ModelError):
     """The server does not offer a method, so it has done nothing."""
 
 
-class _Endpoint(NamedTuple):
+class _CardEndpoint(NamedTuple):
     """Where a server's methods are, as its card says."""
 
     url: str
@@ -93,7 +93,7 @@ class RemoteServer:
             keeps=False,
             headers=headers,
         )
-        self._card_endpoint: _Endpoint | None = None
+        self._card_endpoint: _CardEndpoint | None = None
         self.fault = ""
 
     async def aclose(self) -> None:
@@ -166,7 +166,7 @@ class RemoteServer:
         await asyncio.sleep(response.wait_s)  # it has begun nothing
 
     async def _send(
-        self, endpoint: _Endpoint, method: str, params: dict[str, Any], stream: bool
+        self, endpoint: _CardEndpoint, method: str, params: dict[str, Any], stream: bool
     ) -> HTTPResponse:
         if endpoint.version == VERSION_03:
             method, params = call_of_03(method, params)
@@ -208,7 +208,7 @@ class RemoteServer:
             raise broken
         return response
 
-    def _result(self, endpoint: _Endpoint, body: bytes, method: str) -> Any:
+    def _result(self, endpoint: _CardEndpoint, body: bytes, method: str) -> Any:
         try:
             answer = json.loads(body)
         except (ValueError, RecursionError):
@@ -232,7 +232,7 @@ class RemoteServer:
                 return result_from_03(result, method) if endpoint.version == VERSION_03 else result
         raise ModelError(f"{self._name}: the server's answer to {method} has no result")
 
-    async def _endpoint(self) -> _Endpoint:
+    async def _endpoint(self) -> _CardEndpoint:
         """Return where the methods are, as the card says."""
         if self._card_endpoint is None:
             headers = {"Accept": "application/json"}
@@ -275,7 +275,7 @@ class RemoteServer:
                 f"pass allow_hosts=({f'{host}:{port}'!r},)"
             )
 
-    def _endpoint_of(self, body: bytes) -> _Endpoint:
+    def _endpoint_of(self, body: bytes) -> _CardEndpoint:
         try:
             card = json.loads(body)
         except (ValueError, RecursionError):
@@ -291,7 +291,7 @@ class RemoteServer:
                 if binding != "JSONRPC" or not _is_of(version, offered_version):
                     continue
                 try:
-                    return _Endpoint(self._absolute_url(address), version, streams)
+                    return _CardEndpoint(self._absolute_url(address), version, streams)
                 except ModelError as error:  # another one may do
                     refusal = refusal or error
         if refusal is not None:

@@ -40,8 +40,8 @@ class A2ACall:
         call = _read_call(body, content_type)
         self._id, self._name = call.get("id"), call["method"]
         self.method, self.params = self._name, call.get("params") or {}
-        stated = request.headers.get("a2a-version") or request.query_params.get("A2A-Version")
-        version = stated or VERSION_03  # which states none
+        version = request.headers.get("a2a-version") or request.query_params.get("A2A-Version")
+        version = version or VERSION_03  # which states none
         if version.partition(".")[0] == VERSION.partition(".")[0]:
             return
         method = one_line(self._name, 100)

@@ -273,12 +273,12 @@ class Task:
     def _tell_answer(self, text: str) -> None:
         """Tell what is not told yet of the answer, or all of it if another text was told."""
         reply_parts = () if self._reply is None else (self._reply.value, self._reply.blocks)
-        whole = artifact = artifact_of(text, *reply_parts)
+        artifact = rest = artifact_of(text, *reply_parts)
         told_text, self._last_text = "".join(self._told_texts), ""
         if appends := bool(told_text) and text.startswith(told_text):
-            artifact = artifact_of(text.removeprefix(told_text), *reply_parts)
-        self.artifacts = [whole]
-        self._tell_artifact(artifact, appends, True)
+            rest = artifact_of(text.removeprefix(told_text), *reply_parts)
+        self.artifacts = [artifact]
+        self._tell_artifact(rest, appends, True)
 
     def _tell_artifact(self, artifact: dict[str, Any], append: bool, last: bool) -> None:
         task_fields = {"taskId": self.id, "contextId": self.context, "artifact": artifact}

@@ -170,9 +170,9 @@ def _is_for_callers(error: BaseException) -> bool:
     families = (RequestError, BudgetExceeded, NobodyToAsk, AskAgain, RequestRefused)
     if not isinstance(error, ActionError):
         return isinstance(error, families)
-    known = _classes_by_name().get(error.type) or getattr(builtins, error.type, None)
-    if isinstance(known, type):
-        return issubclass(known, families)
+    error_class = _classes_by_name().get(error.type) or getattr(builtins, error.type, None)
+    if isinstance(error_class, type):
+        return issubclass(error_class, families)
     return error.where is None  # made by an action, not of an exception
 
 
