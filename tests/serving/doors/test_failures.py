@@ -244,6 +244,15 @@ def test_caller_reads_that_the_models_server_refused_what_it_said(door: str) -> 
     def overflows(*_: Any) -> Any:
         raise ContextOverflow("m at https://gateway.internal: 9 tokens of 8; nothing was cut")
 
-    told = answer(ReActAgent("bot", ScriptedModel(overflows)), door)
-    assert "what was said does not fit the model's context" in told
-    assert "gateway" not in told
+    def refuses(*_: Any) -> Any:
+        error = ModelError("https://gateway.internal: 400: this image is not allowed")
+        vars(error)["of_content"] = True
+        raise error
+
+    for model, text in (
+        (overflows, "what was said does not fit the model's context"),
+        (refuses, "the model's server refused what you said or attached"),
+    ):
+        told = answer(ReActAgent("bot", ScriptedModel(model)), door)
+        assert text in told
+        assert "gateway" not in told

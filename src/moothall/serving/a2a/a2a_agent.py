@@ -65,7 +65,7 @@ _MAX_REASON_CHARS: Final = 10_000
 
 @names_checked
 class A2AAgent(ConversationalAgent):
-    """A remote agent behind A2A 1.0, as a conversational agent: each reply is a task there.
+    """A remote agent behind A2A, as a conversational agent: each reply is a task there.
 
     Each thread is a separate conversation (a context) with the other agent. Texts arrive as they
     come, where the server streams. An approval that a moothall server asks for is asked of this

@@ -59,8 +59,8 @@ def asgi(
     """Return an ASGI application that serves agents by MCP, A2A, OpenAI's interface and AG-UI.
 
     `/mcp` is the Model Context Protocol over streamable HTTP: each action of the agents is a tool.
-    `/a2a/AGENT` serves each agent that has `reply` by A2A 1.0; the card at the well-known path is
-    that of the first one. `/v1` is OpenAI's interface, `/v1/responses` and `/v1/chat/completions`:
+    `/a2a/AGENT` serves each agent that has `reply` by A2A 1.0 and 0.3; the card at the well-known
+    path is that of the first one. `/v1` is OpenAI's interface, `/v1/responses` and `/v1/chat/completions`:
     each agent that has `reply` is a model, by its id. `/ag-ui/ID` is AG-UI. Any ASGI server runs
     the application, such as uvicorn; `moothall serve AGENT --http HOST:PORT` runs it, too.
 
