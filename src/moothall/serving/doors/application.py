@@ -60,9 +60,10 @@ def asgi(
 
     `/mcp` is the Model Context Protocol over streamable HTTP: each action of the agents is a tool.
     `/a2a/AGENT` serves each agent that has `reply` by A2A 1.0 and 0.3; the card at the well-known
-    path is that of the first one. `/v1` is OpenAI's interface, `/v1/responses` and `/v1/chat/completions`:
-    each agent that has `reply` is a model, by its id. `/ag-ui/ID` is AG-UI. Any ASGI server runs
-    the application, such as uvicorn; `moothall serve AGENT --http HOST:PORT` runs it, too.
+    path is that of the first one. `/v1` is OpenAI's interface, `/v1/responses` and
+    `/v1/chat/completions`: each agent that has `reply` is a model, by its id. `/ag-ui/ID` is AG-UI.
+    Any ASGI server runs the application, such as uvicorn; `moothall serve AGENT --http HOST:PORT`
+    runs it, too.
 
     Agents without a space are added to a new one, which closes with the application; there the
     caller is asked for approvals. Agents of one space stay there, and its approver decides.
