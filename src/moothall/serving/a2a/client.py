@@ -316,10 +316,6 @@ def _interfaces_of(card: dict[str, Any]) -> list[tuple[str, str, str]]:
     new, old = (each if isinstance(each, list) else [] for each in lists)
     version, binding = card.get("protocolVersion"), card.get("preferredTransport") or "JSONRPC"
     old = [{"transport": binding, "url": card.get("url")}, *old] if version else []
-    offers = [(e.get("protocolBinding"), e.get("protocolVersion"), e) for e in new if _is_row(e)]
-    offers += [(e.get("transport"), version, e) for e in old if _is_row(e)]
-    return [(str(binding), str(version), e["url"]) for binding, version, e in offers]
-
-
-def _is_row(interface: Any) -> bool:
-    return isinstance(interface, dict) and isinstance(interface.get("url"), str)
+    rows = [(e, "protocolBinding", e.get("protocolVersion")) for e in new if isinstance(e, dict)]
+    rows += [(e, "transport", version) for e in old if isinstance(e, dict)]
+    return [(str(e.get(k)), str(v), e["url"]) for e, k, v in rows if isinstance(e.get("url"), str)]

@@ -19,9 +19,6 @@ METHODS_03: Final = {
     "tasks/cancel": "CancelTask",
     "tasks/resubscribe": "SubscribeToTask",
     "tasks/pushNotificationConfig/set": "CreateTaskPushNotificationConfig",
-    "tasks/pushNotificationConfig/get": "GetTaskPushNotificationConfig",
-    "tasks/pushNotificationConfig/list": "ListTaskPushNotificationConfigs",
-    "tasks/pushNotificationConfig/delete": "DeleteTaskPushNotificationConfig",
     "agent/getAuthenticatedExtendedCard": "GetExtendedAgentCard",
 }
 """The methods of 0.3, and the same ones in 1.0."""
@@ -63,10 +60,9 @@ def results_of_03(update: dict[str, Any], is_first: bool = True) -> list[dict[st
         ]
         updates.append({"statusUpdate": {**ids, "status": task["status"]}})
         return [result for each in updates for result in results_of_03(each)]
-    kind, body = "task", update
-    for kind_03, name in _KINDS.items():
-        if name in update:
-            kind, body = kind_03, update[name]
+    names = ((kind, name) for kind, name in _KINDS.items() if name in update)
+    kind, name = next(names, ("task", ""))
+    body = update[name] if name else update
     result = {**_converted(body, _part_03, _word_03), "kind": kind}
     if kind == "status-update":
         result["final"] = body["status"]["state"] in ENDED_STATES | PAUSED_STATES
@@ -86,10 +82,9 @@ def call_of_03(method: str, params: dict[str, Any]) -> tuple[str, dict[str, Any]
     """Return a call of 1.0 as one of 0.3."""
     converted = _converted(params, _part_03, _word_03)
     if options := params.get("configuration"):
-        renamed = {old: options[new] for old, new in _OPTIONS.items() if new in options}
-        if "returnImmediately" in options:
-            renamed["blocking"] = not options["returnImmediately"]
-        converted["configuration"] = renamed
+        blocking = not options.get("returnImmediately", False)
+        media = {"acceptedOutputModes": options["acceptedOutputModes"]}
+        converted["configuration"] = {**media, "blocking": blocking}
     return _NAMES_03[method], converted
 
 

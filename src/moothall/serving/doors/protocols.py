@@ -202,11 +202,8 @@ def _answer_mcp(error: RequestRefused, path: str, body: bytes) -> ErrorAnswer | 
     if not isinstance(error, REFUSALS):
         return None
     id = _read_request(body).get("id")
-    fault = {
-        "jsonrpc": "2.0",
-        "id": id if isinstance(id, str | int) else None,
-        "error": fault_of(error).to_json(),
-    }
+    id = id if isinstance(id, str | int) else None
+    fault = {"jsonrpc": "2.0", "id": id, "error": fault_of(error).to_json()}
     return error.status, json.dumps(fault), _JSON
 
 
