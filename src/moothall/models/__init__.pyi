@@ -2,6 +2,7 @@
 
 from moothall.foundation.http.headers import HeadersLike as HeadersLike
 from moothall.models.blocks import BLOCKS as BLOCKS
+from moothall.models.blocks import file_text as file_text
 from moothall.models.finish_reason import FINISH_REASONS as FINISH_REASONS
 from moothall.models.local.fetching import fetch as fetch
 from moothall.models.local.local_embedder import LocalEmbedder as LocalEmbedder

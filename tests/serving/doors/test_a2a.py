@@ -290,7 +290,10 @@ PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk=
         ),
         (
             {"raw": "aGk=", "filename": "a.csv"},
-            {"type": "text", "text": "a.csv:\nhi"},
+            {
+                "type": "file",
+                "file": {"file_data": "data:text/csv;base64,aGk=", "filename": "a.csv"},
+            },
             "a.csv:\nhi",
         ),
     ),
@@ -307,10 +310,7 @@ def test_a2a_file_of_a_client_reaches_the_model(part: Any, block: Any, told: str
         message = {"messageId": "m", "role": "ROLE_USER", "parts": parts}
         task = rpc(url, "SendMessage", {"message": message})["result"]["task"]
     texts = [{"type": "text", "text": each} for each in ("Look.", '{"n": 1}')]
-    if block["type"] == "text":
-        assert heard == [f"Look.\n\n{block['text']}\n\n" + '{"n": 1}']
-    else:
-        assert heard == [[texts[0], block, texts[1]]]
+    assert heard == [[texts[0], block, texts[1]]]
     assert task["artifacts"][0]["parts"][0]["text"] == "seen"
     assert task["history"][0]["parts"][0]["text"] == f"Look.\n\n{told}\n\n" + '{"n": 1}'
 

@@ -10,7 +10,7 @@ from mimetypes import guess_type
 from typing import Any, Final
 
 from moothall.build import SchemaValidator, json_text, shorten
-from moothall.models import BLOCKS
+from moothall.models import BLOCKS, file_text
 
 VERSION: Final = "1.0"
 CARD_PATH: Final = "/.well-known/agent-card.json"
@@ -218,13 +218,12 @@ def _block_of(part: dict[str, Any]) -> dict[str, Any]:
         raw = part["raw"].translate(_URL_SAFE).rstrip("=")
         data = b64decode(raw + "=" * (-len(raw) % 4), validate=True)
         if media.startswith(_TEXT_MEDIA):
-            text = data.decode()
-            return {"type": "text", "text": f"{name}:\n{text}" if name else text}
+            data.decode()  # a file, and no words of the caller
     except ValueError:
         raise A2AFault(
             "INVALID_PARAMS", f"the file {name!r:.80} is no base64, or no UTF-8"
         ) from None
-    if not media.startswith(_FILE_MEDIA):
+    if not media.startswith((*_FILE_MEDIA, *_TEXT_MEDIA)):
         raise _unsupported_media(media)
     return as_block({**part, "mediaType": media, "raw": b64encode(data).decode()}) or {}
 
@@ -236,7 +235,9 @@ def _unsupported_media(media: str) -> A2AFault:
 
 
 def _placeholder(block: dict[str, Any]) -> str:
-    part = as_part(block)
+    part, text = as_part(block), file_text(block)
+    if text is not None:
+        return f"{part['filename']}:\n{text}" if "filename" in part else text
     name = part.get("filename") or part.get("mediaType") or "a file"
     size = f", {len(part['raw']) * 3 // 4:,} bytes" if "raw" in part else f" at {part.get('url')}"
     return f"[{name}{size}]"
