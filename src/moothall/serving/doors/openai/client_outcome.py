@@ -138,6 +138,8 @@ def failure_of(
         return BadRequest(detail, None, "insufficient_quota", 429, "insufficient_quota")
     if isinstance(reply.error, ContextOverflow):
         return BadRequest(detail, "messages", "context_length_exceeded")
+    if getattr(reply.error, "of_content", False):  # sent again, as after a 500, it is refused again
+        return BadRequest(detail, "messages", "content_filter")
     status = REASONS[reason].http_status if reason in REASONS else 500
     return BadRequest(detail, None, reason, status, "server_error")
 
