@@ -61,6 +61,7 @@ APART = {
 FLOORS = {
     "foundation": (
         "errors",
+        "format_version",
         "tracing",
         "text",
         "lazily",

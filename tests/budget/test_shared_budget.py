@@ -529,17 +529,6 @@ def test_shared_budget_that_stood_still_has_all_its_seconds_once_reset(journal: 
     assert budget.remaining_seconds() > 59
 
 
-def test_shared_budget_reads_the_state_of_an_older_version(path: Path, journal: Journal) -> None:
-    Budget(seconds=1000, journal=journal, name="a").start()
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        state = json.loads(db.execute("SELECT account FROM budgets").fetchone()[0])
-        state["begun"] = state["begun"]["at"] - 100
-        db.execute("UPDATE budgets SET account = ?", (json.dumps(state),))
-    budget = Budget(seconds=1000, journal=journal, name="a")
-    budget.reserve(actions=1).settle()
-    assert 100 <= budget.spent.seconds < 400
-
-
 # -- what cannot be written ------------------------------------------------------------------------
 
 

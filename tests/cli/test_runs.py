@@ -284,7 +284,9 @@ def test_run_that_is_not_there_is_said(recorded: Path, command: tuple[str, ...])
 @pytest.mark.parametrize("command", ("runs", "resume", "replay"))
 def test_damaged_journal_is_said(recorded: Path, command: str) -> None:
     with sqlite3.connect(recorded.parent / "runs.db") as db:
-        db.execute("UPDATE entries SET data = replace(data, 'milk', 'beer') WHERE sequence = 3")
+        db.execute(
+            "UPDATE entries SET data = replace(data, 'milk', 'beer') WHERE place & 4294967295 = 3"
+        )
     db.close()
     done = moothall(command, "milk", cwd=recorded)
     assert (done.returncode, done.stdout) == (1, "")

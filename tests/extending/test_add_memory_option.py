@@ -9,8 +9,8 @@ from tests.extending.conftest import Added
 
 COLUMN = (
     (
-        '    ("ALTER TABLE memories ADD COLUMN run {exact}",),\n',
-        '    ("ALTER TABLE memories ADD COLUMN added DOUBLE PRECISION NOT NULL DEFAULT 0",),\n',
+        "        item TEXT NOT NULL,\n",
+        "        added DOUBLE PRECISION NOT NULL DEFAULT 0,\n",
     ),
     ("(thread, role, item, run", ", added"),
     ("VALUES (?, ?, ?, ?", ", ?"),
@@ -53,4 +53,4 @@ def test_memory_option_added_in_two_files_has_its_column_in_both_databases(added
     run = added(files)
     run("-c", USES)
     from_server = "from moothall.memory.postgres_tables import _MIGRATIONS as m; print(m[-1])"
-    assert "ADD COLUMN added DOUBLE" in run("-c", from_server)
+    assert "added DOUBLE" in run("-c", from_server)

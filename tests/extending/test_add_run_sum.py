@@ -14,10 +14,11 @@ COUNTED = (
     ('        if kind == "started":\n', "            self.steps += 1\n"),
     ("self.actions, self.errors", ", self.steps"),
 )
-COLUMN = '    ("ALTER TABLE runs ADD COLUMN steps INTEGER NOT NULL DEFAULT 0",),\n'
 MIGRATIONS = (
-    ('    ("ALTER TABLE runs ADD COLUMN attributes TEXT",),\n', COLUMN),
-    ('    ("ALTER TABLE runs ADD COLUMN attributes JSONB",),\n', COLUMN),
+    (
+        "        errors BIGINT NOT NULL DEFAULT 0,\n",
+        "        steps BIGINT NOT NULL DEFAULT 0,\n",
+    ),
 )
 USES = """
 from moothall import Journal, ReActAgent, ScriptedModel

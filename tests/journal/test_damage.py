@@ -40,15 +40,18 @@ def change(path: Path, sql: str) -> None:
 @pytest.mark.parametrize(
     ("sql", "told"),
     (
-        ("UPDATE entries SET data = replace(data, 'yes', 'no') || ' ' WHERE sequence = 3", "3"),
-        ("UPDATE entries SET at = at + 1 WHERE sequence = 4", "4"),
-        ("UPDATE entries SET kind = 'over' WHERE sequence = 4", "4"),
-        ("UPDATE entries SET path = 'x' WHERE sequence = 4", "4"),
-        ("UPDATE entries SET sum = x'00' WHERE sequence = 5", "5"),
-        ("DELETE FROM entries WHERE sequence = 1", "1"),
-        ("DELETE FROM entries WHERE sequence = 6", "6"),
-        ("DELETE FROM entries WHERE sequence = 16", "16"),
-        ("DELETE FROM entries WHERE sequence > 8", "9"),
+        (
+            "UPDATE entries SET data = replace(data, 'yes', 'no') || ' ' WHERE place & 31 = 3",
+            "3",
+        ),
+        ("UPDATE entries SET at = at + 1 WHERE place & 31 = 4", "4"),
+        ("UPDATE entries SET kind = 'over' WHERE place & 31 = 4", "4"),
+        ("UPDATE entries SET path = 'x' WHERE place & 31 = 4", "4"),
+        ("UPDATE entries SET sum = x'00' WHERE place & 31 = 5", "5"),
+        ("DELETE FROM entries WHERE place & 31 = 1", "1"),
+        ("DELETE FROM entries WHERE place & 31 = 6", "6"),
+        ("DELETE FROM entries WHERE place & 31 = 16", "16"),
+        ("DELETE FROM entries WHERE place & 31 > 8", "9"),
         ("DELETE FROM entries", "1"),
     ),
 )

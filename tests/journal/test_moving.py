@@ -325,7 +325,7 @@ ANSWER |= {"decided_by": None, "answered": 1.0, "sources": None}
 CHANGES: tuple[tuple[Change, str], ...] = (
     (lambda lines: lines.clear(), "line 1: the file ends before it"),
     (lambda lines: lines[0].update(moothall="memory"), "not the first line of an exported run"),
-    (lambda lines: lines[0].update(version=99), "has version 99 of exported runs, and this"),
+    (lambda lines: lines[0].update(format=99), "has version 99, and this moothall knows up to 1"),
     (lambda lines: lines[0].update(id="a\nb"), "line 1: a run's id must be 1–255 printable"),
     (lambda lines: lines[0].pop("kind"), "line 1: kind is missing"),
     (lambda lines: lines[0].update(state="running"), "key or state is not one that"),

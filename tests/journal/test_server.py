@@ -25,6 +25,8 @@ from moothall.foundation.errors import (
     JournalError,
     MemoryFileError,
 )
+from moothall.foundation.postgres.schema import migrate
+from moothall.journal.store.tables import SERVER_MIGRATIONS
 from moothall.models.protocol import Call
 
 
@@ -358,41 +360,85 @@ def test_url_that_is_none_is_refused() -> None:
         Journal("postgresql://user@host/name", durability="none")
 
 
-def test_tables_of_a_newer_moothall_are_left_alone(near: str) -> None:
-    Journal(near).close()
+def rows_of_all_tables(near: str) -> list[Any]:
+    """The columns and rows of each table in the schema."""
     with psycopg.connect(near) as server:
-        server.execute("UPDATE versions SET version = 99")
-    with pytest.raises(JournalError, match="it has version 99, and this moothall knows up to 7"):
-        Journal(near)
+        names = server.execute(
+            "SELECT table_name, column_name, data_type FROM information_schema.columns "
+            "WHERE table_schema = current_schema() ORDER BY 1, 2"
+        ).fetchall()
+        tables = sorted({name for name, *_ in names})
+        return [*names, *(server.execute(f"SELECT * FROM {name}").fetchall() for name in tables)]
 
 
-def test_tables_of_the_former_version_are_migrated_once_by_processes_that_come_together(
+@pytest.mark.parametrize("make", (Journal, PostgresMemory))
+def test_tables_of_a_newer_moothall_are_left_alone(near: str, make: Callable[[str], Any]) -> None:
+    make(near).close()
+    with psycopg.connect(near) as server:
+        server.execute("UPDATE formats SET version = 99")
+    before = rows_of_all_tables(near)
+    with pytest.raises(MoothallError, match="it has version 99, and this moothall knows up to 1"):
+        make(near)
+    assert rows_of_all_tables(near) == before
+
+
+@pytest.mark.parametrize("kind", ("journal", "memory"))
+@pytest.mark.parametrize("version", (1, 7))
+@pytest.mark.parametrize("make", (Journal, PostgresMemory))
+def test_schema_with_tables_of_before_0_1_0_is_refused_in_words_and_left(
+    near: str, schema: str, make: Callable[[str], Any], version: int, kind: str
+) -> None:
+    with psycopg.connect(near) as server:
+        server.execute(f"CREATE SCHEMA {schema}")
+        server.execute("CREATE TABLE versions (kind TEXT PRIMARY KEY, version INT NOT NULL)")
+        server.execute("INSERT INTO versions VALUES (%s, %s)", (kind, version))
+        server.execute("CREATE TABLE writers (session TEXT PRIMARY KEY, last BIGINT NOT NULL)")
+        server.execute("CREATE TABLE runs (id TEXT)")
+        server.execute("INSERT INTO runs VALUES ('R')")
+    before = rows_of_all_tables(near)
+    told = (
+        r"it was written before moothall 0\.1\.0, .* left as it is: keep it with the moothall that "
+        r"wrote it, where `moothall runs export ID` writes a run as text; name another schema "
+    )
+    with pytest.raises(MoothallError, match=told):
+        make(near)
+    assert rows_of_all_tables(near) == before
+    make(near.replace(schema, f"{schema}_new")).close()
+
+
+def test_schema_with_a_table_of_versions_of_another_program_is_used(near: str, schema: str) -> None:
+    with psycopg.connect(near) as server:
+        server.execute(f"CREATE SCHEMA {schema}")
+        server.execute("CREATE TABLE versions (kind INT, version TEXT)")
+        server.execute("INSERT INTO versions VALUES (1, 'a')")
+    with Journal(near) as journal:
+        assert journal.runs() == []
+
+
+def test_tables_are_migrated_to_the_next_format_once_by_processes_that_come_together(
     near: str,
 ) -> None:
+    """The next one is made up here, and keeps what was there."""
     with Journal(near) as journal:
-        agent = ReActAgent("a", ScriptedModel(["Yes."]), journal=journal)
-        agent.reply_sync("go", run_id="R")
-        journal.fork("R", "stopped", upto=2)
-    with psycopg.connect(near) as server:
-        for step in (
-            "DROP INDEX open_runs",
-            "ALTER TABLE runs DROP COLUMN open",
-            "CREATE INDEX stopped_runs ON runs (number) WHERE state IS NULL",
-            "CREATE INDEX doubted_runs ON runs (number) WHERE state = 'in_doubt'",
-            "ALTER TABLE runs DROP COLUMN attributes",
-            "ALTER TABLE runs DROP COLUMN errors",
-            "ALTER TABLE waits DROP COLUMN name",
-            "ALTER TABLE waits DROP COLUMN sources",
-            "UPDATE versions SET version = 2 WHERE kind = 'journal'",
-        ):
-            server.execute(step)
+        ReActAgent("a", ScriptedModel(["Yes."]), journal=journal).reply_sync("go", run_id="R")
+    second = (
+        "ALTER TABLE runs ADD COLUMN mood TEXT NOT NULL DEFAULT 'calm'",
+        "UPDATE runs SET mood = 'glad' WHERE id = 'R'",
+    )
+
+    def open_next(_: int) -> None:
+        with psycopg.connect(near, autocommit=True, cursor_factory=psycopg.RawCursor) as server:
+            schema = server.execute("SELECT current_schema()").fetchone()
+            assert schema is not None
+            migrate(server, schema[0], "journal", (*SERVER_MIGRATIONS, second), RuntimeError)
+
     with ThreadPoolExecutor(3) as pool:
-        for each in pool.map(Journal, [near] * 3):
-            assert [run.id for run in each.runs(state="stopped")] == ["stopped"]
-            each.close()
+        assert [*pool.map(open_next, range(3))] == [None] * 3
     with psycopg.connect(near) as server:
-        rows = server.execute("SELECT id, open FROM runs ORDER BY number").fetchall()
-    assert rows == [("R", False), ("stopped", True)]
+        assert server.execute("SELECT id, mood FROM runs").fetchall() == [("R", "glad")]
+        assert server.execute("SELECT kind, version FROM formats").fetchall() == [("journal", 2)]
+    with pytest.raises(JournalError, match="it has version 2, and this moothall knows up to 1"):
+        Journal(near)
 
 
 def test_backup_is_the_servers_own(near: str, schema: str, tmp_path: Path) -> None:

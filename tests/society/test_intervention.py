@@ -357,7 +357,6 @@ async def test_intervention_tell_reaches_the_named_citizens_alone() -> None:
         assert society.unmade == [
             (0, "tell: citizen '3' is a row, which remembers no words: promote it")
         ]
-    assert "tell" not in Intervention(1, news=["It rains."]).as_json()
     for wrong in ("It rains.", [""], [3]):
         with pytest.raises(ConfigError, match="tell"):
             Intervention(1, tell=wrong)  # type: ignore[arg-type]
@@ -398,6 +397,3 @@ def test_load_state_dict_of_an_earlier_step_drops_what_came_after_it() -> None:
         assert [row["step"] for row in society.metrics] == [0, 1, 2, 3, 4]
         assert [step for step, *_ in society.failures] == [1, 3]
         assert [step for step, _ in society.unmade] == [1, 3]
-        del state["failures"], state["unmade"], state["faults"]  # as earlier versions wrote it
-        society.load_state_dict(state)
-        assert [step for step, *_ in society.failures] == [1]

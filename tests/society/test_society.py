@@ -97,7 +97,7 @@ async def test_society_state_continues_as_the_society_that_it_is_of() -> None:
     ("change", "told"),
     (
         (lambda state: state.update(kind="Space"), "not a state of a Society"),
-        (lambda state: state.update(version=9), "version 9"),
+        (lambda state: state.update(format=9), "version 9"),
         (lambda state: state.update(seed=4), "seed 4"),
         (lambda state: state["agents"][0].update(id="9"), "the society has not: 9: add them .or"),
         (lambda state: state["services"].clear(), "services are not"),

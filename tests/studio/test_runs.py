@@ -305,8 +305,6 @@ def test_run_of_a_killed_process(studio: Studio, page: Page, tmp_path: Path) -> 
     aside(lambda: asyncio.run(count(studio.journal, "beside")))
     with Processes("studio.killed") as processes:
         assert processes.run(tmp_path, journal=str(studio.journal.path)) == -9
-    with sqlite3.connect(studio.journal.path) as db:  # as an older moothall left it
-        db.execute("UPDATE runs SET state = NULL WHERE id = ?", (RUN,))
     listed = page.locator(f'[data-run="{RUN}"]')
     expect(listed).to_contain_text("in doubt")
     page.get_by_label("State").select_option("in doubt")
@@ -478,7 +476,7 @@ def test_runs_that_are_large_damaged_or_gone(studio: Studio, page: Page) -> None
     view = choose(page, "large")
     with sqlite3.connect(studio.journal.path) as db:
         bad = "(SELECT number FROM runs WHERE id = 'bad')"
-        db.execute(f"UPDATE entries SET data = '{{}}' WHERE run = {bad} AND sequence = 3")
+        db.execute(f"UPDATE entries SET data = '{{}}' WHERE place = ({bad} << 32 | 3)")
         db.execute("DELETE FROM runs WHERE id = 'gone'")
     db.close()
     runs = page.get_by_role("list", name="Runs")

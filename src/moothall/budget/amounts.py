@@ -14,7 +14,6 @@ from moothall.budget.limits import (
     KIND_BY_NAME,
     LIMITS,
     MAX_AMOUNT,
-    ORIGINAL_LIMIT_COUNT,
     RESERVABLE,
     Left,
     Spent,
@@ -125,6 +124,6 @@ def _read_amounts(subject: str, state: Any, kinds: Sequence[int]) -> list[int]:
     amounts = [*NO_AMOUNTS]
     for kind in kinds:
         limit = RESERVABLE[kind]
-        value = state[limit.name] if kind < ORIGINAL_LIMIT_COUNT else state.get(limit.name, 0)
+        value = state[limit.name]
         amounts[kind] = limit.counted(subject, value if limit.is_whole_number else Decimal(value))
     return amounts

@@ -109,8 +109,6 @@ RESERVABLE: Final = (
 """What is reserved, in the order of all counted amounts."""
 KIND_BY_NAME: Final = {limit.name: kind for kind, limit in enumerate(RESERVABLE)}
 """The index in `RESERVABLE` of each limit: what budgets call its kind."""
-# They stand in every state and book; those of an older moothall lack later ones.
-ORIGINAL_LIMIT_COUNT: Final = 4
 SECONDS: Final = TimeLimit("seconds", "seconds", option_help="time limit.")
 LIMITS: Final = (*RESERVABLE, SECONDS)
 """The kinds of limits of a budget, the time last."""

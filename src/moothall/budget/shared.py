@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 from moothall.budget.account import COUNT_ATTRIBUTES, Account, Accounts, OtherPeriod
 from moothall.budget.amounts import KINDS, NO_AMOUNTS, Amounts
-from moothall.budget.limits import LIMITS, ORIGINAL_LIMIT_COUNT
+from moothall.budget.limits import LIMITS
 from moothall.budget.period import is_period
 from moothall.budget.reservation import Hold, Ledger, end_hold
 from moothall.foundation.errors import DefinitionError, MoothallError
@@ -264,7 +264,6 @@ class SharedAccount(Account):
             if start is None:
                 self.started_at = None
             else:
-                start = start if isinstance(start, dict) else {"at": start}  # of an older moothall
                 started_at = now - seconds_since(start)
                 # As by a reset.
                 is_restarted = self.stored_start is None or self.stored_start["at"] != start["at"]
@@ -341,11 +340,10 @@ def _other_period(state: dict[str, Any] | None) -> OtherPeriod | None:
 
 
 def _read_counts(name: str, counts: list[int]) -> list[int]:
-    """Return stored amounts; an older moothall had fewer kinds of limits."""
-    has_valid_length = ORIGINAL_LIMIT_COUNT <= len(counts) <= len(KINDS)
-    if not has_valid_length or not all(type(each) is int for each in counts):
+    """Return stored amounts."""
+    if len(counts) != len(KINDS) or not all(type(each) is int for each in counts):
         raise ValueError(f"{name} is {counts!r:.80}")
-    return [*counts, *NO_AMOUNTS[len(counts) :]]
+    return [*counts]
 
 
 def _shared_accounts(accounts: Accounts) -> list[SharedAccount]:

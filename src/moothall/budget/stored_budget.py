@@ -105,7 +105,6 @@ def _stored_state(account: SharedAccount, old_state: dict[str, Any]) -> dict[str
 
 
 def _reserved_by_dead(account: SharedAccount, is_alive: IsAlive) -> list[int]:
-    # Also what nobody is known to hold: an older moothall did not note the holder.
     dead_amounts = account.reserved_amounts()
     for holder, amounts in account.reserved_by_process.items():
         if is_alive(holder):

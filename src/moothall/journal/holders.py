@@ -52,7 +52,7 @@ class Pace:
 
 
 class Holders:
-    """The table `holders`, to which commits add; forks, imports and old runs are read here."""
+    """The table `holders`, to which commits add; forks and imports are read here."""
 
     def __init__(self, store: Store, runs: RunOpener) -> None:
         self._store = store

@@ -23,6 +23,7 @@ from moothall.foundation.errors import (
     StateError,
 )
 from moothall.foundation.files import written_whole
+from moothall.foundation.format_version import json_version_problem
 from moothall.journal.attributes import attributes_json, checked_attributes
 from moothall.journal.doubt import state_of
 from moothall.journal.entry import Entry, begin_data_of
@@ -71,8 +72,6 @@ _ANSWER_SHAPE: Final = {
 }
 """An answer that the run was given and has not taken."""
 _HEAD_SHAPE: Final = {
-    "moothall": str,
-    "version": int,
     "id": str,
     "kind": str,
     "agent": str,
@@ -197,7 +196,7 @@ def _export_lines(
     names = ("id", "kind", "agent", "task", "began", "state", "thread", "key", "seconds", "last")
     row = db.execute(f"SELECT {', '.join(names)} FROM runs WHERE number = ?", (number,)).fetchone()
     columns = dict(zip(names, row, strict=True))
-    head = {"moothall": "run", "version": VERSION, **columns, "entries": columns.pop("last")}
+    head = {"moothall": "run", "format": VERSION, **columns, "entries": columns.pop("last")}
     head.pop("last", None)
     if answers is not None:  # it is moved, which is all that its state says here
         entries = [entry for entry, _ in store.read_entries(db, number, columns["id"])]
@@ -251,7 +250,7 @@ class _Import:
 
     def write_run(self, run_id: str | None) -> str:
         """Return the id of the run."""
-        head = self._read_line(_HEAD_SHAPE)
+        head = self._read_line({"moothall": str})
         self._check_head(head)
         id: str = head["id"] if run_id is None else run_id
         with self._store.writing() as db:
@@ -331,11 +330,10 @@ class _Import:
     def _check_head(self, head: dict[str, Any]) -> None:
         if head["moothall"] != "run":
             raise self._error("it is not the first line of an exported run")
-        if head["version"] != VERSION:
-            raise FileError(
-                f"{self._name!r} has version {head['version']} of exported runs, and this moothall "
-                f"reads version {VERSION}: import it with the moothall that exported it"
-            )
+        if problem := json_version_problem(head, VERSION):
+            raise FileError(f"{self._name!r} is an exported run, and {problem}")
+        if fault := fault_of(head, _HEAD_SHAPE):
+            raise self._error(fault)
         try:
             check_text("a run's id", head["id"])
         except ConfigError as error:

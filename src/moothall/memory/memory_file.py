@@ -10,16 +10,12 @@ from moothall.foundation.database import CHANGES, SQLITE, Database, Lock
 from moothall.foundation.errors import DefinitionError, MemoryFileError
 from moothall.foundation.sqlite import SQLiteFile, SQLitePool
 from moothall.foundation.sqlite.fulltext import SearchWords
-from moothall.memory.memory_tables import (
-    MAX_QUERY_WORDS,
-    MemoryTables,
-    migrations,
-)
+from moothall.memory.memory_tables import MAX_QUERY_WORDS, TABLES, MemoryTables
 
 __all__ = ["MIGRATIONS", "MemoryFile", "MemoryFileError"]
 
-APPLICATION_ID: Final = 0x63766D31
-"""The application id in the file's header (`cvm1`): no other program's database is changed."""
+APPLICATION_ID: Final = 0x6D686D31
+"""The application id in the file's header (`mhm1`): no other program's database is changed."""
 
 # Append only. Each migration runs in one transaction with its record, `user_version`, so a file
 # always has a whole version.
@@ -29,9 +25,8 @@ APPLICATION_ID: Final = 0x63766D31
 # first column is the thread's number as a word, so that a search within one conversation does
 # not look at the others.
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
-    (),  # version 1 was never released
-    *migrations(
-        SQLITE,
+    (
+        *SQLITE.formatted(*TABLES),
         """CREATE VIRTUAL TABLE words USING fts5 (
             thread, text, content = '', tokenize = 'unicode61 remove_diacritics 2'
         )""",

@@ -11,22 +11,25 @@ from typing import Any, Final
 
 from moothall.actions.provenance.reading import add_sources_of
 from moothall.foundation.database import CHANGES, Database, Lock
-from moothall.foundation.database.protocol import Dialect
 from moothall.foundation.errors import MemoryFileError
 
 MAX_QUERY_WORDS: Final = 64
 """The most different words of a text that a search uses; more do not improve it."""
 TABLES: Final = (
+    # `changed`: when something was added last.
     """CREATE TABLE threads (
         number {number},
         id {exact} NOT NULL UNIQUE,
-        forgotten BIGINT NOT NULL DEFAULT 0
+        forgotten BIGINT NOT NULL DEFAULT 0,
+        changed DOUBLE PRECISION NOT NULL DEFAULT 0
     )""",
+    # `run`: the recorded run that added it; NULL if none did.
     """CREATE TABLE memories (
         number {number},
         thread BIGINT NOT NULL REFERENCES threads (number),
         role TEXT,
-        item TEXT NOT NULL
+        item TEXT NOT NULL,
+        run {exact}
     )""",
     "CREATE INDEX memories_of_thread ON memories (thread, number)",
     "CREATE INDEX system_memories ON memories (thread, number) WHERE role = 'system'",
@@ -60,26 +63,10 @@ TABLES: Final = (
     ) {unnumbered}""",
 )
 """The tables, without that of the words, which each database finds in its own way."""
-_LATER_MIGRATIONS: Final = (
-    # When something was added last; for what is there already, the time of the migration.
-    (
-        "ALTER TABLE threads ADD COLUMN changed DOUBLE PRECISION NOT NULL DEFAULT 0",
-        "UPDATE threads SET changed = {now}",
-    ),
-    # The recorded run that added a message; NULL if none did, or an older moothall.
-    ("ALTER TABLE memories ADD COLUMN run {exact}",),
-)
-"""What every database got since. Append only."""
 RUN_CONDITION: Final = "run >= ? AND run < ?"
 """Whether a part of a run added a message."""
 _BATCH_SIZE: Final = 256
 _BATCH_CHARS: Final = 4_000_000
-
-
-def migrations(dialect: Dialect, *first: str) -> tuple[tuple[str, ...], ...]:
-    """Return those of a database, which begin with the tables and `first`, its own."""
-    since = (dialect.formatted(*each) for each in _LATER_MIGRATIONS)
-    return (*dialect.formatted(*TABLES), *first), *since
 
 
 def bounds_of_run(run: str) -> tuple[str, str]:

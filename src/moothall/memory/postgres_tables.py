@@ -11,21 +11,19 @@ from moothall.foundation.errors import MemoryFileError
 from moothall.foundation.postgres.address import DatabaseAddress
 from moothall.foundation.postgres.fulltext import query_words, tsvector_text
 from moothall.foundation.postgres.pool import PostgresPool
-from moothall.memory.memory_tables import (
-    MAX_QUERY_WORDS,
-    MemoryTables,
-    migrations,
-)
+from moothall.memory.memory_tables import MAX_QUERY_WORDS, TABLES, MemoryTables
 
 _TABLE_NAMES: Final = ("threads", "memories", "words", "vectors", "embedded", "told")
-_MIGRATIONS: Final = migrations(
-    POSTGRESQL,
-    """CREATE TABLE words (
-        memory BIGINT PRIMARY KEY, thread BIGINT NOT NULL, words TSVECTOR NOT NULL
-    )""",
-    "CREATE INDEX words_of_memories ON words USING gin (words)",
-    "CREATE INDEX words_of_thread ON words (thread, memory)",
-    "CREATE INDEX vectors_of_memory ON vectors (memory)",
+_MIGRATIONS: Final = (
+    (
+        *POSTGRESQL.formatted(*TABLES),
+        """CREATE TABLE words (
+            memory BIGINT PRIMARY KEY, thread BIGINT NOT NULL, words TSVECTOR NOT NULL
+        )""",
+        "CREATE INDEX words_of_memories ON words USING gin (words)",
+        "CREATE INDEX words_of_thread ON words (thread, memory)",
+        "CREATE INDEX vectors_of_memory ON vectors (memory)",
+    ),
 )
 # A rare word counts more than a frequent one, and one that a short message has often counts most.
 _MATCHING: Final = """

@@ -353,7 +353,7 @@ class StoredMemory(Memory):
                         remaining[key] -= 1
                         last_number = number
                 if last_number is None and is_first:
-                    return self  # it has nothing of the run, or an older moothall wrote it
+                    return self  # it has nothing of the run
                 if last_number is not None:
                     conditions.append(
                         "number <= ?" if is_first else f"(number <= ? AND {RUN_CONDITION})"
@@ -407,8 +407,7 @@ class StoredMemory(Memory):
         """Forget the threads to which nothing was added for so long, as `forget` does.
 
         Args:
-            older_than: in seconds or as a timedelta; a thread that an older moothall wrote counts
-                from when this one opened the file first
+            older_than: in seconds or as a timedelta
 
         Returns:
             Their ids, in the order in which they began.

@@ -271,8 +271,7 @@ class Support:
         why: what speaks against it, in words; empty if nothing does
         probability: how probable a model holds it, from 0 to 1; None without one
         overlap: the share of the sentence's words that the passage has, from 0 to 1
-        judge: `exact` for the package's own checks, `model` for a model; `learned` in a report of
-            an earlier version
+        judge: `exact` for the package's own checks, `model` for a model
     """
 
     label: SupportLabel
@@ -280,7 +279,7 @@ class Support:
     why: str = ""
     probability: float | None = None
     overlap: float = 0.0
-    judge: Literal["exact", "model", "learned"] = "exact"
+    judge: Literal["exact", "model"] = "exact"
 
 
 @dataclass(frozen=True)
@@ -291,7 +290,7 @@ class Citation:
         number: the number of the footnote, from 1
         sentence: the sentence, without its footnotes
         passage: the passage that it cites
-        support: whether it supports the sentence; None in a report of an earlier version
+        support: whether it supports the sentence; None if nobody has looked
     """
 
     number: int

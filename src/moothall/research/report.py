@@ -368,16 +368,11 @@ def _nearest_text(passages: list[Passage], topic: str) -> str:
 
 
 def _checked_citations(progress: Progress) -> list[Citation]:
-    """Return the citations with their passages; what an older record lacks is checked now."""
-    from moothall.research.citations.exact_support import exact_support
-
-    supports = progress.supports if len(progress.supports) == len(progress.citations) else None
-    citations = []
-    for at, (number, text) in enumerate(progress.citations):
-        passage = progress.passages[number - 1]
-        support = supports[at] if supports else exact_support(text, passage.text, passage.title)
-        citations.append(Citation(number, text, passage, support))
-    return citations
+    """Return the citations with their passages."""
+    return [
+        Citation(number, text, progress.passages[number - 1], support)
+        for (number, text), support in zip(progress.citations, progress.supports, strict=True)
+    ]
 
 
 def _in_frame(page: str, height: str = "36rem") -> str:

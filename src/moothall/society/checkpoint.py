@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final, cast
 
 from moothall import Memory, StateError
-from moothall.build import APPENDED, Record
+from moothall.build import APPENDED, Record, RecordedAgent
 from moothall.society.arguments import claim_parts, owners_of
 from moothall.society.arrays import Array, np
 from moothall.society.city.network import Network
@@ -33,7 +33,7 @@ from moothall.society.population.row_messages import PARTS, Messages
 from moothall.society.society_step import Steps
 
 KIND: Final = "Society"
-VERSION: Final = 2
+VERSION: Final = 1
 _PART: Final = 1 << 18  # entries of an array stored under one hash
 _CHUNK_AGENTS: Final = 500  # stored in the journal under one hash; an unchanged part once
 
@@ -61,7 +61,7 @@ def society_state(society: Steps) -> dict[str, Any]:
     network = None if population is None else population.later_network
     return {
         "kind": KIND,
-        "version": VERSION,
+        "format": VERSION,
         "seed": society.seed,
         "step": society.number,
         "clock": society.clock.as_json(),
@@ -145,28 +145,13 @@ def restore(society: Steps, record: Record[SocietyState], state: SocietyState) -
 
 def load(society: Steps, data: object, read_part: Callable[[str], bytes] = _decode) -> None:
     """Load a state into a society built in the same way; StateError if it is of another."""
-    if not isinstance(data, dict) or data.get("kind") != KIND:
-        raise StateError("this is not a state of a Society")
-    if data.get("version") == 1 and not data.get("columns"):
-        data = _of_version_1(data)
-    if data.get("version") != VERSION:
-        raise StateError(
-            f"this state of a Society is of version {data.get('version')!r:.80}; this moothall "
-            f"reads version {VERSION}, and 1 of a society without columns: load it with the "
-            "moothall that wrote it"
-        )
+    state = RecordedAgent.checked_state(data, KIND, VERSION)
     try:
-        _load(society, data, read_part)
+        _load(society, state, read_part)
     except StateError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise StateError(f"the state of the Society is damaged: {error!r:.300}") from error
-
-
-def _of_version_1(data: dict[str, Any]) -> dict[str, Any]:
-    """Return a state as this version writes it: of blocks it had their own states alone."""
-    agents = [{"states": each.get("blocks", {}), **each} for each in data["agents"]]
-    return {**data, "version": VERSION, "nodes": None, "agents": agents}
 
 
 def _load(society: Steps, data: dict[str, Any], read_part: Callable[[str], bytes]) -> None:
@@ -371,7 +356,7 @@ def _put_answers(books: RowBooks, arrays: dict[str, Array]) -> None:
     books.answers = {}
     for name, parts in tables.items():
         sender, reason, value = (parts.pop(each) for each in ("", "=", "#"))
-        has_value = bool(parts.pop("?", value).any())  # earlier versions have not written it
+        has_value = bool(parts.pop("?").any())
         kind_of_want = kind_named(name)
         books.answers[kind_of_want] = Table(kind_of_want, sender, parts, reason, value, has_value)
 

@@ -566,13 +566,10 @@ class Steps(Space):
     def load_history(self, data: dict[str, Any]) -> None:
         """Restore what went wrong before the state's step, and drop all that came after it."""
         self.news = list(data["news"])
-        # Earlier versions have written neither list: what is known of the steps before stays.
-        failures, unmade = data.get("failures", self.failures), data.get("unmade", self.unmade)
-        step = self.number
-        self.failures = [(number, id, text) for number, id, text in failures if number < step]
-        self.unmade = [(number, reason) for number, reason in unmade if number < step]
-        self.metrics = [row for row in self.metrics if row["step"] < step]
-        self.books.faults.load_state_dict(data.get("faults", {}))
+        self.failures = [(number, id, text) for number, id, text in data["failures"]]
+        self.unmade = [(number, reason) for number, reason in data["unmade"]]
+        self.metrics = [row for row in self.metrics if row["step"] < self.number]
+        self.books.faults.load_state_dict(data["faults"])
 
     def add_row_agent(self, agent: Agent, row: int) -> None:
         """Add the agent that a row has become, with what the row was told."""

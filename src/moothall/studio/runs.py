@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -42,10 +42,6 @@ _MAX_MODEL_RUNS: Final = 200
 """Of how many runs a page may ask at once by which models they spent."""
 _MAX_SUMS: Final = 1_000
 """How many runs' totals are kept."""
-_MAX_DOUBT_READS: Final = 50
-"""How many stopped runs are read at one look for calls in doubt."""
-_MAX_ENTRIES: Final = 4_000
-"""The most entries of a run that is read so."""
 _PAGE_ENTRIES: Final = 2_000
 """The most entries sent at once."""
 _POLL_INTERVAL_S: Final = 0.2
@@ -82,7 +78,6 @@ class RunsTab(Tab):
         self._outlines: dict[str, Outline] | None = None
         self._next_full_look = 0.0  # when all are to be read again
         self._list_cache: dict[str, tuple[Outline, str]] = {}  # by id, with what it is of
-        self._doubtful: dict[tuple[str, int], bool] = {}  # by a stopped run and its last entry
         self._sums_lock = guard()
         self._sums_by_run: dict[str, _RunSums] = {}
         self._closed = threading.Event()
@@ -125,14 +120,14 @@ class RunsTab(Tab):
         with self._look_lock:
             journal, known_outlines, start = self._journal, self._outlines, time.monotonic()
             if known_outlines is None or read_all or start > self._next_full_look:
-                outlines = self._with_doubt_marked(journal.runs())
+                outlines = journal.runs()
                 old = known_outlines or {}
                 outlines = [old[each.id] if old.get(each.id) == each else each for each in outlines]
                 current = {each.id: each for each in outlines}
                 elapsed = time.monotonic() - start
                 self._next_full_look = start + max(_POLL_INTERVAL_S, 10 * elapsed)
             else:
-                outlines = self._with_doubt_marked(self._changed_outlines(journal, known_outlines))
+                outlines = self._changed_outlines(journal, known_outlines)
                 current = {**known_outlines, **{each.id: each for each in outlines}}
             before, self._outlines = current if known_outlines is None else known_outlines, current
             for id in before.keys() - current.keys():
@@ -153,18 +148,6 @@ class RunsTab(Tab):
                 with suppress(NoSuchRun):  # it was deleted
                     changed.append(journal.run(each.id))
         return changed
-
-    def _with_doubt_marked(self, outlines: list[Outline]) -> list[Outline]:
-        """Return outlines where those in doubt are so: an older moothall left them `stopped`."""
-        keys = [(each.id, each.entries) for each in outlines if _may_be_in_doubt(each)]
-        for key in [each for each in keys if each not in self._doubtful][:_MAX_DOUBT_READS]:
-            self._doubtful[key] = False
-            with suppress(MoothallError):  # it is damaged, or was deleted meanwhile
-                self._doubtful[key] = bool(Doubt.among(self._journal.entries(key[0])))
-        doubtful = {id for id, entries in keys if self._doubtful.get((id, entries))}
-        return [
-            replace(each, state="in_doubt") if each.id in doubtful else each for each in outlines
-        ]
 
     def close(self) -> None:
         """Stop looking."""
@@ -367,8 +350,3 @@ class RunsTab(Tab):
 
         for change in (self.decide, self.fork, self.models):
             router.post(f"/{change.__name__}")(change)
-
-
-def _may_be_in_doubt(outline: Outline) -> bool:
-    """Return whether a stopped run's entries are to be read for calls in doubt."""
-    return outline.state == "stopped" and outline.actions > 0 and outline.entries <= _MAX_ENTRIES

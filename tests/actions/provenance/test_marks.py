@@ -20,7 +20,6 @@ from moothall import (
 )
 from moothall.memory.memory import AnyMemory
 
-FORMATS = Path(__file__).parents[2] / "formats"
 PLAIN = {"role", "content", "tool_calls", "tool_call_id", "name"}
 READ_BEFORE: list[dict[str, Any]] = [
     {"role": "user", "content": TASK},
@@ -30,11 +29,15 @@ READ_BEFORE: list[dict[str, Any]] = [
         "tool_call_id": "1",
         "name": "read_page",
         "content": PAGE,
-        "outside": ["evil.example/page"],
+        "provenance": {"sources": ["evil.example/page"]},
     },
-    {"role": "assistant", "content": "It says so.", "outside": ["evil.example/page"]},
+    {
+        "role": "assistant",
+        "content": "It says so.",
+        "provenance": {"sources": ["evil.example/page"]},
+    },
 ]
-"""A memory of a version that kept the marks among the keys of a message."""
+"""A memory with the marks of what was read."""
 
 
 def test_marks_are_seen_by_no_model_hook_or_reader_of_a_reply(tmp_path: Path) -> None:
@@ -81,7 +84,7 @@ def test_marks_are_seen_by_no_model_hook_or_reader_of_a_reply(tmp_path: Path) ->
     journal.close()
 
 
-def test_marks_that_an_earlier_version_kept_in_a_memory_hold() -> None:
+def test_marks_in_a_memory_hold() -> None:
     bank, memory = Bank(), Memory()
     memory.items = [dict(each) for each in READ_BEFORE]
     one = bank.agent("a", ATTACK, "no", memory=memory)
@@ -91,29 +94,13 @@ def test_marks_that_an_earlier_version_kept_in_a_memory_hold() -> None:
     assert all(set(each) <= PLAIN for prompt in model.received for each in prompt)
 
 
-def test_permission_for_a_thread_that_an_earlier_version_kept_holds() -> None:
+def test_permission_for_a_thread_in_a_memory_holds() -> None:
     bank, memory = Bank(), Memory()
     keys = ["pay.to=mallory@evil.example", "pay.amount=999"]
     permitted = {"role": "tool", "tool_call_id": "2", "name": "pay", "content": "paid"}
-    memory.items = [*map(dict, READ_BEFORE), {**permitted, "always": keys}]
+    memory.items = [*map(dict, READ_BEFORE), {**permitted, "provenance": {"always": keys}}]
     bank.agent("a", ATTACK, "done", memory=memory).reply_sync("Pay once more.")
     assert (bank.paid, bank.asked) == (["mallory@evil.example"], [])
-
-
-def test_run_that_an_earlier_version_recorded_continues_with_what_it_had_read(
-    tmp_path: Path,
-) -> None:
-    bank = Bank()
-    with Journal(tmp_path / "j.db") as journal:
-        journal.adopt(journal.import_run(FORMATS / "marks-1.jsonl"))
-        reply = bank.agent("a", READ, "?", ATTACK, "no", journal=journal).reply_sync(
-            TASK, run_id="cut", thread="t"
-        )
-        assert (reply.text, bank.paid, len(bank.asked)) == ("no", [], 1)
-        assert reply.outside == ("evil.example/page",)
-        assert all(set(each) <= PLAIN for each in reply.messages)
-        again = journal.replay("cut")
-        assert (again.messages, again.outside) == (reply.messages, reply.outside)
 
 
 def test_marks_of_what_only_the_first_try_of_a_call_was_given_hold_in_a_memory() -> None:

@@ -243,7 +243,7 @@ def test_dualact_resume_needs_something_to_continue() -> None:
     ("change", "told"),
     (
         (lambda s: s.update(kind="ReActAgent"), "not a state of a DualActAgent"),
-        (lambda s: s.update(version=9), "of version 9"),
+        (lambda s: s.update(format=9), "it has version 9"),
         (lambda s: s["members"].update({"R other": {}}), "not of"),
         (lambda s: s["own"].update(turn="nobody"), "turn"),
         (lambda s: s["own"].update(r_runs="2"), "r_runs: Input should be .* integer, got '2'"),

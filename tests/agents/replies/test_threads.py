@@ -268,25 +268,25 @@ ONE = {"items": [{"role": "user", "content": "one"}]}
     (
         (None, "not a state of a ReActAgent, but of 'NoneType'"),
         ({}, "not a state of a ReActAgent, but of None"),
-        ({"kind": "Conversation", "version": 1}, "but of 'Conversation'"),
-        ({"kind": "ReActAgent", "version": 2}, "of version 2; this moothall reads version 1"),
-        ({"kind": "ReActAgent", "version": 1}, "threads is not an object"),
-        ({"kind": "ReActAgent", "version": 1, "threads": {}}, "not a list of chat messages"),
+        ({"kind": "Conversation", "format": 1}, "but of 'Conversation'"),
+        ({"kind": "ReActAgent", "format": 2}, "it has version 2, and this moothall knows up to 1"),
+        ({"kind": "ReActAgent", "format": 1}, "threads is not an object"),
+        ({"kind": "ReActAgent", "format": 1, "threads": {}}, "not a list of chat messages"),
         (
-            {"kind": "ReActAgent", "version": 1, "threads": {}, "memory": {"items": ["text"]}},
+            {"kind": "ReActAgent", "format": 1, "threads": {}, "memory": {"items": ["text"]}},
             "not a list of chat messages",
         ),
         (
-            {"kind": "ReActAgent", "version": 1, "threads": {"z": ONE, "y": 1}}
+            {"kind": "ReActAgent", "format": 1, "threads": {"z": ONE, "y": 1}}
             | {"memory": {"items": []}},
             "not a list of chat messages",
         ),
         (
-            {"kind": "ReActAgent", "version": 1, "threads": {"z": ONE}}
+            {"kind": "ReActAgent", "format": 1, "threads": {"z": ONE}}
             | {"memory": {"items": [], "told": 1}},
             "is damaged",
         ),
-        ({"kind": "ReActAgent", "version": 1, "x": object()}, "is damaged"),
+        ({"kind": "ReActAgent", "format": 1, "x": object()}, "is damaged"),
     ),
 )
 def test_threads_wrong_state_is_refused_and_changes_nothing(saved: Any, told: str) -> None:

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any
 
 from moothall.actions.provenance.origin import MARKS_FIELD as MARKS_FIELD
-from moothall.actions.provenance.origin import OUTSIDE_KEY, sources_of
+from moothall.actions.provenance.origin import sources_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,7 @@ class Marks:
 
 
 _FIELD_NAMES = tuple(each.name for each in fields(Marks))
-_EARLIER_KEYS = frozenset((OUTSIDE_KEY, *_FIELD_NAMES)) - {"sources", "refused"}
-"""The keys of a message that versions before this one kept its marks in."""
-_KEYS = _EARLIER_KEYS | {MARKS_FIELD, "result"}  # the last one has the number of a long result
+_KEYS = frozenset((MARKS_FIELD, "result"))  # the last one has the number of a long result
 NO_MARKS = Marks()
 
 
@@ -68,13 +66,12 @@ def any_has_marks(messages: Iterable[Mapping[str, Any]]) -> bool:
 
 
 def marks_of(message: Mapping[str, Any]) -> Marks:
-    """Return the marks of a message from a memory, also of an earlier version."""
-    if _KEYS.isdisjoint(message):
-        return NO_MARKS
+    """Return the marks of a message from a memory."""
     field = message.get(MARKS_FIELD)
-    data: Mapping[str, Any] = field if isinstance(field, dict) else message
-    lists = {name: data[name] for name in _FIELD_NAMES if isinstance(data.get(name), list)}
-    return Marks(**{**lists, "sources": sources_of(message), "fault": bool(data.get("fault"))})
+    if not isinstance(field, dict):
+        return NO_MARKS
+    lists = {name: field[name] for name in _FIELD_NAMES if isinstance(field.get(name), list)}
+    return Marks(**{**lists, "sources": sources_of(message), "fault": bool(field.get("fault"))})
 
 
 def with_marks(

@@ -11,8 +11,8 @@ Kind: TypeAlias = Literal["user", "program", "outside"]
 MARKS_FIELD: Final = "provenance"
 """The field of a chat message in a memory with its marks, of which `sources` says where it comes
 from, if from outside, or what its writer had read from there. Models are not shown it."""
-OUTSIDE_KEY: Final = "outside"
-"""The key that earlier versions kept the sources in."""
+_SOURCES_KEY: Final = "outside"
+"""The key with the sources of what is no chat message: a reply, or a text that was heard."""
 
 _MAX_SOURCES: Final = 16
 
@@ -75,10 +75,11 @@ def sources_of(message: Any) -> list[str]:
     if not isinstance(message, dict):
         return []
     field = message.get(MARKS_FIELD)
-    sources = field.get("sources") if isinstance(field, dict) else message.get(OUTSIDE_KEY)
-    if not isinstance(sources, list):
-        return []
-    return [each for each in sources if isinstance(each, str)]
+    return _texts_in(field.get("sources")) if isinstance(field, dict) else []
+
+
+def _texts_in(sources: Any) -> list[str]:
+    return [each for each in sources if isinstance(each, str)] if isinstance(sources, list) else []
 
 
 def with_sources(message: dict[str, Any], sources: Iterable[str]) -> dict[str, Any]:
@@ -88,12 +89,12 @@ def with_sources(message: dict[str, Any], sources: Iterable[str]) -> dict[str, A
 
 
 def sources_within(entry: Any) -> Iterator[str]:
-    """Yield the outside sources that a message names, or the messages and calls of an entry."""
+    """Yield the outside sources that a message names, or what an entry has."""
     pending = [entry]
     while pending:
         each = pending.pop()
         if isinstance(each, dict):
-            yield from sources_of(each)
+            yield from (*sources_of(each), *_texts_in(each.get(_SOURCES_KEY)))
             pending += each.values()
         elif isinstance(each, list):
             pending += each

@@ -42,8 +42,8 @@ def note_messages(
 
     If only some of the messages are `new`, the others were looked at before.
 
-    What stands in a memory without a mark, such as that of an earlier version, counts as from
-    outside if the action that returned it does.
+    What stands in a memory without a mark, such as a message that the program put there, counts as
+    from outside if the action that returned it does.
     """
     thread.last_checked = messages[-1] if messages else None
     from_start = new is None
@@ -53,7 +53,7 @@ def note_messages(
     if not thread.is_marked and any_has_marks(new):
         thread.is_marked = True
     if texts is None:
-        # What nobody has looked at yet may be of an earlier version, without marks.
+        # What nobody has looked at yet may be without marks.
         from_outside = request.outside or descriptions or thread.has_attachments
         from_outside = from_outside or (thread.is_marked and any(map(sources_of, new)))
         if not from_outside and (

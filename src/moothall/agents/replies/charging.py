@@ -53,7 +53,7 @@ class Spending:
             self.unsplit += tokens - total
 
     def count(self, charged: Mapping[str, Any]) -> None:
-        """Add what was charged; what an older moothall recorded lacks later limits."""
+        """Add what was charged."""
         for limit in RESERVABLE:
             amount = charged.get(limit.name, 0)
             self.amounts[limit.name] += amount if limit.is_whole_number else Decimal(amount)

@@ -355,11 +355,11 @@ def _change(old: str, new: str) -> str:
     """Return how a part has changed, in words; empty if it has not."""
     if not isinstance(old, str):  # a record that others wrote
         return f"was {old!r:.80}, is {new}"
-    is_hash = old.startswith("sha256:")
-    if old == new or (is_hash and old.partition(" ")[0] == new.partition(" ")[0]):
-        return ""  # versions before this one recorded no names behind the hash
+    if old == new:
+        return ""
     before, now = _action_names(old), _action_names(new)
-    if before is None or now is None or not (is_hash or new.startswith("sha256:")):
+    is_hash = old.startswith("sha256:") or new.startswith("sha256:")
+    if before is None or now is None or not is_hash:
         return f"was {old}, is {new}"
     names = [f"{each} is gone" for each in before if each not in now]
     names += [f"{each} is new" for each in now if each not in before]
@@ -367,7 +367,7 @@ def _change(old: str, new: str) -> str:
 
 
 def _action_names(text: str) -> list[str] | None:
-    """Return the names in the fingerprint of actions; None if it is another part, or older."""
+    """Return the names in the fingerprint of actions; None if it is another part."""
     _, space, names = text.partition(" ")
     items = json.loads(names if space else "0") if text.startswith("sha256:") else json.loads(text)
     if not isinstance(items, list):

@@ -23,7 +23,13 @@ from moothall.agents.replies.resume import (
     fork_id_of,
     shares_journal,
 )
-from moothall.agents.replies.state import VERSION, dump_state, load_state
+from moothall.agents.replies.state import (
+    as_state,
+    checked_state,
+    dump_state,
+    load_state,
+    read_state,
+)
 from moothall.agents.replies.sub_agents.late_replies import asked_by, keep_late_reply
 from moothall.agents.replies.sub_agents.resuming import (
     ResumedRun,
@@ -33,8 +39,8 @@ from moothall.agents.replies.sub_agents.resuming import (
 )
 from moothall.foundation import tracing
 from moothall.foundation.arguments import check_function, check_integer
-from moothall.foundation.errors import ConfigError, DefinitionError, RunMismatch, StateError
-from moothall.foundation.jsonvalue import NotJSON, as_json, copy_json, json_text
+from moothall.foundation.errors import ConfigError, DefinitionError, RunMismatch
+from moothall.foundation.jsonvalue import as_json, json_text
 from moothall.foundation.threads import WORKERS
 
 if TYPE_CHECKING:
@@ -353,31 +359,9 @@ class RecordedAgent(ConversationalAgent):
 
     # -- states ------------------------------------------------------------------------------------
 
-    @staticmethod
-    def as_state(kind: str, **parts: Any) -> dict[str, Any]:
-        """Return a state of this kind, as copied JSON data; raise StateError if it has no form."""
-        try:
-            copied: dict[str, Any] = copy_json({"kind": kind, "version": VERSION, **parts})
-        except NotJSON as error:
-            raise StateError(f"the state of a {kind} cannot be written as JSON: {error}") from error
-        return copied
-
-    @staticmethod
-    def read_state(saved: Any, kind: str) -> dict[str, Any]:
-        """Return a copy of a saved state; StateError if it is not of this kind and version."""
-        if not isinstance(saved, dict) or saved.get("kind") != kind:
-            actual = saved.get("kind") if isinstance(saved, dict) else type(saved).__name__
-            raise StateError(f"this is not a state of a {kind}, but of {actual!r:.80}")
-        if saved.get("version") != VERSION:
-            raise StateError(
-                f"this state of a {kind} is of version {saved.get('version')!r:.80}; this moothall "
-                f"reads version {VERSION}"
-            )
-        try:
-            copied: dict[str, Any] = copy_json(saved)
-        except NotJSON as error:
-            raise StateError(f"the state of a {kind} is damaged: {error}") from error
-        return copied
+    as_state = staticmethod(as_state)
+    read_state = staticmethod(read_state)
+    checked_state = staticmethod(checked_state)
 
 
 def _note_run(part: RunPart, thread: Thread) -> None:

@@ -7,11 +7,11 @@ from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
-from moothall.actions.provenance import merged_sources, origins_of, sources_of
-from moothall.actions.provenance.marks import without_marks
+from moothall.actions.provenance import origins_of
 from moothall.agents.replies.reply import Reply, Step
 from moothall.foundation.errors import StateError
-from moothall.foundation.jsonvalue import NotJSON, as_json, deep_json, to_json
+from moothall.foundation.format_version import json_version_problem
+from moothall.foundation.jsonvalue import NotJSON, as_json, copy_json, deep_json, to_json
 from moothall.models.protocol import ModelReply, Usage
 
 if TYPE_CHECKING:
@@ -62,13 +62,8 @@ def reply_json(reply: Reply) -> dict[str, Any]:
 def reply_of_json(data: dict[str, Any]) -> Reply:
     """Return a reply from its JSON data."""
     steps = [Step(**{**s, "origins": origins_of(s.get("origins"))}) for s in data["steps"]]
-    messages, outside = data["messages"], data.get("outside", ())
-    parts = {**data, "steps": steps, "usage": Usage(*data["usage"])}
-    # Of an earlier version, in which the messages had them.
-    outside = merged_sources(
-        (*outside, *(source for each in messages for source in sources_of(each)))
-    )
-    return Reply(**{**parts, "messages": [*map(without_marks, messages)], "outside": (*outside,)})
+    outside = (*data.get("outside", ()),)
+    return Reply(**{**data, "steps": steps, "usage": Usage(*data["usage"]), "outside": outside})
 
 
 REPLY: Final = Codec(reply_json, reply_of_json)
@@ -127,3 +122,31 @@ def load_state(kind: type[S], data: Any, label: str) -> S:
             f"{label}: the state of a {kind.__name__} is damaged: {problem}"
         ) from error
     return restored
+
+
+def as_state(kind: str, **parts: Any) -> dict[str, Any]:
+    """Return a state of this kind, as copied JSON data; raise StateError if it has no form."""
+    try:
+        copied: dict[str, Any] = copy_json({"kind": kind, "format": VERSION, **parts})
+    except NotJSON as error:
+        raise StateError(f"the state of a {kind} cannot be written as JSON: {error}") from error
+    return copied
+
+
+def read_state(saved: Any, kind: str) -> dict[str, Any]:
+    """Return a copy of a saved state; StateError if it is not of this kind and version."""
+    try:
+        copied: dict[str, Any] = copy_json(checked_state(saved, kind, VERSION))
+    except NotJSON as error:
+        raise StateError(f"the state of a {kind} is damaged: {error}") from error
+    return copied
+
+
+def checked_state(saved: Any, kind: str, version: int) -> dict[str, Any]:
+    """Return a saved state; StateError if it is not of this kind and version."""
+    if not isinstance(saved, dict) or saved.get("kind") != kind:
+        actual = saved.get("kind") if isinstance(saved, dict) else type(saved).__name__
+        raise StateError(f"this is not a state of a {kind}, but of {actual!r:.80}")
+    if problem := json_version_problem(saved, version):
+        raise StateError(f"this state of a {kind} cannot be loaded: {problem}")
+    return saved

@@ -117,8 +117,6 @@ class StepHandle:
 
     def key_of(self, name: str) -> str:
         """Return the key of what this call waits for under a name; another call has another."""
-        if name in self.past.requests:  # as versions before had it
-            return name
         identity = json.dumps([self.record.path, self._key, name])
         return f"wait-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
 

@@ -28,8 +28,6 @@ MAX_THREADS: Final = 1000
 _MAX_ID_CHARS: Final = 255
 _HASH_PREFIX: Final = "sha256:"
 _SESSION: Final = re.compile(r"mcp(?:-[A-Za-z0-9_.-]+)?/[0-9a-f]{16}(?![^/])")
-_QUOTED_SESSION: Final = re.compile(r"^(mcp(?:-[A-Za-z0-9_.-]+)?)%2F[0-9a-f]{16}$")
-"""A session as the first versions named it."""
 
 # One lock for all: it is held for a few instructions, and there are many agents.
 _LOCK = guard()
@@ -199,7 +197,7 @@ class Thread:
         """Return whether a thread is a sender's, a session's of it, or on behalf of one."""
         quoted = sender.replace("%", "%25").replace("/", "%2F")
         ids = (quoted, _hashed_id(quoted))
-        return any(_QUOTED_SESSION.sub(r"\1", part) in ids for part in thread.split("/"))
+        return any(part in ids for part in thread.split("/"))
 
 
 class Threads:

@@ -31,10 +31,7 @@ def command() -> None:
 )
 @json_data_option
 def prune(paths: tuple[str, ...], older: float, as_json: bool) -> None:
-    """Forget the conversations in the memories PATH... to which nothing was added for so long.
-
-    A conversation that an older moothall wrote counts from when this one opened the memory first.
-    """
+    """Forget the conversations in the memories PATH... to which nothing was added for so long."""
     from moothall.memory import memory_at  # the memories take long to import
 
     pruned: dict[str, list[str]] = {}

@@ -15,11 +15,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, TypeVar
 
 from moothall.foundation.arguments import is_path
 from moothall.foundation.errors import ConfigError, MoothallError
 from moothall.foundation.files import lock_problem, written_whole
+from moothall.foundation.format_version import newer_version, written_before
 from moothall.foundation.sqlite.connection import (
     ABANDONED,
     OPEN_CONNECTIONS,
@@ -34,14 +35,13 @@ from moothall.foundation.sqlite.wal_locks import (
     Identity,
     WALFile,
     is_held,
-    is_in_wal_mode,
+    mode_and_application,
     set_wal_mode,
 )
 
 E = TypeVar("E", bound=MoothallError)
-Migration: TypeAlias = str | Callable[[sqlite3.Connection], object]
-"""A statement, or what a migration does by Python."""
-
+_EARLIER_APPLICATIONS: Final = frozenset((0x63766A31, 0x63766D31, 0x63766931))
+"""The application ids of journals, memories and inboxes that were written before 0.1.0."""
 _MIN_BYTES: Final = 512
 """A database has no fewer; SQLite itself treats a file of one byte as empty."""
 
@@ -70,7 +70,7 @@ class SQLiteFile(Generic[E]):
         kind: str,
         class_name: str,
         application: int,
-        migrations: Sequence[Sequence[Migration]],
+        migrations: Sequence[Sequence[str]],
         error: Callable[[str, str], E],
         shrinks: bool = False,
     ) -> None:
@@ -233,8 +233,11 @@ class SQLiteFile(Generic[E]):
         if identity in WAL_FILES:
             return WAL_FILES[identity]
         index = ABANDONED.get(identity)
-        if index is None and not is_in_wal_mode(self._real_name):
-            return None
+        if index is None:
+            is_in_wal_mode, application = mode_and_application(self._real_name)
+            self._refuse_earlier(application)  # before anything is written, to `-shm` neither
+            if not is_in_wal_mode:
+                return None
         try:
             WAL_FILES[identity] = wal_file = WALFile(self._real_name, timeout, index)
         except OSError as error:
@@ -296,28 +299,26 @@ class SQLiteFile(Generic[E]):
             if application or version or tables:
                 if connection.execute("PRAGMA application_id").fetchone() == (self._application,):
                     return self.version(connection)  # another process has created it meanwhile
+                self._refuse_earlier(application)
                 raise self.error(
                     "it is another program's database, and was left as it is: name another file"
                 )
-        if not 0 <= version <= self.newest or (version and not any(self._migrations[:version])):
-            is_older = 0 < version <= self.newest
-            knowledge = "no longer reads it" if is_older else f"knows up to {self.newest}"
-            raise self.error(
-                f"it has version {version}, and this moothall {knowledge}: "
-                f"use the moothall that wrote it{'' if is_older else ', or a newer one'}"
-            )
+        if not 0 <= version <= self.newest:
+            raise self.error(newer_version(version, self.newest))
         return int(version)
+
+    def _refuse_earlier(self, application: int) -> None:
+        """Raise if this application id is one of before 0.1.0."""
+        if application in _EARLIER_APPLICATIONS:
+            raise self.error(f"{written_before(self._kind == 'journal')}; name another file")
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
         """Migrate to the newest version and record that, in one transaction."""
         connection.execute("BEGIN IMMEDIATE")
         # If another process has migrated it meanwhile, nothing is left to do.
         for version in range(self.version(connection), self.newest):
-            for step in self._migrations[version]:
-                if isinstance(step, str):
-                    connection.execute(step)
-                else:
-                    step(connection)
+            for statement in self._migrations[version]:
+                connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {self._application}")
         connection.execute(f"PRAGMA user_version = {self.newest}")
         connection.execute("COMMIT")

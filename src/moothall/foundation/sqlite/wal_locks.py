@@ -42,14 +42,19 @@ _LOCKED_ERRORS: Final = (errno.EACCES, errno.EAGAIN)
 """The errors of a lock that another one has."""
 
 
-def is_in_wal_mode(path: str) -> bool:
-    """Return whether a file is a database in WAL mode; it may not be open in this process."""
+def mode_and_application(path: str) -> tuple[bool, int]:
+    """Return whether a file is a database in WAL mode, and its application id, 0 if it has none.
+
+    SQLite is not asked, which changes a file that has a log. It may not be open in this process.
+    """
     try:
         with open(path, "rb") as file:
-            start = file.read(20)
+            header = file.read(72)
     except OSError:
-        return False
-    return start.startswith(b"SQLite format 3\0") and start.endswith(b"\2\2")
+        return False, 0
+    if not header.startswith(b"SQLite format 3\0"):
+        return False, 0
+    return header[18:20] == b"\2\2", int.from_bytes(header[68:72])
 
 
 def is_held(path: str) -> bool:

@@ -24,8 +24,8 @@ Shape: TypeAlias = Any
 """A type; a list of one shape; a dict of shapes by key (`key?` may be left out, other keys are
 free); a tuple of which one fits; None; or a function that returns whether a value fits."""
 
-_USAGE_LENGTHS: Final = (2, *range(5, len(Usage.__slots__) + 1))
-"""How many figures of usage there may be: those of today, or of an earlier version."""
+_USAGE_LENGTHS: Final = (2, len(Usage.__slots__))
+"""How many figures of usage there may be."""
 _TYPE_NAMES: Final[dict[type, str]] = {
     str: "a text",
     int: "a whole number",

@@ -161,9 +161,7 @@ def write_rows(
     for position, path, kind, data, at in entries:
         place, step = run << 32 | (last_sequence + position + 1), str(data.get("key"))
         if kind == WAIT_ENTRY:
-            until, key = data.get("until"), data["wait"]
-            # Entries of versions before 8 have no name: there, the key was that.
-            name = data.get("name", key if data["kind"] == "result" else "")
+            until, key, name = data.get("until"), data["wait"], data.get("name", "")
             if allowed_names := data.get("who"):
                 # An answer that somebody else gave before does not count.
                 other_sql = f"decided_by NOT IN ({', '.join('?' * len(allowed_names))})"

@@ -74,8 +74,7 @@ def _entry_id(url: str, passage: Passage, publication: Publication) -> str:
 
 
 def _title(passage: Passage) -> str:
-    page = passage.page or passage.title.partition(" – ")[0]  # of an earlier version
-    return one_line(plain_text(page or passage.url), _FIELD_CHARS)
+    return one_line(plain_text(passage.page or passage.url), _FIELD_CHARS)
 
 
 def _bibtex_entry(id: str, passage: Passage, publication: Publication) -> str:

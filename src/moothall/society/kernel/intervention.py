@@ -128,10 +128,7 @@ class Intervention:
 
     def as_json(self) -> dict[str, Any]:
         """Return the arguments that make it, as JSON data."""
-        data = asdict(self)
-        if not self.tell:
-            del data["tell"]  # earlier versions have recorded none
-        return data
+        return asdict(self)
 
     def falls_in(self, step: int, clock: Clock) -> bool:
         """Return whether it is made at the start of `step`, which begins at the clock's time."""

@@ -30,8 +30,8 @@ class InboxEntry(NamedTuple):
     answer: bytes | None  # what is sent again when an ended message is redelivered
 
 
-APPLICATION_ID: Final = 0x63766931
-"""The application id in the file's header (`cvi1`) protects the databases of other programs."""
+APPLICATION_ID: Final = 0x6D686931
+"""The application id in the file's header (`mhi1`) protects the databases of other programs."""
 
 # Append only. Rows are in order of arrival: a start and the end before it mostly share one page,
 # the oldest rows need no index of ages to be found, and long answers do not spread the keys.

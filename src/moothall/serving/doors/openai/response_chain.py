@@ -128,7 +128,7 @@ class ResponseChain:
                 del self._used_ids[next(iter(self._used_ids))]
             return is_used
         try:
-            # An older moothall, or an import, has left no mark.
+            # An import has left no mark.
             return journal.waits.mark(previous_run, _CONTINUED_MARK) or _is_recorded(
                 journal, next_id
             )
