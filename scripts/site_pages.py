@@ -70,9 +70,17 @@ def page_name(title: str) -> str:
 def home(package: str, name: str) -> str | None:
     """The full name of a public name where it is defined; None for a plain value."""
     thing: Any = getattr(importlib.import_module(package), name)
-    if inspect.isclass(thing) or inspect.isroutine(thing):
-        return f"{sys.modules[thing.__module__].__name__}.{thing.__qualname__}"
-    return None
+    if inspect.isclass(thing):
+        return f"{defining_module(thing)}.{thing.__qualname__}"
+    return f"{thing.__module__}.{thing.__qualname__}" if inspect.isroutine(thing) else None
+
+
+def defining_module(kind: type) -> str:
+    """The module that defines a public class: its `__module__` is the package that exports it."""
+    statement = re.compile(rf"^class {kind.__name__}\b", re.MULTILINE)
+    modules = {n: each for n, each in sys.modules.items() if n.startswith("moothall.")}
+    having = {n: each for n, each in modules.items() if vars(each).get(kind.__name__) is kind}
+    return next(n for n, each in having.items() if statement.search(inspect.getsource(each)))
 
 
 def entry(package: str, name: str) -> str:

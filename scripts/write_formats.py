@@ -175,7 +175,7 @@ def write_states(path: Path) -> None:
             "society": society.state_dict(),
             "budget": budget.state_dict(),
         }
-    path.write_text(json.dumps(states, indent=1))
+    path.write_text(json.dumps(states))
 
 
 FILES: dict[str, Callable[[Path], None]] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from moothall.foundation.lazily import MovedPaths, homes_of, lazily
+from moothall.foundation.lazily import homes_of, lazily
 
 __version__ = "0.1.0"
 __getattr__, __dir__ = lazily(__name__)
@@ -31,7 +31,6 @@ class _Package(type(sys)):  # type: ignore[misc]  # `types` would be imported fo
 
 
 sys.modules[__name__].__class__ = _Package
-sys.meta_path.append(MovedPaths)
 
 if "ipykernel" in sys.modules:
     from moothall.foundation.threads.cells import wake_at_signals

@@ -122,3 +122,4 @@ from moothall.foundation.tracing import WorkSpan as WorkSpan
 
 # package
 from moothall.foundation.lazily import lazily as lazily
+from moothall.foundation.lazily import is_ours as is_ours

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import copy
 import functools
+import importlib
 import inspect
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,7 @@ from moothall import (
 )
 from moothall.agents import workflow
 from moothall.agents.loop import parts
+from moothall.foundation.lazily import homes_of
 from moothall.serving import A2AAgent, MCPAgent, asgi
 from moothall.society import Experiment
 
@@ -193,7 +194,7 @@ def test_url_where_a_file_is_named_is_told(make: Any, url: str) -> None:
 def test_constructor_signatures_have_every_agents_options(name: str) -> None:
     agent_class = getattr(moothall, name)
     parameters = inspect.signature(agent_class).parameters
-    of_module = vars(sys.modules[agent_class.__module__])
+    of_module = vars(importlib.import_module(homes_of("moothall")[name]))
     named = set(parameters)
     for each in parameters.values():
         if each.kind is each.VAR_KEYWORD:  # `**options: Unpack[…]` names them for editors

@@ -1,6 +1,7 @@
 """The public names of a package, which its `__init__.pyi` states: each is loaded on first use.
 
-A class reads as the package that exports it: `moothall.NoSuchRun`, not the file that defines it.
+A class has the package that exports it as its `__module__`: it reads as `moothall.NoSuchRun`, not
+as the file that defines it.
 """
 
 from __future__ import annotations
@@ -13,51 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-MOVED = {
-    "a2a": "moothall.serving",
-    "approval": "moothall",
-    "company": "moothall.serving",
-    "doors": "moothall.serving",
-    "errors": "moothall",
-    "gradio": "moothall.studio.gradio",
-    "mcp": "moothall.serving",
-    "orders": "moothall.studio.orders",
-    "reasoning": "moothall.agents.replies",
-    "signature": "moothall.actions.signature",
-    "telemetry": "moothall.serving.telemetry",
-}
 _HOMES: dict[str, dict[str, str]] = {}
 _PACKAGES: dict[str, None] = {}  # those with public names, in the order of their import
 _PENDING: dict[str, dict[str, str]] = {}  # names whose classes do not yet read as their package
-
-
-class PublicModule(str):
-    """A public class's `__module__`: it reads as the package that exports the class.
-
-    It is found in `sys.modules` as the module that defines the class: `inspect` reads the source
-    there, and `typing`, dataclasses and pydantic the names of the annotations.
-    """
-
-    __slots__ = ("home",)
-    home: str
-
-    def __new__(cls, package: str, home: str) -> PublicModule:
-        """Return the name of a package, equal to that of the module that defines the class."""
-        self = super().__new__(cls, package)
-        self.home = home
-        return self
-
-    def __eq__(self, other: object) -> bool:
-        return self.home == other
-
-    def __ne__(self, other: object) -> bool:
-        return self.home != other
-
-    def __hash__(self) -> int:
-        return hash(self.home)
-
-    def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        return str, (format(self),)  # a pickle names the public path
 
 
 def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
@@ -77,8 +36,6 @@ def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]
 
         homes = homes_of(package)
         if name not in homes:
-            if package == "moothall" and name in MOVED:
-                raise AttributeError(_moved_message(f"moothall.{name}"))
             from moothall.foundation.text import nearest
 
             hint = "" if name.startswith("_") else nearest(name, homes)
@@ -115,14 +72,8 @@ def homes_of(package: str) -> dict[str, str]:
     return homes
 
 
-def set_public_modules(package: str = "") -> None:
-    """Have each public class that is loaded read as its public package: `moothall`, if it is there.
-
-    A package that loads its names itself calls this at its end, with its name.
-    """
-    if package:
-        _PACKAGES[package] = None
-        _HOMES[package] = dict.fromkeys(sys.modules[package].__all__, package)
+def set_public_modules() -> None:
+    """Give each public class that is loaded its public package: `moothall`, if it is there."""
     for each in sorted(_PACKAGES, key=len):  # a class belongs to the first that has it
         if each not in _PENDING:
             _PENDING[each] = {**homes_of(each)}
@@ -133,39 +84,30 @@ def set_public_modules(package: str = "") -> None:
                 _set_public_module(vars(sys.modules[home])[name], name, each)
 
 
-def is_ours(kind: type) -> bool:
-    """Return whether a class is one of moothall's, public or not."""
-    # Not by `==`, nor a part of the text that may be the text itself: of a public class, these
-    # compare the module that defines it.
-    return f"{kind.__module__}.".startswith("moothall.")
-
-
-class MovedPaths:
-    """Says where a public module of an earlier layout stands, when nothing else has found it."""
-
-    @staticmethod
-    def find_spec(name: str, path: Any = None, target: Any = None) -> None:
-        """Raise ModuleNotFoundError with the new path of a module that has moved."""
-        head, _, last = name.rpartition(".")
-        if head == "moothall" and last in MOVED:
-            # Without `name=`: `from moothall import …` would replace an error that has it.
-            raise ModuleNotFoundError(_moved_message(name))
-
-
-def _moved_message(path: str) -> str:
-    new = MOVED[path.rpartition(".")[2]]
-    return f"{path} has moved to {new}: write `from {new} import …` (docs/versions.md has the list)"
+def is_ours(thing: object) -> bool:
+    """Return whether a class or a function is one of moothall's, public or not."""
+    return str(getattr(thing, "__module__", "")).partition(".")[0] == "moothall"
 
 
 def _set_public_module(value: Any, name: str, package: str) -> None:
     if not isinstance(value, type) or value.__qualname__ != name:
         return
     home = value.__module__
-    if type(home) is str and home != package and is_ours(value):
-        line = vars(value).get("__firstlineno__")  # from Python 3.13, which now forgets it
-        value.__module__ = PublicModule(package, home)
-        if line is not None:
-            value.__firstlineno__ = line  # type: ignore[attr-defined]
+    if home in _PACKAGES or not is_ours(value):
+        return
+    value.__module__ = package
+    # A hint is evaluated in the class's module, unless it names another one itself.
+    from typing import ForwardRef
+
+    members = vars(value)
+    hints = members.get("__annotations__", {})
+    for each, hint in hints.items():
+        if isinstance(hint, ForwardRef) and hint.__forward_module__ is None:  # of a NamedTuple
+            hint = hint.__forward_arg__
+        if isinstance(hint, str):
+            hints[each] = ForwardRef(hint, module=home, is_class=True)
+    for each, field in members.get("__dataclass_fields__", {}).items():
+        field.type = hints.get(each, field.type)
 
 
 def _all_of(home: str) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from moothall import Agent, ConfigError, DuplicateAgent
-from moothall.build import check_function, check_integer, check_text, counted
+from moothall.build import check_function, check_integer, check_text, counted, is_ours
 from moothall.society.arrays import kind_in_words, sha256_of
 from moothall.society.clock import DAY_S
 from moothall.society.kernel.commit import Service
@@ -22,7 +22,6 @@ from moothall.society.kernel.variables import (
     TOKEN_ATTRIBUTE,
     blocks_by_number,
     has_own_state_dict,
-    is_ours,
     root_of,
     state_hash,
     title_of,

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final, cast
 
 from moothall import Memory, StateError
-from moothall.build import APPENDED, Record, RecordedAgent
+from moothall.build import APPENDED, Record, RecordedAgent, is_ours
 from moothall.society.arguments import claim_parts, owners_of
 from moothall.society.arrays import Array, np
 from moothall.society.city.network import Network
@@ -20,7 +20,6 @@ from moothall.society.kernel.citizen import CitizenAgent
 from moothall.society.kernel.router import SentItem, SocietyMailbox
 from moothall.society.kernel.variables import (
     hash_non_json,
-    is_ours,
     load_states,
     owners_of_agent,
     states_of,

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from moothall import BROADCAST, Agent, ConfigError, StateError
+from moothall.build import is_ours
 from moothall.society import checkpoint
 from moothall.society.city.city import City
 from moothall.society.kernel.citizen import CitizenAgent, CitizenAgentParams, CitizenMemory
@@ -18,7 +19,6 @@ from moothall.society.kernel.commit import Service
 from moothall.society.kernel.draw import Draws
 from moothall.society.kernel.intervention import Intervention
 from moothall.society.kernel.router import SentItem, SocietyMailbox
-from moothall.society.kernel.variables import is_ours
 from moothall.society.kernel.wants import Answer, answer_json, id_order
 from moothall.society.people import generator
 from moothall.society.people.means import ATTRIBUTES

@@ -27,6 +27,7 @@ from moothall.agents.replies.reply_request import AnswerSchema, thread_id
 from moothall.agents.replies.stream import Watchers, event_json
 from moothall.agents.replies.thread import Thread, Threads
 from moothall.foundation.errors import ConfigError, DefinitionError, MailboxFull
+from moothall.foundation.lazily import is_ours
 from moothall.foundation.threads import WORKERS, awaited, context_value, guard
 from moothall.memory.memory import Memory, MemoryPart
 from moothall.models.base import prepare
@@ -79,7 +80,7 @@ class Threaded(Replier, Agent):
             inherited = getattr(super(cls, cls), name, None)
             if (
                 hasattr(value, "__moothall_action__")
-                and getattr(inherited, "__module__", "").partition(".")[0] == "moothall"
+                and is_ours(inherited)
                 and not hasattr(inherited, "__moothall_action__")
             ):
                 raise DefinitionError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
-from moothall import ConfigError
+from moothall import Block, ConfigError
 from moothall.build import check_function
 from moothall.society.arrays import Number, np
 from moothall.society.blocks.citizen_block import CitizenBlock
@@ -113,7 +113,7 @@ def missing_method(block: object) -> str:
         scalar_definer = definer(kind, scalar_hook)
         if scalar_definer in (None, RowBlock):
             continue
-        if scalar_definer.__module__ == "moothall.agents.block" and scalar_hook != "forward":
+        if scalar_definer is Block and scalar_hook != "forward":
             continue
         # A subclass that overrides one form alone would have two rules.
         if not has_rows_rule(kind, scalar_hook, rows_hook):

@@ -18,7 +18,7 @@ from types import BuiltinFunctionType, CodeType, FunctionType, GeneratorType, Me
 from typing import Any, Final
 
 from moothall import Agent, StateError
-from moothall.build import Space
+from moothall.build import Space, is_ours
 from moothall.society.arrays import np
 
 TOKEN_ATTRIBUTE: Final = "_society_token"
@@ -38,12 +38,6 @@ class Token:
 
     def __deepcopy__(self, copied: object) -> Token:
         return self
-
-
-def is_ours(kind: type) -> bool:
-    """Return whether a class is moothall's, whose state is known."""
-    # Of the text: `==` of a public class's module compares where the class is defined.
-    return f"{kind.__module__}.".startswith("moothall.")
 
 
 def states_of(owners: Mapping[str, Any], first: Mapping[tuple[str, str], int]) -> dict[str, Any]:
@@ -133,8 +127,7 @@ def owners_of_agent(agent: Agent, id: str) -> dict[str, Any]:
 def has_own_state_dict(owner: object) -> bool:
     """Return whether an owner, but a society, has a `state_dict` of the user's own."""
     method = getattr(type(owner), "state_dict", None)
-    ours = f"{getattr(method, '__module__', '')}.".startswith("moothall.")
-    return method is not None and not ours and not isinstance(owner, Space)
+    return method is not None and not is_ours(method) and not isinstance(owner, Space)
 
 
 def variables_of(owner: object) -> dict[str, object]:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, ClassVar, Final, get_type_hints
 
 from moothall import Action, ConfigError, InvalidArguments, action
+from moothall.build import is_ours
 from moothall.society.kernel.draw import turn_key
-from moothall.society.kernel.variables import is_ours
 
 AGENT_ID: Final = "who"  # a citizen's row; −1, −2, … a service, by id; from `FIRST_STRANGER` others
 PLACE: Final = "place"  # the number of a place, −1 for none

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, get_type_hints
 
 from moothall.actions.message import BROADCAST
 from moothall.foundation.arguments import check_boolean, check_integer
@@ -152,17 +152,18 @@ class AMQPOptions:
         """  # noqa: D205 - the list of variables is one sentence
         variables = os.environ if environment is None else environment
         values: dict[str, Any] = {}
+        hints = get_type_hints(cls)
         for each in fields(cls):
             variable = each.metadata["variable"]
             value = variables.get(variable)
             if not value or each.name in arguments:
                 continue
             values[each.name] = value
-            if str(each.type).startswith("int"):
+            if hints[each.name] in (int, int | None):
                 if not (value.isascii() and value.isdigit() and 1 <= int(value[:6]) <= 65535):
                     raise ConfigError(f"{variable} must be 1 to 65535, got {value!r}")
                 values[each.name] = int(value)
-            elif each.type == "bool":
+            elif hints[each.name] is bool:
                 if value.lower() not in _BOOLEANS:
                     options = ", ".join(_BOOLEANS)
                     raise ConfigError(f"{variable} must be one of {options}, got {value!r}")
