@@ -390,10 +390,23 @@ def test_install_page_names_each_extra() -> None:
 
 def test_log_page_names_the_loggers_that_there_are() -> None:
     page = (ROOT / "docs" / "howto" / "log-and-trace.md").read_text().partition("A failure is")[0]
-    named = {*re.findall(r"`(moothall\.[a-z]+)`", page)}
+    named = {*re.findall(r"`(moothall\.[a-z.]+)`", page)}
     source = [path.read_text() for path in Path(moothall.__path__[0]).rglob("*.py")]
-    loggers = re.findall(r'getLogger\("(moothall\.[a-z]+)', "\n".join(source))
+    loggers = re.findall(r'getLogger\("(moothall\.[a-z.]+)', "\n".join(source))
     assert named == {*loggers}
+
+
+def test_logger_of_a_file_is_called_as_its_house_or_as_its_folder_or_itself_there() -> None:
+    package, misnamed = Path(moothall.__path__[0]), []
+    for path in package.rglob("*.py"):
+        place = ".".join(("moothall", *path.relative_to(package).with_suffix("").parts))
+        for name in re.findall(r'getLogger\("(moothall[a-z.]*)"', path.read_text()):
+            is_own = "." in name and f"{place}.".startswith(f"{name}.")
+            if not is_own and not place.startswith(
+                "moothall.cli."
+            ):  # it shows what others log
+                misnamed.append((place, name))
+    assert misnamed == []
 
 
 def error_texts() -> set[str]:

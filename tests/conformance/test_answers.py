@@ -408,7 +408,7 @@ def test_error_without_an_override_is_logged(space, server, log):
 def test_answer_exception_of_a_sent_message_is_logged_with_its_traceback_at_debug(
     space, server, log, caplog
 ):
-    caplog.set_level(logging.DEBUG, logger="moothall.space")
+    caplog.set_level(logging.DEBUG, logger="moothall.spaces")
     plain = space.add(Agent("plain"))
     plain.send(message("server", "fail"))
     line = log.wait_for("ERROR")

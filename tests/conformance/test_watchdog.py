@@ -107,9 +107,9 @@ def test_watchdog_names_a_holder_that_lets_go_by_itself_after_some_seconds(
 
     space.add(Busy("busy"))
     me = space.add(Agent("me"))
-    with caplog.at_level(logging.WARNING, logger="moothall.watchdog"):
+    with caplog.at_level(logging.WARNING, logger="moothall.spaces.watchdog"):
         me.ask("busy", "busy").result(timeout=WAIT_S)
-    named = [r.getMessage() for r in caplog.records if r.name == "moothall.watchdog"]
+    named = [r.getMessage() for r in caplog.records if r.name == "moothall.spaces.watchdog"]
     assert any("agent 'busy'" in text and '"busy.busy"' in text for text in named)
 
 

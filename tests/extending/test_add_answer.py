@@ -11,7 +11,7 @@ from tests.extending.conftest import Added
 
 ADDED = (
     (
-        'logger: logging.Logger = logging.getLogger("moothall.approval")\n',
+        'logger: logging.Logger = logging.getLogger("moothall.actions")\n',
         '''
 
 @dataclass(frozen=True, slots=True)

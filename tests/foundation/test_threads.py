@@ -224,7 +224,7 @@ def test_worker_threads_failed_callback_is_logged() -> None:
         raise ValueError("nobody listens")
 
     heard = Heard(2)
-    logger = logging.getLogger("moothall.threads")
+    logger = logging.getLogger("moothall.foundation")
     logger.addHandler(heard)
     try:
         pool.submit(divmod, 1, 0)

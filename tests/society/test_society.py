@@ -712,13 +712,13 @@ async def test_society_rule_that_does_not_end_is_named(caplog: pytest.LogCapture
             pass
 
     handler = Tell()
-    logging.getLogger("moothall.watchdog").addHandler(handler)
+    logging.getLogger("moothall.spaces.watchdog").addHandler(handler)
     try:
         async with Society([living(spin, id=17)]) as society:
             await society.step()
             await named.wait()
     finally:
-        logging.getLogger("moothall.watchdog").removeHandler(handler)
+        logging.getLogger("moothall.spaces.watchdog").removeHandler(handler)
     assert "agent '17' in \"17.step\"" in handler.text  # type: ignore[attr-defined]
 
 

@@ -18,7 +18,7 @@ from moothall.foundation.errors import ConfigError
 from moothall.foundation.text import error_message
 from moothall.foundation.threads import context_value
 
-logger: logging.Logger = logging.getLogger("moothall.agent")
+logger: logging.Logger = logging.getLogger("moothall.actions")
 
 
 @dataclass(frozen=True)

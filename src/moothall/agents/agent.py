@@ -25,7 +25,7 @@ from moothall.foundation.threads import plain_or_async
 if TYPE_CHECKING:
     from moothall.budget import Budget
 
-logger: logging.Logger = logging.getLogger("moothall.agent")
+logger: logging.Logger = logging.getLogger("moothall.agents")
 
 A = TypeVar("A", bound="Agent")
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from moothall.memory.embedder import Embedder
     from moothall.models.protocol import Model
 
-logger: logging.Logger = logging.getLogger("moothall.dispatch")
+logger: logging.Logger = logging.getLogger("moothall.agents")
 
 DISPATCHER_PROMPT: Final = """\
 You choose which block of an agent acts now. The agent's situation follows as JSON, with its blocks

@@ -37,7 +37,7 @@ from moothall.spaces.delivery import (
 )
 from moothall.spaces.request import settle
 
-logger: logging.Logger = logging.getLogger("moothall.space")
+logger: logging.Logger = logging.getLogger("moothall.spaces")
 
 _MAX_ERROR_CHARS = 10_000
 """How much of an exception's text is passed on, in characters."""

@@ -13,7 +13,7 @@ from moothall.foundation.errors import RequestError
 from moothall.spaces.delivery import QUEUED, RUNNING, Delivery, MessageLine, RouterPort
 from moothall.spaces.mailbox import MAX_PER_TURN, Mailbox
 
-logger: logging.Logger = logging.getLogger("moothall.space")
+logger: logging.Logger = logging.getLogger("moothall.spaces")
 
 
 class LanedMailbox(Mailbox):

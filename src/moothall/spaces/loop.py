@@ -24,7 +24,7 @@ from moothall.agents.agent import CURRENT
 from moothall.foundation.errors import RequestCancelled, SpaceClosed
 from moothall.foundation.threads import in_child
 
-logger: logging.Logger = logging.getLogger("moothall.space")
+logger: logging.Logger = logging.getLogger("moothall.spaces")
 
 _MAX_QUEUED_CALLS: Final = 256
 """How many calls may wait for the loop before a thread that sends waits in `send`."""

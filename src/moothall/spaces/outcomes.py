@@ -35,7 +35,7 @@ from moothall.spaces.loop import LoopThread
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.task_pool import TaskPool
 
-logger: logging.Logger = logging.getLogger("moothall.space")
+logger: logging.Logger = logging.getLogger("moothall.spaces")
 
 _MAX_INTEGER = 2**63
 UNTIMED_S = 0.025

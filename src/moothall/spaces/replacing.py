@@ -18,7 +18,7 @@ from moothall.spaces.lanes import LanedMailbox
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.request import settle
 
-logger: logging.Logger = logging.getLogger("moothall.space")
+logger: logging.Logger = logging.getLogger("moothall.spaces")
 
 _LEAVE_S = 5.0
 """How long a space waits for `before_remove` of the agents that leave."""

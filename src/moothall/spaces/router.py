@@ -30,7 +30,7 @@ from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.outcomes import UNTIMED_S, Outcomes
 from moothall.spaces.request import Request, check_timeout
 
-logger: logging.Logger = logging.getLogger("moothall.space")
+logger: logging.Logger = logging.getLogger("moothall.spaces")
 
 _MAX_AT_ONCE = 32
 """How many requests are handled at once before the loop has its turn."""

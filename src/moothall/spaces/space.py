@@ -31,7 +31,7 @@ from moothall.spaces.request import Request
 from moothall.spaces.router import Router
 from moothall.spaces.watchdog import WATCHDOG
 
-logger: logging.Logger = logging.getLogger("moothall.space")
+logger: logging.Logger = logging.getLogger("moothall.spaces")
 
 A = TypeVar("A", bound=Agent)
 

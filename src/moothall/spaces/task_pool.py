@@ -23,7 +23,7 @@ from moothall.budget.reservation import CALLERS_HOLDS
 from moothall.foundation.threads import DATA_TYPES, awaited
 from moothall.spaces.delivery import Delivery
 
-logger: logging.Logger = logging.getLogger("moothall.space")
+logger: logging.Logger = logging.getLogger("moothall.spaces")
 
 # Up to 3.11 `asyncio.current_task` is Python code: a frame for each message.
 _current_task: Callable[[Any], Any] = (

@@ -19,7 +19,7 @@ from moothall.foundation.threads import guard, in_child
 from moothall.spaces.delivery import Delivery
 from moothall.spaces.router import Router
 
-logger: logging.Logger = logging.getLogger("moothall.watchdog")
+logger: logging.Logger = logging.getLogger("moothall.spaces.watchdog")
 
 _OWN_PATHS = (str(Path(__file__).parent.parent), sysconfig.get_path("stdlib"), "<frozen")
 _CHECK_INTERVAL_S = 0.25

@@ -234,7 +234,7 @@ def test_discovery_leaves_out_and_logs_silent_agents(
     )
     space.add(Silent("Silent"))
     space.add(Vague("Vague"))
-    with caplog.at_level(logging.WARNING, "moothall.reasoning"):
+    with caplog.at_level(logging.WARNING, "moothall.agents"):
         reply = thinker.reply_sync("go")
     assert reply.steps[0].result["result"] == "nodded"
     assert model.names == ["Vague_nod"]

@@ -625,7 +625,7 @@ def test_standstill_is_not_the_same_call_twice_in_one_answer() -> None:
 def test_model_that_fails_ends_the_reply_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
     error = ModelError("the server is down")
     thinker, model = agent(use("add", {"a": 1, "b": 1}, text="First."), error)
-    with caplog.at_level(logging.ERROR, "moothall.reasoning"):
+    with caplog.at_level(logging.ERROR, "moothall.agents"):
         reply = thinker.reply_sync("go")
     assert (reply.stop_reason, reply.text) == ("error", "First.")
     assert reply.error is error
@@ -1179,7 +1179,7 @@ def test_environment_that_breaks_is_a_failure_that_is_logged(
             raise OSError("unplugged")
 
     thinker, model = agent(use("add", {"a": 1, "b": 1}), say("ok"), environment=Broken())
-    with caplog.at_level(logging.ERROR, "moothall.reasoning"):
+    with caplog.at_level(logging.ERROR, "moothall.agents"):
         assert thinker.reply_sync("go").text == "ok"
     assert json.loads(model.last["content"]) == {"error": "unplugged"}
     assert "unplugged" in caplog.text

@@ -174,7 +174,7 @@ def test_watcher_that_fails_is_called_no_more(caplog: pytest.LogCaptureFixture) 
         raise ValueError("no luck")
 
     agent.watch(broken)
-    with caplog.at_level(logging.ERROR, "moothall.reasoning"):
+    with caplog.at_level(logging.ERROR, "moothall.agents"):
         assert agent.reply_sync("Go").text == "One two."
         assert agent.reply_sync("Go").text == "Three."
     assert len(seen) == 1

@@ -179,7 +179,7 @@ def test_decision_about_a_call_in_doubt_is_carried_out_after_the_journal_was_awa
 ) -> None:
     (folder / "program.py").write_text(DOUBT)
     url = postgresql.url("doubted")
-    caplog.set_level(logging.INFO, "moothall.company")
+    caplog.set_level(logging.INFO, "moothall.serving.company")
     monkeypatch.setenv("URL", url)
     killed = Command(
         code="from program import buyer\nbuyer('Buyer').reply_sync('Buy it', run_id='bought')",

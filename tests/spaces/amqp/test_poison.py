@@ -472,9 +472,9 @@ NAMES = st.sampled_from(("hops", "timeout", "trail", "original", "outcome", "x-d
 @pytest.fixture(scope="module")
 def quiet() -> Any:
     """What is buried is logged, and here that is much."""
-    logging.getLogger("moothall.amqp").setLevel(logging.CRITICAL)
+    logging.getLogger("moothall.spaces.amqp").setLevel(logging.CRITICAL)
     yield
-    logging.getLogger("moothall.amqp").setLevel(logging.NOTSET)
+    logging.getLogger("moothall.spaces.amqp").setLevel(logging.NOTSET)
 
 
 def test_amqp_headers_of_any_kind_stop_no_agent(

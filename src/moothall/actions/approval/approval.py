@@ -21,7 +21,7 @@ from moothall.foundation.errors import DefinitionError, NobodyToAsk
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import call_user
 
-logger: logging.Logger = logging.getLogger("moothall.approval")
+logger: logging.Logger = logging.getLogger("moothall.actions")
 
 
 @runtime_checkable

@@ -15,7 +15,7 @@ from moothall.foundation.errors import ConfigError, InvalidArguments, NotPermitt
 from moothall.foundation.jsonvalue import NotJSON, to_json
 from moothall.foundation.text import printable
 
-logger: logging.Logger = logging.getLogger("moothall.approval")
+logger: logging.Logger = logging.getLogger("moothall.actions")
 
 
 @dataclass(frozen=True, slots=True)

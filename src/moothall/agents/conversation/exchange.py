@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from moothall.agents.replies.reply_request import ReplyRequest
     from moothall.agents.replies.thread import Thread
 
-logger: logging.Logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.agents")
 
 
 class Exchange:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from moothall.agents.replies.reply_request import ReplyRequest
     from moothall.budget import Budget
 
-logger: logging.Logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.agents")
 
 NOTHING_NEW: Final = "(It is your turn again, and nobody has said anything since.)"
 """The prompt of a speaker that has heard everything already."""

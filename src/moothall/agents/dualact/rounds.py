@@ -47,7 +47,7 @@ from moothall.journal.stop_reason import (
 from moothall.models.ask import Messages, Unusable, ask_value
 from moothall.models.protocol import ReasoningPiece, TextPiece
 
-logger: logging.Logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.agents")
 
 T = TypeVar("T")
 

@@ -40,7 +40,7 @@ from moothall.foundation.threads import is_cancelled, reset, side_by_side
 if TYPE_CHECKING:
     from moothall.budget import Budget
 
-logger: logging.Logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.agents")
 
 _CUT_OFF_ERROR: Final = "cancelled before it ended; whether it had an effect is not known"
 _RECHECK_S: Final = 1.0

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from moothall.agents.loop.prompt.budget_notices import BudgetNotices
     from moothall.agents.replies.step import StepHandle
 
-logger: logging.Logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.agents")
 
 Call: TypeAlias = Callable[[], Awaitable[Any]]
 

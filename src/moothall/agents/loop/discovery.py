@@ -30,7 +30,7 @@ from moothall.foundation.errors import DefinitionError, MoothallError
 from moothall.foundation.text import escaped, one_line, shorten
 from moothall.memory.long_results import READ_RESULT
 
-logger: logging.Logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.agents")
 
 FIND: Final = "find_actions"
 """The action by which a model finds those that it is not shown."""

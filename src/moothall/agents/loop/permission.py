@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from moothall.actions.provenance.texts import Texts
     from moothall.budget import Budget
 
-logger: logging.Logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.agents")
 
 _MAX_WORDS: Final = 4_000
 """In texts of more words together, it is not looked for what a person has changed."""

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from moothall.budget import Budget
     from moothall.journal.stop_reason import StopReason
 
-logger: logging.Logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.agents")
 
 SAME_CALLS = 3
 """How many answers in a row with the same calls and results end a run as `no_progress`."""

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from moothall.journal import Entry, RunPart
     from moothall.journal.commits import OpenRun
 
-logger: logging.Logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.agents")
 
 R = TypeVar("R", bound=RunResult)
 S = TypeVar("S")

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from moothall.journal import Journal, Outline, RunPart
 
 OnMismatch: TypeAlias = Literal["stop", "fork"]
-logger: logging.Logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.agents")
 
 
 class RecordedAgent(ConversationalAgent):

@@ -34,7 +34,7 @@ from moothall.foundation.text.display import SafeHTML, cell_number
 from moothall.journal.stop_reason import ANSWERED_REASONS, StopReason
 from moothall.models.protocol import NO_USAGE, ChatMessage, Usage
 
-_LOGGER = logging.getLogger("moothall.reasoning")
+_LOGGER = logging.getLogger("moothall.agents")
 
 REASONS_WITH_TEXT: Final = ANSWERED_REASONS | {"max_loops"}
 """The reasons for which `say` returns the text, including a conclusion that nobody accepted."""

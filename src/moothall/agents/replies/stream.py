@@ -23,7 +23,7 @@ from moothall.foundation.threads import Channel, call_observers, settle
 from moothall.journal.stop_reason import StopReason
 from moothall.models.protocol import ChatMessage, Usage
 
-logger: logging.Logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.agents")
 
 T = TypeVar("T")
 R_co = TypeVar("R_co", bound=Reply[Any], covariant=True, default=Reply[Any])

@@ -16,7 +16,7 @@ from moothall import ConfigError, FileError
 from moothall.agents import Folder
 from moothall.build import check_path, read_yaml
 
-logger: logging.Logger = logging.getLogger("moothall.skills")
+logger: logging.Logger = logging.getLogger("moothall.agents")
 MAX_NAME: Final = 64
 MAX_DESCRIPTION: Final = 1024
 MAX_COMPATIBILITY: Final = 500

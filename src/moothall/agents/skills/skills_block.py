@@ -28,7 +28,7 @@ from moothall.agents import Folder, SandboxChoice, Shell
 from moothall.agents.skills.format import SKILL_FILE_NAMES, Skill, loaded_skill, skill_folders
 from moothall.build import check_seconds, names_checked, nearest, shorten
 
-logger: logging.Logger = logging.getLogger("moothall.skills")
+logger: logging.Logger = logging.getLogger("moothall.agents")
 MAX_FILES: Final = 200
 """The most files of a skill that a model is told of."""
 

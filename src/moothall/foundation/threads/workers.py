@@ -21,7 +21,7 @@ from moothall.foundation.errors import TooManyThreads
 from moothall.foundation.threads.locks import guard, in_child
 from moothall.foundation.threads.waiting import settle
 
-logger: logging.Logger = logging.getLogger("moothall.threads")
+logger: logging.Logger = logging.getLogger("moothall.foundation")
 
 T = TypeVar("T")
 

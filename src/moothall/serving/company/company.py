@@ -41,7 +41,7 @@ from moothall.serving.company.scheduler import Scheduler
 from moothall.serving.company.settings import CompanyAgentSettings, Settings
 from moothall.serving.company.supervisor import Supervised, Supervisor
 
-logger: logging.Logger = logging.getLogger("moothall.company")
+logger: logging.Logger = logging.getLogger("moothall.serving.company")
 
 _DECISION_POLL_S: Final = 3.0
 """Seconds between two searches for runs that a person has decided about."""

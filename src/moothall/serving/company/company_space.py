@@ -35,7 +35,7 @@ from moothall.serving.company.supervisor import Supervised
 if TYPE_CHECKING:
     from moothall.journal import Journal, Outline, Wait, Waits
 
-logger: logging.Logger = logging.getLogger("moothall.company")
+logger: logging.Logger = logging.getLogger("moothall.serving.company")
 
 _STANDBY_S: Final = 0.1
 """Seconds between two tries to claim an id that another process has; the broker does not notify."""

@@ -16,7 +16,7 @@ from moothall.build import log_failure
 if TYPE_CHECKING:
     from moothall.serving.company.company_space import CompanySpace
 
-logger: logging.Logger = logging.getLogger("moothall.company")
+logger: logging.Logger = logging.getLogger("moothall.serving.company")
 
 READY_LIMIT_S: Final = 2.0
 """Seconds within which loops and journal answer, if the company is ready."""

@@ -13,7 +13,7 @@ from moothall.build import call_user, log_failure
 from moothall.serving.company.agent_kinds import fault_of, make_agent
 from moothall.serving.company.settings import Settings
 
-logger: logging.Logger = logging.getLogger("moothall.company")
+logger: logging.Logger = logging.getLogger("moothall.serving.company")
 
 _HOOKS: Final = ("on_given_up", "on_waiting", "on_budget_low")
 

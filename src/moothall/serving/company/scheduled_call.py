@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from moothall.serving.company.company_space import CompanySpace
     from moothall.serving.company.settings import ScheduleSettings
 
-logger: logging.Logger = logging.getLogger("moothall.company")
+logger: logging.Logger = logging.getLogger("moothall.serving.company")
 
 REPLY_SUFFIX: Final = "/reply"
 """What the id of a firing's run has behind it in the id of its reply's run."""

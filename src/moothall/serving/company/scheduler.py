@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from moothall.build import StepHandle
     from moothall.journal import Entry, Journal, Outline
 
-logger: logging.Logger = logging.getLogger("moothall.company")
+logger: logging.Logger = logging.getLogger("moothall.serving.company")
 
 SCHEDULE_KIND: Final = "Schedule"
 """The kind of the runs of firings."""

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 from moothall import ConfigError, DefinitionError, GivenUp
 from moothall.build import check_integer, counted, error_text, log_failure, names_checked
 
-logger: logging.Logger = logging.getLogger("moothall.company")
+logger: logging.Logger = logging.getLogger("moothall.serving.company")
 
 State: TypeAlias = Literal["starting", "running", "standby", "waiting", "stopped", "given up"]
 """What a supervised part is doing: `waiting` is the delay before it is started again, `standby` is

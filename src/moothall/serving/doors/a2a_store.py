@@ -48,7 +48,7 @@ from moothall.serving.doors.callers import LOCAL, TOKEN
 from moothall.serving.doors.checks import in_thread
 from moothall.serving.doors.served_agents import Served
 
-logger: logging.Logger = logging.getLogger("moothall.doors")
+logger: logging.Logger = logging.getLogger("moothall.serving.doors")
 
 _CANCEL_MARK: Final = "cancel"
 """The mark of a task that its caller has cancelled at a process that does not work on it."""

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from moothall.budget import Budget
     from moothall.journal import Outline
 
-logger: logging.Logger = logging.getLogger("moothall.doors")
+logger: logging.Logger = logging.getLogger("moothall.serving.doors")
 _POLL_S = 2.0
 """Seconds between two looks whether runs that wait can go on."""
 

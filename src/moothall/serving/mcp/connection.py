@@ -46,7 +46,7 @@ _MAX_OPENING_QUESTIONS: Final = 3
 """So often may a call want an address opened first: a person may say too early that it is done."""
 _RELIST_S: Final = 1.0
 """A server may change its list more often; it is read this often at most."""
-logger: logging.Logger = logging.getLogger("moothall.mcp")
+logger: logging.Logger = logging.getLogger("moothall.serving.mcp")
 
 _REQUEST: ContextVar[ref[ServerRequest] | None] = ContextVar("moothall_mcp_request", default=None)
 """The request that a task of the connection's loop sends. Weak, since the loop keeps contexts."""

@@ -19,7 +19,7 @@ from moothall.serving.mcp.listing import MAX_TOOLS, OUTPUT_SCHEMA
 if TYPE_CHECKING:
     import asyncio
 
-logger: logging.Logger = logging.getLogger("moothall.mcp")
+logger: logging.Logger = logging.getLogger("moothall.serving.mcp")
 
 MAX_UNREQUESTED: Final = 100_000
 """So many messages may a server send between two answers."""

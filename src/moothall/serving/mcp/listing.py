@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 RESOURCE_LIST: Final = "resources/list"
 PROMPT_LIST: Final = "prompts/list"
 """The names by which a lock file has the lists of resources and prompts."""
-logger: logging.Logger = logging.getLogger("moothall.mcp")
+logger: logging.Logger = logging.getLogger("moothall.serving.mcp")
 
 MAX_TOOLS: Final = 1000
 """How many tools, resources or prompts of a server are used."""

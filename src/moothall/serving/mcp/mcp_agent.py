@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from moothall import Context
 
-logger: logging.Logger = logging.getLogger("moothall.mcp")
+logger: logging.Logger = logging.getLogger("moothall.serving.mcp")
 _FAULT_CHARS: Final = 500
 """How many characters of a fault a page is shown."""
 

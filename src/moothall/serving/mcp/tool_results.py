@@ -11,7 +11,7 @@ from moothall import ActionError
 from moothall.build import SchemaValidator, shorten
 from moothall.serving.mcp.listing import checked_schema
 
-logger: logging.Logger = logging.getLogger("moothall.mcp")
+logger: logging.Logger = logging.getLogger("moothall.serving.mcp")
 
 WRAP_MARK: Final = "x-fastmcp-wrap-result"
 """FastMCP's mark of an output schema whose objects only hold the value, as their `result`."""

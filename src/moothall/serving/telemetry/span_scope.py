@@ -19,7 +19,7 @@ from moothall.build import context_value, log_failure
 from moothall.serving.telemetry import names
 from moothall.serving.telemetry.ids import span_id_of
 
-logger: logging.Logger = logging.getLogger("moothall.telemetry")
+logger: logging.Logger = logging.getLogger("moothall.serving.telemetry")
 
 CURRENT_SCOPE: ContextVar[SpanScope | None] = ContextVar("moothall_span", default=None)
 """The scope of the innermost span of ours in this task or thread."""

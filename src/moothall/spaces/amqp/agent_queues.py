@@ -23,7 +23,7 @@ from moothall.spaces.amqp.wire import Outbound
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.router import Router
 
-logger: logging.Logger = logging.getLogger("moothall.amqp")
+logger: logging.Logger = logging.getLogger("moothall.spaces.amqp")
 
 _EXTRA_PREFETCH: Final = 100
 """How many messages an agent prefetches beyond its mailbox, which refuses them."""

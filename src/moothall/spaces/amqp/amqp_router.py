@@ -57,7 +57,7 @@ from moothall.spaces.loop import LoopThread
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.router import Router
 
-logger: logging.Logger = logging.getLogger("moothall.amqp")
+logger: logging.Logger = logging.getLogger("moothall.spaces.amqp")
 
 _RETRY_S: Final = 1.0
 _ASK_OTHERS_S: Final = 1.0

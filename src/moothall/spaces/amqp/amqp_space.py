@@ -34,7 +34,7 @@ from moothall.spaces.space import MAILBOX, MAILBOX_BYTES, Space
 if TYPE_CHECKING:
     from moothall.spaces.amqp.amqp_router import AMQPRouter
 
-logger: logging.Logger = logging.getLogger("moothall.amqp")
+logger: logging.Logger = logging.getLogger("moothall.spaces.amqp")
 
 KEEP_S = 86_400.0
 """How long messages wait for an agent that is away."""

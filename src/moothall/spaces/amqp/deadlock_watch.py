@@ -21,7 +21,7 @@ from moothall.spaces.deadlock import (
 from moothall.spaces.delivery import Delivery
 from moothall.spaces.mailbox import Mailbox
 
-logger: logging.Logger = logging.getLogger("moothall.amqp")
+logger: logging.Logger = logging.getLogger("moothall.spaces.amqp")
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -15,7 +15,7 @@ from moothall.spaces.amqp.link.broker import Broker
 from moothall.spaces.amqp.link.connection import LinkLost, RefusedByBroker
 from moothall.spaces.amqp.wire import Outbound
 
-logger: logging.Logger = logging.getLogger("moothall.amqp")
+logger: logging.Logger = logging.getLogger("moothall.spaces.amqp")
 
 _STEP_S: Final = 0.1
 _LEVELS: Final = 28

@@ -20,7 +20,7 @@ from moothall.spaces.amqp.link.connection import LinkLost, RefusedByBroker
 from moothall.spaces.amqp.link.consumer import DeliveryTag
 from moothall.spaces.amqp.wire import Unreadable
 
-logger: logging.Logger = logging.getLogger("moothall.amqp")
+logger: logging.Logger = logging.getLogger("moothall.spaces.amqp")
 
 _MAX_KEYS: Final = 10_000
 _PREFETCH: Final = 25

@@ -21,7 +21,7 @@ from moothall.spaces.amqp.wire import Outbound
 from moothall.spaces.delivery import Delivery
 from moothall.spaces.router import Router
 
-logger: logging.Logger = logging.getLogger("moothall.amqp")
+logger: logging.Logger = logging.getLogger("moothall.spaces.amqp")
 
 _CHECK_S: Final = 0.01
 """How long a request stays unanswered before the broker is asked for its receiver."""

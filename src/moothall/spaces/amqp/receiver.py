@@ -24,7 +24,7 @@ from moothall.spaces.delivery import Delivery
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.router import Router
 
-logger: logging.Logger = logging.getLogger("moothall.amqp")
+logger: logging.Logger = logging.getLogger("moothall.spaces.amqp")
 
 _RETRY_S: Final = 1.0
 """Seconds until the receiver reads the inbox again, after that failed."""

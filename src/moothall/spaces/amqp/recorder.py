@@ -22,7 +22,7 @@ from moothall.spaces.delivery import Delivery
 from moothall.spaces.handler import Offer
 from moothall.spaces.router import Router
 
-logger: logging.Logger = logging.getLogger("moothall.amqp")
+logger: logging.Logger = logging.getLogger("moothall.spaces.amqp")
 
 _RETRY_S: Final = 1.0
 """Seconds until an inbox that could not be written is tried again."""

@@ -21,7 +21,7 @@ from moothall.spaces.delivery import Delivery
 from moothall.spaces.mailbox import Mailbox
 from moothall.spaces.request import settle
 
-logger: logging.Logger = logging.getLogger("moothall.amqp")
+logger: logging.Logger = logging.getLogger("moothall.spaces.amqp")
 
 _QUIET_S: Final = 0.1
 _MAX_LOOKS: Final = 30

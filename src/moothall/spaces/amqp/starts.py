@@ -17,7 +17,7 @@ from moothall.spaces.amqp.link.consumer import DeliveryTag
 from moothall.spaces.amqp.wire import Outbound
 from moothall.spaces.mailbox import Mailbox
 
-logger: logging.Logger = logging.getLogger("moothall.amqp")
+logger: logging.Logger = logging.getLogger("moothall.spaces.amqp")
 
 _START: Final = "start"  # AMQP's `type` of what is counted
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Group: TypeAlias = Literal["moothall.tabs", "moothall.commands", "moothall.kinds"]
 Resume: TypeAlias = "Callable[[Journal, str], Coroutine[Any, Any, object]]"
 
-logger: logging.Logger = logging.getLogger("moothall.extensions")
+logger: logging.Logger = logging.getLogger("moothall.studio")
 _OUR_PACKAGE: Final = "moothall"
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from moothall.memory.memory import Memory
     from moothall.models.protocol import Model
 
-logger: logging.Logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.agents")
 
 _SYSTEM_KEY = "system_prompt"
 _NO_ACTIONS = OfferedActions([])

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from moothall.agents.loop.recording import LoopTurn
     from moothall.models.protocol import Model
 
-logger: logging.Logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.agents")
 
 _ASK_TIMEOUT_S = 5.0
 _MIN_RESULT_CHARS = 200

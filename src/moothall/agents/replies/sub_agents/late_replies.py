@@ -17,7 +17,7 @@ from moothall.foundation.threads import WORKERS
 from moothall.journal.entry import MAX_FIRST_ENTRIES, Entry, begin_data_of
 from moothall.journal.stop_reason import FINAL_REASONS
 
-logger: logging.Logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.agents")
 _ASKED_BY: Final = "asked_by"
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from moothall.budget import Budget
     from moothall.journal import Outline
 
-logger: logging.Logger = logging.getLogger("moothall.reasoning")
+logger: logging.Logger = logging.getLogger("moothall.agents")
 _RETRY_S: Final = 60.0
 """Seconds after which a run that could not be resumed is tried again."""
 

@@ -39,7 +39,7 @@ from moothall.spaces.amqp.wire import Outbound
 from moothall.spaces.loop import LoopThread
 from moothall.spaces.request import settle
 
-logger: logging.Logger = logging.getLogger("moothall.amqp")
+logger: logging.Logger = logging.getLogger("moothall.spaces.amqp")
 
 _FIRST_WAIT_S: Final = 0.2
 _MAX_WAIT_S: Final = 15.0

@@ -14,7 +14,7 @@ from pika.exceptions import AMQPError
 from moothall.spaces.amqp.link.connection import LinkLost
 from moothall.spaces.request import settle
 
-logger: logging.Logger = logging.getLogger("moothall.amqp")
+logger: logging.Logger = logging.getLogger("moothall.spaces.amqp")
 
 DeliveryTag = tuple[int, int, bool]
 """A delivery: the number of this process's consuming channel, AMQP's delivery tag, and whether the
