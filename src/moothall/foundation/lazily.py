@@ -84,9 +84,9 @@ def set_public_modules() -> None:
                 _set_public_module(vars(sys.modules[home])[name], name, each)
 
 
-def is_ours(thing: object) -> bool:
+def is_ours(definition: object) -> bool:
     """Return whether a class or a function is one of moothall's, public or not."""
-    return str(getattr(thing, "__module__", "")).partition(".")[0] == "moothall"
+    return str(getattr(definition, "__module__", "")).partition(".")[0] == "moothall"
 
 
 def _set_public_module(value: Any, name: str, package: str) -> None:

@@ -120,7 +120,7 @@ class RunsTab(Tab):
         with self._look_lock:
             journal, known_outlines, start = self._journal, self._outlines, time.monotonic()
             if known_outlines is None or read_all or start > self._next_full_look:
-                outlines = journal.runs()
+                outlines: list[Outline] = journal.runs()
                 old = known_outlines or {}
                 outlines = [old[each.id] if old.get(each.id) == each else each for each in outlines]
                 current = {each.id: each for each in outlines}

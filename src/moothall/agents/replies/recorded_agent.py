@@ -24,11 +24,11 @@ from moothall.agents.replies.resume import (
     shares_journal,
 )
 from moothall.agents.replies.state import (
-    as_state,
     checked_state,
+    copied_state,
     dump_state,
     load_state,
-    read_state,
+    written_state,
 )
 from moothall.agents.replies.sub_agents.late_replies import asked_by, keep_late_reply
 from moothall.agents.replies.sub_agents.resuming import (
@@ -359,9 +359,20 @@ class RecordedAgent(ConversationalAgent):
 
     # -- states ------------------------------------------------------------------------------------
 
-    as_state = staticmethod(as_state)
-    read_state = staticmethod(read_state)
-    checked_state = staticmethod(checked_state)
+    @staticmethod
+    def as_state(kind: str, **parts: Any) -> dict[str, Any]:
+        """Return a state of this kind, as copied JSON data; raise StateError if it has no form."""
+        return written_state(kind, parts)
+
+    @staticmethod
+    def read_state(saved: Any, kind: str) -> dict[str, Any]:
+        """Return a copy of a saved state; StateError if it is not of this kind and version."""
+        return copied_state(saved, kind)
+
+    @staticmethod
+    def checked_state(saved: Any, kind: str, version: int) -> dict[str, Any]:
+        """Return a saved state; StateError if it is not of this kind and version."""
+        return checked_state(saved, kind, version)
 
 
 def _note_run(part: RunPart, thread: Thread) -> None:

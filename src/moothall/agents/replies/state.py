@@ -124,7 +124,7 @@ def load_state(kind: type[S], data: Any, label: str) -> S:
     return restored
 
 
-def as_state(kind: str, **parts: Any) -> dict[str, Any]:
+def written_state(kind: str, parts: dict[str, Any]) -> dict[str, Any]:
     """Return a state of this kind, as copied JSON data; raise StateError if it has no form."""
     try:
         copied: dict[str, Any] = copy_json({"kind": kind, "format": VERSION, **parts})
@@ -133,7 +133,7 @@ def as_state(kind: str, **parts: Any) -> dict[str, Any]:
     return copied
 
 
-def read_state(saved: Any, kind: str) -> dict[str, Any]:
+def copied_state(saved: Any, kind: str) -> dict[str, Any]:
     """Return a copy of a saved state; StateError if it is not of this kind and version."""
     try:
         copied: dict[str, Any] = copy_json(checked_state(saved, kind, VERSION))
