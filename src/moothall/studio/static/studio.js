@@ -69,8 +69,7 @@ else {
   const header = document.getElementById("studio-header");
   header.className = "s-root";
   mountHeader(header);
-  const old = location.hash.slice(1); // an address of before: #runs
-  if (!place().length) go([names.includes(old) ? old : opens], { instead: true });
+  if (!place().length) go([opens], { instead: true });
   onPlace(show);
   show(place());
   document.addEventListener("visibilitychange", () => { if (!document.hidden) shown.get(current).load(); });
