@@ -118,6 +118,7 @@ def _all_of(home: str) -> list[str]:
     members = vars(module).items()
     if hasattr(module, "__path__"):
         return [*module.__all__]
+    # `moothall` alone has all names of a module, and asks before a class has another `__module__`.
     return [
         name
         for name, member in members
