@@ -402,9 +402,12 @@ def test_logger_of_a_file_is_called_as_its_house_or_as_its_folder_or_itself_ther
         place = ".".join(("moothall", *path.relative_to(package).with_suffix("").parts))
         if path.is_relative_to(package / "cli"):  # commands show what others log
             continue
-        for name in re.findall(r'getLogger\("(moothall[a-z.]*)"', path.read_text()):
-            if "." not in name or not f"{place}.".startswith(f"{name}."):
-                misnamed.append((place, name))
+        names = re.findall(r'getLogger\("(moothall[a-z.]*)"', path.read_text())
+        misnamed += [
+            (place, each)
+            for each in names
+            if "." not in each or not f"{place}.".startswith(f"{each}.")
+        ]
     assert misnamed == []
 
 
