@@ -185,7 +185,7 @@ def test_caller_of_a_door_reads_no_address_of_what_fails(
             assert type(FAILURES[kind]()).__name__ in told, (place, told)
             assert "its log has the reason, under run " in told, (place, told)
             assert any(
-                record.name == "moothall.doors" and record.levelno == logging.ERROR
+                record.name == "moothall.serving.doors" and record.levelno == logging.ERROR
                 for record in caplog.records
             ), place
 

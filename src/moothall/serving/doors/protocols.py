@@ -33,7 +33,7 @@ from moothall.serving.a2a.wire import A2AFault
 from moothall.serving.a2a.wire_03 import STREAMING_03
 from moothall.serving.doors.checks import RequestRefused, json_of, sse_event
 
-logger: logging.Logger = logging.getLogger("moothall.doors")
+logger: logging.Logger = logging.getLogger("moothall.serving.doors")
 ErrorAnswer: TypeAlias = tuple[int, str, bytes]
 """The status, the text and the media type of an answer."""
 _JSON: Final = b"application/json"
