@@ -23,7 +23,7 @@ from pathlib import Path
 
 from benchmarks.measure import emit
 from moothall.foundation.errors import UnreadableDocument
-from moothall.research.reading.document_kinds import PARSED_KINDS
+from moothall.research.reading.document_kinds import document_kinds
 from moothall.research.reading.documents import kind_of
 
 KINDS = (".docx", ".pptx", ".xlsx", ".odt", ".ods", ".odp")
@@ -75,7 +75,7 @@ def main() -> None:
             continue
         start = time.process_time()
         try:
-            document = PARSED_KINDS[kind_of(path.name) or ""].read(data)
+            document = document_kinds()[kind_of(path.name) or ""].read(data)
             text = document.text
             if document.missing:
                 print(f"{path.name} is not counted: {document.missing}", file=sys.stderr)

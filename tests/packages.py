@@ -1,4 +1,7 @@
-"""Packages of npm and PyPI beside ours: each set is installed once, in its folder below build/."""
+"""Packages beside ours, of npm, PyPI and `tests/extending/`: each set is installed once.
+
+Each has its folder below `build/packages/`.
+"""
 
 from __future__ import annotations
 
@@ -63,6 +66,22 @@ def python(*packages: str) -> str:
         subprocess.run([*uv, "pip", "install", *at, *packages], check=True, env=outside())
 
     return str(_installed(packages, install) / "bin/python")
+
+
+def wheel(source: Path) -> Path:
+    """Build the wheel of a package and install it, without a network; return its site folder."""
+    files = sorted(each for each in source.rglob("*") if each.is_file() and each.suffix != ".pyc")
+    content = sha256(b"".join(each.name.encode() + each.read_bytes() for each in files))
+
+    def install(folder: Path) -> None:
+        uv = (find_uv_bin(), "--no-config", "--quiet")
+        quiet = ("--offline", "--python", sys.executable)
+        subprocess.run([*uv, "build", "--wheel", *quiet, "--out-dir", folder, source], check=True)
+        (built,) = folder.glob("*.whl")
+        target = ("--no-deps", "--target", folder / "site")
+        subprocess.run([*uv, "pip", "install", *quiet, *target, built], check=True)
+
+    return _installed((source.name, content.hexdigest()), install) / "site"
 
 
 def _node_home() -> Path:

@@ -65,6 +65,7 @@ FLOORS = {
         "tracing",
         "text",
         "lazily",
+        "extensions",
         "arguments",
         "jsonvalue",
         "files",

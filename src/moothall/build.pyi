@@ -120,6 +120,7 @@ from moothall.foundation.processes import watch_group as watch_group
 from moothall.foundation.tracing import Tracing as Tracing
 from moothall.foundation.tracing import WorkSpan as WorkSpan
 
-# package
+# package: its names, and what others add to it
 from moothall.foundation.lazily import lazily as lazily
 from moothall.foundation.lazily import is_ours as is_ours
+from moothall.foundation.extensions import Extension as Extension

@@ -397,3 +397,17 @@ def test_load_state_dict_of_an_earlier_step_drops_what_came_after_it() -> None:
         assert [row["step"] for row in society.metrics] == [0, 1, 2, 3, 4]
         assert [step for step, *_ in society.failures] == [1, 3]
         assert [step for step, _ in society.unmade] == [1, 3]
+
+
+def test_intervention_is_said_with_all_that_it_changes() -> None:
+    change = Intervention(
+        0, tell=["Hello."], status={"mood": "glad"}, citizens={"work": "office-1"}, close=["park-1"]
+    )
+    assert change.in_words() == (
+        'closes park-1; everyone with work "office-1" has mood glad; '
+        'everyone with work "office-1" hears: Hello.'
+    )
+    assert Intervention(0, tell=["Hello."]).in_words() == "everyone hears: Hello."
+    assert Intervention(0, tell=["Hello."], citizens=[1, 2]).in_words() == (
+        "citizen 1, 2 hears: Hello."
+    )

@@ -12,9 +12,10 @@ from playwright.sync_api import Browser, expect
 from moothall import ConfigError
 from moothall.build import recorded
 from moothall.studio import Field, PageForm, Studio, Tab
+from packages import wheel
 from studio.conftest import TOKEN, pages
 
-COURIER = Path(__file__).parent.parent / "extending" / "courier"
+COURIER = wheel(Path(__file__).parent.parent / "extending" / "courier")
 
 
 class TornTab(Tab):

@@ -15,11 +15,10 @@ import click
 from click.shell_completion import get_completion_class
 
 from moothall import ConfigError, MoothallError
-from moothall.build import escaped
+from moothall.build import Extension, escaped
 from moothall.cli.exit_codes import DONE, code_of
 from moothall.cli.help_text import HelpContext
 from moothall.cli.option_types import OneOf
-from moothall.studio.orders import Extension, extension_of, extensions_of
 
 _GROUPS = {
     "Work": {
@@ -140,12 +139,10 @@ class _LazyGroup(click.Group):
     context_class = HelpContext
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*extensions_of("moothall.commands", _TARGETS), *self.commands})
+        return sorted(Extension.all_of("moothall.commands", _TARGETS))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS and cmd_name in self.commands:  # by `add_command`
-            return _with_fitting_help(self.commands[cmd_name])
-        extension = extension_of("moothall.commands", cmd_name, _TARGETS)
+        extension = Extension.find("moothall.commands", cmd_name, _TARGETS)
         if extension is None:
             return None
         try:
@@ -177,15 +174,11 @@ class _LazyGroup(click.Group):
             heading: [(name, help_line[1]) for name, help_line in commands.items()]
             for heading, commands in _GROUPS.items()
         }
-        extensions = extensions_of("moothall.commands", _TARGETS).values()
+        extensions = Extension.all_of("moothall.commands", _TARGETS).values()
         if foreign := [each for each in extensions if not each.is_ours]:
             groups["Of other packages"] = [
                 (escaped(each.name), escaped(_help_line(each)))
                 for each in sorted(foreign, key=lambda each: each.name)
-            ]
-        if self.commands:
-            groups["Your own"] = [
-                (name, each.get_short_help_str()) for name, each in sorted(self.commands.items())
             ]
         width = max(len(name) for rows in groups.values() for name, _ in rows)
         for heading, rows in groups.items():

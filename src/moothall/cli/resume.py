@@ -13,7 +13,7 @@ from typing import Any, Final
 import click
 
 from moothall import DefinitionError, RunMismatch, StateError
-from moothall.build import Stop, UnreadableText, escaped, nearest, read_json
+from moothall.build import Extension, Stop, UnreadableText, escaped, nearest, read_json
 from moothall.cli.interrupts import interruptible
 from moothall.cli.operate.waiting import user_name
 from moothall.cli.recorded_runs import AGENT_PLACEHOLDER, RecordedRun, full_run_id, report_refusal
@@ -37,7 +37,6 @@ from moothall.studio.orders import (
     ResearchOrder,
     SimulateOrder,
     check_journal_apart,
-    extensions_of,
     fork_for,
     has_resume,
     recorded_order,
@@ -197,7 +196,7 @@ def _print_next(recorded: RecordedRun, outline: Outline, *, as_json: bool, decid
     """Print how to continue if no agent was named; return the exit code."""
     if not outline.is_ours:  # the user's own orchestrator, which no agent of a module is
         kind = escaped(outline.kind)
-        near = nearest(outline.kind, extensions_of("moothall.kinds"))
+        near = nearest(outline.kind, Extension.all_of("moothall.kinds"))
         advice = (
             f"no installed package resumes the kind {kind!r}{near}: to resume it, run the program "
             f"of {kind} again with run_id={recorded.run_id!r}"

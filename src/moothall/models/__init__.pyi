@@ -28,6 +28,7 @@ from moothall.models.protocol import StreamingModel as StreamingModel
 from moothall.models.protocol import TextPiece as TextPiece
 from moothall.models.protocol import Usage as Usage
 from moothall.models.providers import PROVIDERS as PROVIDERS
+from moothall.models.providers import Provider as Provider
 from moothall.models.remote.anthropic import AnthropicModel as AnthropicModel
 from moothall.models.remote.embedder import OpenAIEmbedder as OpenAIEmbedder
 from moothall.models.remote.openai import OpenAIModel as OpenAIModel

@@ -22,6 +22,7 @@ from moothall.models.local import weights
 from moothall.models.providers import (
     ANY_SERVER,
     BY_FAMILY,
+    OUR_PROVIDERS,
     PROVIDERS,
     missing_variable,
 )
@@ -34,20 +35,20 @@ SPELLINGS = (
     "local",
     "local:NAME",
     "gguf:PATH",
-    *(f"{each}:NAME" for each in PROVIDERS),
+    *(f"{each}:NAME" for each in OUR_PROVIDERS),
     "http://HOST/v1#NAME",
 )
 """The forms of names that `model` takes."""
 
 # For each kind: what it is, the extra that it needs, and that extra's packages.
 _LOCAL_REQUIREMENT = ("a model inside this process", "local", ("xllamacpp",))
-_SERVERS = {**PROVIDERS, "http": ANY_SERVER, "https": ANY_SERVER}
+_SERVERS = {**OUR_PROVIDERS, "http": ANY_SERVER, "https": ANY_SERVER}
 _REQUIREMENTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     **dict.fromkeys(("local", "gguf"), _LOCAL_REQUIREMENT),
     **{name: (each.class_name, "openai", ("aiohttp",)) for name, each in _SERVERS.items()},
 }
 KINDS = frozenset(_REQUIREMENTS)
-"""What a name of a model may begin with, before the colon."""
+"""What a name of a model may begin with, before the colon, beside providers of other packages."""
 _HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*", re.ASCII)
 _SETTINGS_FORM = re.compile(r"\w+=[^=&?#]+(?:&\w+=[^=&?#]+)*")
 _LOCAL_SETTINGS = ("context_tokens", "max_tokens", "seed", "temperature", "thinking")
@@ -128,7 +129,7 @@ def model(
 def check_name(name: str, has_key: bool = False) -> tuple[str, str]:
     """Return a name's kind of model and its rest; raise what `model` raises, but load nothing."""
     kind, target = check_spelling(name)
-    label, extra, packages = _REQUIREMENTS[kind]
+    label, extra, packages = _requirement(kind) or _LOCAL_REQUIREMENT
     MissingExtra.unless(label, extra, *packages)
     missing_name = missing_variable(kind) if kind in PROVIDERS else ""
     if missing_name == PROVIDERS.get(kind, ANY_SERVER).key:
@@ -155,10 +156,11 @@ def check_spelling(name: str) -> tuple[str, str]:
             "behind a server (such as `vllm serve ORG/NAME`), or here from a GGUF file "
             f"(`moothall models fetch hf:ORG/NAME/FILE.gguf`); {_usable_names()}"
         )
-    if kind not in _REQUIREMENTS or bool(target) != bool(colon) or (not target and kind != "local"):
+    is_known = _requirement(kind) is not None
+    if not is_known or bool(target) != bool(colon) or (not target and kind != "local"):
         provider = None if colon else BY_FAMILY.get(kind.partition("-")[0])
         provider_hint = f" (did you mean '{provider}:{name:.200}'?)" if provider else ""
-        hint = "" if kind in _REQUIREMENTS else provider_hint or nearest(name, _SUGGESTIONS)
+        hint = "" if is_known else provider_hint or nearest(name, _SUGGESTIONS)
         raise ModelError(f"there is no model {name!r:.200}{hint}; {_usable_names()}")
     if kind in ("http", "https"):
         url, _, server_model = name.partition("#")
@@ -195,7 +197,14 @@ def _value(text: str) -> Any:
 def is_remote(name: str) -> bool:
     """Return whether a name is that of a model on a server, which may cost money."""
     kind = name.partition(":")[0]
-    return kind in KINDS and _REQUIREMENTS[kind] is not _LOCAL_REQUIREMENT
+    return _requirement(kind) not in (None, _LOCAL_REQUIREMENT)
+
+
+def _requirement(kind: str) -> tuple[str, str, tuple[str, ...]] | None:
+    """Return what a kind of model is, its extra and that extra's packages; None of no kind."""
+    if kind in _REQUIREMENTS or kind not in PROVIDERS:
+        return _REQUIREMENTS.get(kind)
+    return PROVIDERS[kind].class_name, "openai", ("aiohttp",)
 
 
 def _usable_names() -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlsplit
+
+from moothall.foundation.extensions import Extension
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +137,41 @@ _ROWS: Final = {
         *("OPENROUTER_API_KEY", "openrouter"),
     ),
 }
-PROVIDERS: Final[Mapping[str, Provider]] = MappingProxyType(
-    {
-        name: replace(each, address=each.address or f"{name.upper()}_BASE_URL")
-        for name, each in _ROWS.items()
-    }
-)
+OTHER_KINDS: Final = frozenset(("local", "gguf", "hf", "http", "https"))
+"""What names of models begin with that is no provider."""
+
+
+def _with_address(name: str, row: Provider) -> Provider:
+    variable = f"{name.upper().replace('-', '_')}_BASE_URL"
+    return replace(row, address=row.address or variable)
+
+
+OUR_PROVIDERS: Final = {name: _with_address(name, each) for name, each in _ROWS.items()}
+"""The providers that moothall knows by itself."""
+
+
+class _Providers(Mapping[str, Provider]):
+    """Ours, then those of installed packages, which are looked for only where ours do not do."""
+
+    def __getitem__(self, name: str) -> Provider:
+        if name in OUR_PROVIDERS:
+            return OUR_PROVIDERS[name]
+        if name in OTHER_KINDS:
+            raise KeyError(name)
+        return _with_address(name, Extension.rows("moothall.providers", Provider)[name])
+
+    def __iter__(self) -> Iterator[str]:
+        names = {**OUR_PROVIDERS, **Extension.rows("moothall.providers", Provider)}
+        yield from (name for name in names if name not in OTHER_KINDS)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+PROVIDERS: Final[Mapping[str, Provider]] = _Providers()
 """By the first part of a model's name, as in `deepseek:NAME`."""
 
-BY_FAMILY: Final = {family: name for name, each in PROVIDERS.items() for family in each.families}
+BY_FAMILY: Final = {name: id for id, each in OUR_PROVIDERS.items() for name in each.families}
 """The providers by how names of their models begin."""
 
 ANY_SERVER: Final = Provider("of any server")
@@ -172,14 +199,14 @@ def provider_at(url: str) -> str | None:
     host = urlsplit(url).hostname or ""
     if host.endswith((".openai.azure.com", ".services.ai.azure.com")):
         return "azure"
-    hosts = ((name, urlsplit(each.url).hostname) for name, each in PROVIDERS.items())
+    hosts = ((name, urlsplit(each.url).hostname) for name, each in OUR_PROVIDERS.items())
     return next((name for name, each in hosts if each == host and host != "localhost"), None)
 
 
 def provider_of(name: str) -> tuple[str | None, str]:
     """Return the provider of a model's name, and the provider's own name of it."""
     kind, _, rest = name.partition(":")
-    if kind in PROVIDERS:
+    if rest and kind in PROVIDERS:
         return kind, rest
     url, _, model_name = name.partition("#")
     return (provider_at(url) if kind in ("http", "https") else None), model_name

@@ -21,6 +21,8 @@ from moothall.research.iteration_steps import Narrate as Narrate
 from moothall.research.iteration_steps import Plan as Plan
 from moothall.research.iteration_steps import Research as Research
 from moothall.research.iteration_steps import Update as Update
+from moothall.research.reading.document_kinds import DocumentKind as DocumentKind
+from moothall.research.reading.html import Document as Document
 from moothall.research.recording import report_so_far as report_so_far
 from moothall.research.report import Report as Report
 from moothall.research.report import end_in_words as end_in_words

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from moothall import ConfigError, HumanDecision, MoothallError, StateError
 from moothall.budget import RUN_LIMITS, Limit
+from moothall.build import Extension
 from moothall.journal import REASONS, Doubt, Journal
-from moothall.studio.orders import extensions_of
 
 if TYPE_CHECKING:
     from fastapi import Response
@@ -334,7 +334,7 @@ def shell_html(tabs: Iterable[Tab], first_tab: str, base: str, faults: Sequence[
     ]
     data |= {
         "ended": sorted(REASONS.final),
-        "kinds": sorted(extensions_of("moothall.kinds")),
+        "kinds": sorted(Extension.all_of("moothall.kinds")),
         "bounds": [each._asdict() for each in bounds],
         "limits": [
             {"name": each.name, "label": _limit_label(each), "order": key}

@@ -9,9 +9,9 @@ from os import PathLike
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from moothall import ConfigError, MissingExtra
-from moothall.build import log_failure
+from moothall.build import Extension, log_failure
 from moothall.studio.jobs import Jobs, TabHub
-from moothall.studio.orders import Extension, SimulateOrder, extensions_of
+from moothall.studio.orders import SimulateOrder
 from moothall.studio.page import Tab, checked_tab
 from moothall.studio.page_server import PORT
 from moothall.studio.runs import RunsTab
@@ -68,7 +68,7 @@ class Studio(TabHub):
         self.person = user
         self.jobs: Jobs = Jobs(self, self._resume_town)
         self._extensions: dict[int, Extension] = {}  # by the id of a tab
-        extensions = extensions_of("moothall.tabs", _TABS).values()
+        extensions = Extension.all_of("moothall.tabs", _TABS).values()
         self._add_tabs(each for each in extensions if each.is_ours)
         self.user: StudioUser = self._tab(SpaceTab).user
         self.society: SocietyTab = self._tab(SocietyTab)

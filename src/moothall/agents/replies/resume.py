@@ -20,6 +20,7 @@ from moothall.agents.replies.state import dump_state
 from moothall.agents.replies.step import NULL_STEP, StepHandle
 from moothall.foundation.errors import ConfigError, JournalError, NoSuchRun, StateError
 from moothall.foundation.jsonvalue import UnreadableText
+from moothall.journal.attributes import Tags, checked_attributes
 from moothall.journal.doubt import state_of_parts
 from moothall.journal.entry import CHANGED_SUFFIX, ROOT, begin_data_of
 from moothall.journal.stop_reason import ANSWERED_REASONS, FINAL_REASONS
@@ -295,6 +296,7 @@ async def recorded(
     *,
     task: str = "",
     program: Mapping[str, Any] | None = None,
+    tags: Tags | None = None,
 ) -> AsyncIterator[Record[S]]:
     """Open the record of a run of your own orchestrator, new or resumed.
 
@@ -310,8 +312,10 @@ async def recorded(
             out, or have the same
         program: what else must be equal for a program to resume the run, as JSON data by name;
             a `task` in it is compared in the place of the one that people see
+        tags: texts by name, or names, by which people find a new run, as those of `reply`
 
     Raises:
+        ConfigError: the tags are not valid
         RunHeld: the run is in use elsewhere
         RunMismatch: another program began it
         JournalError: the journal cannot be used, or is damaged
@@ -322,11 +326,13 @@ async def recorded(
     for each in fields(cast(Any, state)):
         if each.default is MISSING and each.default_factory is MISSING:
             raise StateError(f"{state.__name__}.{each.name} must have a default: it begins so")
-    part = await journal.begin(run_id, kind, agent, task)
+    attributes = checked_attributes({"tags": tags})
+    part = await journal.begin(run_id, kind, agent, task, **attributes)
     try:
         record = Record(part, state)
         parts = {**({"task": task} if task else {}), **(program or {})}
-        record.begin(kind, agent, record.fingerprint(**parts), task=task)
+        about = {"task": task, **({"attributes": attributes} if attributes else {})}
+        record.begin(kind, agent, record.fingerprint(**parts), **about)
         try:
             yield record
         except BaseException as error:

@@ -17,7 +17,7 @@ from moothall import MoothallError, UnreadableDocument
 from moothall.build import counted, error_text
 from moothall.research.findings import Section
 from moothall.research.reading import process
-from moothall.research.reading.document_kinds import BY_SUFFIX, PARSED_KINDS
+from moothall.research.reading.document_kinds import by_suffix, has_parser
 from moothall.research.reading.encodings import (
     declared_encoding,
     decode_text,
@@ -112,7 +112,7 @@ def kind_of(name: str) -> str | None:
     if name.lower().endswith(PACKED_SUFFIX):
         name = name[: -len(PACKED_SUFFIX)]
     suffixes = PurePosixPath(name).suffixes[-2:]
-    if suffixes and _TEMPLATE_SUFFIX.fullmatch(suffixes[-1]) and suffixes[0].lower() in BY_SUFFIX:
+    if suffixes and _TEMPLATE_SUFFIX.fullmatch(suffixes[-1]) and suffixes[0].lower() in by_suffix():
         suffixes = suffixes[:1]
     if not suffixes or (suffixes[-1][1:].isdecimal() and len(suffixes[-1]) > 2):  # app.log.12
         return "text"
@@ -120,12 +120,12 @@ def kind_of(name: str) -> str | None:
         return "manual"
     stem = name.partition(".")[0]  # README.source and COPYING.LIB are texts
     is_titled = stem.isalpha() and stem.isupper() and guess_type(name)[0] is None
-    return BY_SUFFIX.get(suffixes[-1].lower(), "text" if is_titled else None)
+    return by_suffix().get(suffixes[-1].lower(), "text" if is_titled else None)
 
 
 def read_document(kind: str, name: str, data: bytes, url: str) -> Document | None:
     """Read a file of a kind of `kind_of`; None if it is binary or minified; parsers may raise."""
-    if kind in PARSED_KINDS and kind != "manual":
+    if has_parser(kind) and kind != "manual":
         document = process.ProcessReading(kind, data).read()
         return with_attached(document) if document.attached else document
     if is_binary(data):

@@ -23,7 +23,7 @@ from typing import Any, Final
 from moothall import MissingExtra, UnreadableDocument
 from moothall.build import guard, in_child
 from moothall.research.findings import Section
-from moothall.research.reading.document_kinds import PARSED_KINDS, kind_label
+from moothall.research.reading.document_kinds import document_kinds, kind_label
 from moothall.research.reading.html import Document
 
 MAX_MEMORY: Final = 768 * 2**20
@@ -168,7 +168,8 @@ class ProcessReading:
     def read(self) -> Document:
         """Read the document; UnreadableDocument says which limit it exceeds. It blocks."""
         kind = kind_label(self._kind)
-        MissingExtra.unless(f"reading {kind}", "research", PARSED_KINDS[self._kind].package)
+        if package := document_kinds()[self._kind].package:
+            MissingExtra.unless(f"reading {kind}", "research", package)
         answer, code = self._ask_process()
         if answer is None:
             if code == -signal.SIGXCPU:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, BinaryIO, Final
 
 from moothall import UnreadableDocument
-from moothall.research.reading.document_kinds import PARSED_KINDS, kind_label
+from moothall.research.reading.document_kinds import document_kinds, kind_label
 
 _LARGE_KIB: Final = 300 * 2**10  # KiB; a process that was as large is not used again
 
@@ -61,7 +61,7 @@ def _read_documents(documents: queue.SimpleQueue[tuple[dict[str, Any], bytes]]) 
 
 def _answer_document(kind: str, data: bytes, memory: int) -> dict[str, Any]:
     try:
-        document = PARSED_KINDS[kind].read(data)
+        document = document_kinds()[kind].read(data)
         sections = [(each.start, each.anchor, each.title) for each in document.sections]
         answer = {"title": document.title, "text": document.text, "sections": sections}
         attached = [(name, base64.b64encode(file).decode()) for name, file in document.attached]

@@ -10,7 +10,7 @@ from typing import TypeVar
 from moothall import Action, MissingExtra, PageError, UnreadableDocument
 from moothall.build import WORKERS
 from moothall.research.findings import Resource
-from moothall.research.reading.document_kinds import BY_MEDIA_TYPE, KINDS, PARSED_KINDS
+from moothall.research.reading.document_kinds import by_media_type, document_kinds, has_parser
 from moothall.research.reading.documents import read_document, with_attached
 from moothall.research.reading.encodings import decode_text, is_binary, plain_text
 from moothall.research.reading.html import Document, read_html
@@ -152,17 +152,17 @@ async def _visit(
 
 def _media_kind(page: FetchedPage) -> str:
     """Return the kind that the server states, or else the one that the content shows."""
-    kind = BY_MEDIA_TYPE.get(page.type)
+    kind = by_media_type().get(page.type)
     if page.type in _VAGUE_TYPES:
         start = page.data[:1024].lstrip().lower()
         is_html = any(each in start for each in _MARKUP)
         kind = "pdf" if start.startswith(b"%pdf-") else "html" if is_html else None
     elif page.type.startswith("text/") or page.type.endswith("+json"):
         kind = kind or "text"
-    if kind in PARSED_KINDS:
+    if kind is not None and has_parser(kind):
         return kind
     if kind is None:
-        kinds = ", ".join(name for name, each in KINDS.items() if each.media_types)
+        kinds = ", ".join(name for name, each in document_kinds().items() if each.media_types)
         type_text = page.type or "(the server does not say)"
         raise PageError(f"{page.url} is of the type {type_text}, and what is read is text, {kinds}")
     if is_binary(page.data[:1024], page.charset):
@@ -174,7 +174,7 @@ async def _read_document(page: FetchedPage, kind: str) -> Document:
     timeout_error = UnreadableDocument(
         f"{page.url}: reading its text took longer than {_READ_TIMEOUT_S:g} s"
     )
-    if kind in PARSED_KINDS:
+    if has_parser(kind):
         reading = ProcessReading(kind, page.data)
         try:
             return await _in_thread(

@@ -11,15 +11,12 @@ from moothall.build import as_json
 from moothall.models import PROVIDERS
 from moothall.serving.telemetry import names
 
-_PROVIDERS_BY_CLASS = {each.class_name: name for name, each in reversed([*PROVIDERS.items()])}
-"""By the class of a model: the first that has its form."""
-_PROVIDERS_BY_PREFIX = {
-    **{name: each.otel or name for name, each in PROVIDERS.items()},
+_OTHERS_BY_PREFIX = {
     "http": "openai",
     "https": "openai",
     **dict.fromkeys(("local", "gguf", "scripted"), names.SCOPE),
 }
-"""By the first part of a model's name."""
+"""By the first part of the name of a model of no provider."""
 
 
 def as_text(value: Any) -> str:
@@ -108,14 +105,19 @@ def _parts_of(content: Any) -> list[dict[str, Any]]:
 
 def provider_of(model: Any) -> str:
     """Return the provider of a model, by the conventions' names; `moothall` for our own process."""
-    prefix = provider_by_prefix(str(getattr(model, "name", "")))
-    module = f"{type(model).__module__}.".partition(".")[0]
-    return prefix or _PROVIDERS_BY_CLASS.get(type(model).__name__) or module
+    if prefix := provider_by_prefix(str(getattr(model, "name", ""))):
+        return prefix
+    kind, module = type(model).__name__, type(model).__module__
+    by_class = (name for name, each in PROVIDERS.items() if each.class_name == kind)
+    return next(by_class, module.partition(".")[0])  # the first that has its form
 
 
 def provider_by_prefix(name: str) -> str | None:
     """Return the provider that a model's name states, as a journal has it; None if it says none."""
-    return _PROVIDERS_BY_PREFIX.get(name.partition(":")[0])
+    head, colon, _ = name.partition(":")
+    if head in _OTHERS_BY_PREFIX or not colon or head not in PROVIDERS:
+        return _OTHERS_BY_PREFIX.get(head)
+    return PROVIDERS[head].otel or head
 
 
 def model_in(name: str) -> str:
@@ -123,7 +125,7 @@ def model_in(name: str) -> str:
     head, _, rest = name.partition(":")
     if head in ("http", "https"):
         return name.partition("#")[2] or name
-    return rest if rest and head in _PROVIDERS_BY_PREFIX else name
+    return rest if rest and provider_by_prefix(name) else name
 
 
 def model_attributes(model: Any) -> dict[str, Any]:

@@ -8,9 +8,6 @@ from moothall.studio.orders.act import check_journal_apart as check_journal_apar
 from moothall.studio.orders.act import check_reviewer as check_reviewer
 from moothall.studio.orders.act import is_small_model as is_small_model
 from moothall.studio.orders.act import model_keys as model_keys
-from moothall.studio.orders.extensions import Extension as Extension
-from moothall.studio.orders.extensions import extension_of as extension_of
-from moothall.studio.orders.extensions import extensions_of as extensions_of
 from moothall.studio.orders.extensions import has_resume as has_resume
 from moothall.studio.orders.extensions import resume_of as resume_of
 from moothall.studio.orders.order import AnyOrder as AnyOrder
