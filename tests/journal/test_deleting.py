@@ -382,11 +382,11 @@ with Journal(sys.argv[1]) as journal:
 
 
 @pytest.mark.long
-def test_large_journal_is_written_anew_where_there_is_room_beside_writers_and_after_a_kill(
+def test_large_journal_is_written_anew_where_there_is_room_before_writers_and_after_a_kill(
     filed: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "j"
-    for number in range(44):  # too large to have writers wait for all of it
+    for number in range(44):  # too large to be written anew by each deletion
         secret = f"{SECRET} {number} " if number % 2 else "kept "
         reply(filed, f"r{number}", secret * 3, 900_000 + number, thread=("bo", "anna")[number % 2])
     whole = {run.id: filed.entries(run.id) for run in filed.runs(thread="bo")}

@@ -438,13 +438,13 @@ class Journal:
         """Write the file anew: smaller, and without copies of what was deleted.
 
         SQLite overwrites what is deleted; where it had moved rows between pages before, a copy may
-        remain, until this. Other writers wait for some hundredths of a second at a time.
+        remain, until this. Others that write wait, about a second for 100 MB, or raise after `timeout`.
 
         Returns:
             Whether nothing is left; False if another process reads an older state of the file.
 
         Raises:
-            JournalError: the file cannot be written, or others write it for too long
+            JournalError: it cannot be written, a copy has no room, or others write for too long
         """
         return self.deletions.compact()
 

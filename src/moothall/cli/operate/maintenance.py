@@ -64,7 +64,8 @@ def prune(journal: str | None, older: float, keep: int, as_json: bool, **filters
 def compact(journal: str | None) -> int:
     """Write the journal anew: smaller, and with nothing of what was deleted.
 
-    Processes that write to it go on meanwhile. It takes as much room on the disk again.
+    Processes that write to it wait meanwhile, about a second for 100 MB, and fail after 10 seconds.
+    It takes as much room on the disk again.
 
     \b
     Example:

@@ -18,7 +18,6 @@ from moothall.foundation.database import CHANGES, Lock
 from moothall.foundation.errors import MoothallError
 from moothall.foundation.sqlite.connection import SQLiteConnection
 from moothall.foundation.sqlite.file import DISK_FULL, SQLiteFile
-from moothall.foundation.sqlite.rewriting import Rewriting, is_under_way, may_shrink
 from moothall.foundation.sqlite.wal_locks import Identity
 from moothall.foundation.threads import guard
 
@@ -27,8 +26,8 @@ E = TypeVar("E", bound=MoothallError)
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _PAUSE_S: Final = 0.02
 _SMALL_BYTES: Final = 2**25
-_LOG_BYTES: Final = 2**25
-"""The log of a file that is written anew is mostly smaller."""
+_PAGES_AT_ONCE: Final = 1_000
+"""So many pages are given back before the log is moved into the file."""
 _MAX_IDLE: Final = 4
 """How many idle connections are kept for the next calls."""
 
@@ -105,34 +104,47 @@ class SQLitePool(Generic[E]):
     def rewrite(self) -> bool:
         """Write the file anew, without the copies of deleted data that SQLite leaves in pages.
 
-        Writers wait for some hundredths of a second at a time; for longer, once, if the file is of
-        an older version. Return False if readers of an older state kept the log.
+        Writers wait meanwhile, about a second for 100 MB. Return False if readers of an older state
+        kept the log.
         """
-        with self.reading() as db:
-            in_steps = may_shrink(db) and (not self.is_small() or is_under_way(db))
-        if in_steps:
-            Rewriting(self).run()
-        else:
-            self._vacuum()
+        self.begin_writing(True)
+        try:
+            connection = self.take(patient=True)
+            try:
+                self._check_room(connection)
+                with connection.writing(self._timeout):
+                    connection.execute("VACUUM")
+            except sqlite3.Error as error:
+                raise self.fault(error) from error
+            finally:
+                connection.close()
+        finally:
+            self.end_writing()
         return self.empty_log()
 
     def shrink(self) -> None:
-        """Give the free pages of a file back that may shrink, beside writers."""
-        with self.reading() as db:
-            can_shrink = may_shrink(db)
-        if can_shrink:
-            Rewriting(self).give_back()
+        """Give the free pages back, some at a time: a full disk has no room for a long log."""
+        unused, before = 1, 0
+        while 0 < unused != before:
+            with self.writing() as db:
+                (before,) = db.execute("PRAGMA freelist_count").fetchone()
+                # `execute` would give back one page alone; a script ends the transaction, and so
+                # begins one.
+                db.executescript(f"BEGIN IMMEDIATE; PRAGMA incremental_vacuum({_PAGES_AT_ONCE});")
+                (unused,) = db.execute("PRAGMA freelist_count").fetchone()
+            self.move_log()
 
-    def check_room(self, db: sqlite3.Connection) -> None:
-        """Raise if the disk has no room for a copy of what the file has, and for the log."""
+    def _check_room(self, db: SQLiteConnection) -> None:
+        """Raise if the disk has no room for the log, which gets a copy of what the file has.
+
+        What has filled the disk could not be removed: that, too, is written to the log.
+        """
         pages, unused, page_bytes = (
             db.execute(f"PRAGMA {pragma}").fetchone()[0]
             for pragma in ("page_count", "freelist_count", "page_size")
         )
-        path = os.path.realpath(self.file.path)
-        log = os.path.getsize(f"{path}-wal")  # is overwritten
-        size = max(pages - 2 * unused, 0) * page_bytes + max(_LOG_BYTES - log, 0)
-        free_bytes = shutil.disk_usage(os.path.dirname(path)).free
+        size = (pages - unused) * page_bytes
+        free_bytes = shutil.disk_usage(os.path.dirname(os.path.realpath(self.file.path))).free
         if free_bytes < size:
             raise self.file.error(
                 f"to be written anew it needs {size:,} bytes of room on its disk, which has "
@@ -142,22 +154,6 @@ class SQLitePool(Generic[E]):
     def is_small(self) -> bool:
         """Return whether to write the file anew takes well under a second."""
         return self.file.path.stat().st_size <= _SMALL_BYTES
-
-    def _vacuum(self) -> None:
-        self.begin_writing(True)
-        try:
-            connection = self.take(patient=True)
-            try:
-                with connection.writing(self._timeout):
-                    if self.file.shrinks:
-                        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-                    connection.execute("VACUUM")
-            except sqlite3.Error as error:
-                raise self.fault(error) from error
-            finally:
-                connection.close()
-        finally:
-            self.end_writing()
 
     def copy_to(self, path: Path) -> None:
         """Write what the file has at this moment to another file, which is empty; nobody waits."""
