@@ -18,7 +18,6 @@ import pytest
 
 from journal.conftest import Place
 from moothall import (
-    ACCESS_REQUESTED,
     Action,
     FileError,
     Journal,
@@ -29,8 +28,6 @@ from moothall import (
     ScriptedModel,
     SQLiteMemory,
     Usage,
-    Waiting,
-    action,
 )
 from moothall.foundation.errors import ConfigError, DefinitionError, NoSuchRun, StateError
 from moothall.journal import Entry
@@ -47,33 +44,6 @@ def reply(journal: Journal, run_id: str, *whats: str) -> ReActAgent:
     agent = ReActAgent("a", ScriptedModel(script), actions=[act], journal=journal)
     assert agent.reply_sync(f"go {run_id}", run_id=run_id, thread="anna").text == "Yes."
     return agent
-
-
-@pytest.mark.parametrize("first", (0, 1), ids=("the caller first", "the asked one first"))
-def test_run_and_the_one_that_it_waits_for_move_one_after_the_other(
-    tmp_path: Path, place: Place, first: int
-) -> None:
-    def agent(journal: Journal) -> ReActAgent:
-        pay = Action("pay", lambda: "paid", "Pay.", access_policy=ACCESS_REQUESTED)
-        model = ScriptedModel([Call("1", "pay", {}), "It is paid."])
-        helper = ReActAgent("helper", model, actions=[pay], approver=Waiting(), journal=journal)
-        asks = [Call("1", "helper", {"text": "Pay."}), "The helper has paid."]
-        return ReActAgent("a", ScriptedModel(asks), actions=[helper.as_action()], journal=journal)
-
-    with Journal(place("j")) as journal, Journal(tmp_path / "other") as other:
-        agent(journal).reply_sync("go", run_id="r")
-        (asked,) = (each.run for each in journal.waiting(kind="approval"))
-        ids = ("r", asked)
-        for run_id in (ids[first], ids[1 - first]):
-            journal.export(run_id, tmp_path / "r.jsonl", move=True)
-            other.import_run(tmp_path / "r.jsonl")
-            place_of_caller = other if first == 0 or run_id == "r" else journal
-            reply = agent(place_of_caller).reply_sync("go", run_id="r")
-            assert reply.stop_reason == "waiting"
-        (wait,) = other.waiting(kind="approval")
-        other.answer(wait.run, wait.key, True)
-        reply = agent(other).reply_sync("go", run_id="r")
-        assert (reply.stop_reason, reply.steps[0].result["result"]) == ("done", "It is paid.")
 
 
 @pytest.fixture
@@ -137,78 +107,32 @@ def test_imported_run_goes_on_where_it_stopped(
         assert agent.reply_sync("go on", run_id="moved", thread="anna").text == "There."
 
 
-@action
-async def fetch(name: str) -> Later:
-    """Fetch what a webhook brings."""
-    return Later(name)
-
-
-def test_moved_run_takes_the_answers_that_it_was_given(
+def test_run_that_waits_or_has_an_untaken_answer_is_not_moved(
     journal: Journal, place: Place, tmp_path: Path
 ) -> None:
-    pay = Action("pay", lambda: "paid", "Pay.", access_policy=ACCESS_REQUESTED)
-    fetches = [{"name": "fetch", "args": {"name": each}} for each in ("mail", "book")]
+    fetch = Action("fetch", lambda: Later("mail"), "Fetch the mail.")
 
-    def results(journal: Journal) -> list[Any]:
-        model = ScriptedModel([{"name": "pay"}, *fetches, "Done."])
-        given: dict[str, Any] = {"approver": Waiting(), "journal": journal}
-        agent = ReActAgent("clerk", model, actions=[pay, fetch], **given)
-        if not journal.runs():
-            assert agent.reply_sync("Go.", run_id="R").stop_reason == "waiting"
-            return []
-        (resumed,) = asyncio.run(agent.resume_decided())
-        assert resumed.reply is not None
-        return [step.result["result"] for step in resumed.reply.steps]
+    def go(text: str) -> str:
+        def answer(messages: list[dict[str, Any]], _: Any) -> Any:
+            is_fetched = messages[-1]["role"] == "tool"
+            return (text or str(1 / 0)) if is_fetched else {"name": "fetch"}
 
-    results(journal)
-    (approval,) = journal.waiting("R")
-    journal.answer("R", approval.key, True, by="eva")
-    journal.answer("R", "mail", "a letter")  # before it is asked for
-    journal.export("R", tmp_path / "r.jsonl", move=True)
-    with Journal(place("other")) as other, Journal(place("third")) as third:
-        other.import_run(tmp_path / "r.jsonl")
-        results(other)
-        (book,) = other.waiting("R")
-        other.answer("R", book.name, "a book", by="shop")
-        other.export("R", tmp_path / "again.jsonl", move=True)
-        third.import_run(tmp_path / "again.jsonl")
-        assert results(third) == ["paid", "a letter", "a book"]
+        agent = ReActAgent("clerk", ScriptedModel(answer), actions=[fetch], journal=journal)
+        return agent.reply_sync("Go.", run_id="R").stop_reason
 
-
-def test_moved_run_is_answered_where_it_goes_on(journal: Journal, tmp_path: Path) -> None:
-    agent = ReActAgent(
-        "clerk",
-        ScriptedModel([Call("1", "fetch", {"name": "mail"})]),
-        actions=[fetch],
-        journal=journal,
-    )
-    assert agent.reply_sync("Go.", run_id="R").stop_reason == "waiting"
-    journal.export("R", tmp_path / "r.jsonl", move=True)
-    with pytest.raises(StateError, match="answer it in the journal in which it goes on"):
-        journal.answer("R", "mail", "a letter")
-
-
-def test_moved_run_under_another_id_asks_a_person_for_itself(
-    journal: Journal, place: Place, tmp_path: Path
-) -> None:
-    pay = Action("pay", lambda: "paid", "Pay.", access_policy=ACCESS_REQUESTED)
-
-    def go(journal: Journal, run_id: str) -> str:
-        model = ScriptedModel([{"name": "pay"}, "Done."])
-        given: dict[str, Any] = {"approver": Waiting(), "journal": journal}
-        agent = ReActAgent("clerk", model, actions=[pay], **given)
-        return agent.reply_sync("Go.", run_id=run_id).stop_reason
-
-    assert go(journal, "R") == "waiting"
-    (approval,) = journal.waiting("R")
-    journal.answer("R", approval.key, True, by="eva")
+    assert go("") == "waiting"
+    for _ in range(2):
+        with pytest.raises(StateError, match=r"'R' waits, .*`moothall waiting`.*runs cancel"):
+            journal.export("R", tmp_path / "r.jsonl", move=True)
+        assert not (tmp_path / "r.jsonl").exists()
+        if journal.waiting("R"):  # and once it is answered
+            journal.answer("R", "mail", "a letter")
+    assert go("") == "error"
     journal.export("R", tmp_path / "r.jsonl", move=True)
     with Journal(place("other")) as other:
-        other.import_run(tmp_path / "r.jsonl", "S")
-        assert go(other, "S") == "waiting"
-        (again,) = other.waiting("S")
-        other.answer("S", again.key, True)
-        assert go(other, "S") == "done"
+        other.import_run(tmp_path / "r.jsonl")
+        journal = other
+        assert go("There.") == "done"
 
 
 def test_fork_of_a_run_of_the_longest_id_goes_on_by_its_own(journal: Journal) -> None:
@@ -320,8 +244,6 @@ def entry(lines: list[dict[str, Any]], kind: str) -> dict[str, Any]:
     return next(each for each in lines if each.get("kind") == kind and "sum" in each)
 
 
-ANSWER: dict[str, Any] = {"key": "k", "name": "k", "kind": "result", "value": "1"}
-ANSWER |= {"decided_by": None, "answered": 1.0, "sources": None}
 CHANGES: tuple[tuple[Change, str], ...] = (
     (lambda lines: lines.clear(), "line 1: the file ends before it"),
     (lambda lines: lines[0].update(moothall="memory"), "not the first line of an exported run"),
@@ -342,8 +264,6 @@ CHANGES: tuple[tuple[Change, str], ...] = (
     (lambda lines: entry(lines, "over")["data"].update(text="No."), "its checksum is wrong"),
     (lambda lines: entry(lines, "over").update(at="now"), "at must be a number"),
     (lambda lines: entry(lines, "over").update(kind=3), "kind must be a text"),
-    (lambda lines: lines[0].update(answers=[ANSWER | {"name": "\ud800"}]), "name of an answer is"),
-    (lambda lines: lines[0].update(answers=[ANSWER | {"answered": -1.0}]), "answered must be in"),
 )
 
 

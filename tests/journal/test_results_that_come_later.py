@@ -132,45 +132,6 @@ def test_answer_of_a_kept_helper_that_waited_and_then_read_is_from_outside(place
         assert (reply.text, bank.paid, len(bank.asked)) == ("Done.", [], 1)
 
 
-def test_answer_of_a_helper_whose_run_stayed_elsewhere_is_from_outside_also_after_a_crash(
-    tmp_path: Path,
-) -> None:
-    class Crashes(Block):
-        async def around_action(self, step: Any, call: Any) -> Any:
-            result = await call()
-            if not copy.exists():
-                crash(there.path, copy)
-            return result
-
-    copy, look = tmp_path / "copy", Action("look", lambda: Later("mail"), "Look.", outside=True)
-
-    def helper(journal: Journal) -> ReActAgent:
-        return ReActAgent(
-            "helper", ScriptedModel([{"name": "look"}, MAIL]), actions=[look], journal=journal
-        )
-
-    asks = [{"name": "helper", "args": {"text": "Whom?"}}, PAY, "Done."]
-
-    def reply(bank: Bank) -> Reply:
-        asked = helper(bank.journal).as_action()
-        return bank.clerk(asks, asked, blocks=[Crashes()]).reply_sync("Pay the bill.", run_id="r")
-
-    with Journal(tmp_path / "here") as here, Journal(tmp_path / "there") as there:
-        assert reply(Bank(here)).stop_reason == "waiting"
-        (wait,) = here.waiting(kind="result", agent="helper")
-        here.answer(wait.run, "mail", MAIL)
-        helper(here).reply_sync("Whom?", run_id=wait.run)
-        here.export("r", tmp_path / "r.jsonl", move=True)
-        there.import_run(tmp_path / "r.jsonl")
-        bank = Bank(there)
-        assert reply(bank).steps[0].result["result"] == MAIL
-        assert (bank.paid, len(bank.asked)) == ([], 1)
-    with Journal(copy) as left:
-        bank = Bank(left)
-        assert reply(bank).steps[0].result["result"] == MAIL
-        assert (bank.paid, len(bank.asked)) == ([], 1)
-
-
 def test_reply_that_goes_on_knows_what_an_earlier_reply_of_its_conversation_read(
     tmp_path: Path,
 ) -> None:

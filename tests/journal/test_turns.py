@@ -150,7 +150,7 @@ async def test_turn_that_waits_adds_nothing_to_its_run_until_it_has_ended(journa
     assert [each["action"] for each in found["steps"]] == [call.name for call in EVERYTHING]
 
 
-async def test_run_that_waits_while_its_thread_goes_on_is_replayed_moved_and_cancelled(
+async def test_run_that_waits_while_its_thread_goes_on_is_replayed_copied_and_cancelled(
     tmp_path: Path,
 ) -> None:
     pay = Action("pay", lambda: "paid", "Pay.", access_policy=ACCESS_REQUESTED)
@@ -160,8 +160,9 @@ async def test_run_that_waits_while_its_thread_goes_on_is_replayed_moved_and_can
         await agent.reply("Pay.", run_id="r", thread="t")
         assert (await agent.reply("Hi.", thread="t")).text == "Hello."
         assert journal.replay("r").stop_reason == "waiting"
-        journal.export("r", tmp_path / "r.jsonl", move=True)
+        journal.export("r", tmp_path / "r.jsonl")
         other.import_run(tmp_path / "r.jsonl")
+        other.adopt("r")
         assert other.run("r").state == "waiting"
         other.waits.cancel("r", "it was stopped")
         assert (other.run("r").state, other.waiting()) == ("cancelled", [])

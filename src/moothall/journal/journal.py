@@ -438,7 +438,7 @@ class Journal:
         """Write the file anew: smaller, and without copies of what was deleted.
 
         SQLite overwrites what is deleted; where it had moved rows between pages before, a copy may
-        remain, until this. Others that write wait, about a second for 100 MB, or raise after `timeout`.
+        remain, until this. Others that write wait, a second for 100 MB, or raise after `timeout`.
 
         Returns:
             Whether nothing is left; False if another process reads an older state of the file.
@@ -471,7 +471,7 @@ class Journal:
         Raises:
             NoSuchRun: there is no run of that id
             RunHeld: a process works on a run that is to be moved
-            StateError: it is `elsewhere` already
+            StateError: it is `elsewhere` already, or waits
             JournalError: the journal cannot be read, or is damaged
             OSError: the file cannot be written
         """

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from moothall.foundation.arguments import check_text
 from moothall.foundation.database import Database
@@ -26,7 +26,7 @@ from moothall.foundation.files import written_whole
 from moothall.foundation.format_version import json_version_problem
 from moothall.journal.attributes import attributes_json, checked_attributes
 from moothall.journal.doubt import state_of
-from moothall.journal.entry import Entry, begin_data_of
+from moothall.journal.entry import begin_data_of
 from moothall.journal.opening import RunOpener
 from moothall.journal.stop_reason import ELSEWHERE_STATE, FINAL_REASONS, OPEN_STATES
 from moothall.journal.store.backup import value_hashes
@@ -36,41 +36,16 @@ from moothall.journal.store.store import Store
 from moothall.journal.store.wait_rows import (
     end_rows,
     has_late_reply,
-    keep_answers,
     keep_late_reply,
     reopen_rows,
     untaken_answers,
 )
 from moothall.journal.tally import Tally, search_text
 
-Answers: TypeAlias = list[dict[str, Any]]
 VERSION: Final = 1
 """The version of the lines, in the first one."""
 
 
-def _is_json(text: Any) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, TypeError, RecursionError):
-        return False
-    return _is_sendable(text)
-
-
-def _is_json_of_texts(text: Any) -> bool:
-    values = json.loads(text) if _is_json(text) else None
-    return isinstance(values, list) and all(isinstance(each, str) for each in values)
-
-
-_ANSWER_SHAPE: Final = {
-    "key": str,
-    "name": str,
-    "kind": str,
-    "value": _is_json,
-    "decided_by": (str, None),
-    "answered": float,
-    "sources": (None, _is_json_of_texts),
-}
-"""An answer that the run was given and has not taken."""
 _HEAD_SHAPE: Final = {
     "id": str,
     "kind": str,
@@ -84,7 +59,6 @@ _HEAD_SHAPE: Final = {
     "entries": int,
     "values": int,
     "moved?": bool,
-    "answers?": [_ANSWER_SHAPE],
     "late?": bool,
 }
 _VALUE_SHAPE: Final = {"value": str, "text?": str, "base64?": str}
@@ -107,18 +81,15 @@ def file_path(path: object) -> Path:
     raise ConfigError(f"path= must be the path of a file, got {path!r:.80}")
 
 
-def export_run(store: Store, run_id: str, path: Path, answers: Answers | None = None) -> None:
-    """Write a run to a file: a line about it, then one for each of its values and entries.
-
-    A run that is moved has `answers` that it was given and has not taken.
-    """
+def export_run(store: Store, run_id: str, path: Path, is_moved: bool = False) -> None:
+    """Write a run to a file: a line about it, then one for each of its values and entries."""
     with store.reading() as db, written_whole(path, 0o600) as temporary:
         number = store.run_number(db, run_id)
         for _ in store.read_entries(db, number, run_id):
             pass  # raises if it is damaged
         hashes = value_hashes(store, db, number)
         with temporary.open("w", encoding="utf-8", newline="\n") as out:
-            for line in _export_lines(store, db, number, hashes, answers):
+            for line in _export_lines(store, db, number, hashes, is_moved):
                 out.write(f"{line}\n")
 
 
@@ -128,19 +99,25 @@ def move_run(store: Store, runs: RunOpener, run_id: str, path: Path) -> None:
     It stays here, so that nothing that has its id begins it anew.
     """
     with _locked_run(store, runs, run_id) as number:
-        if _state(store, number) == ELSEWHERE_STATE:
+        state = _state(store, number)
+        if state == ELSEWHERE_STATE:
             raise StateError(
                 f"run {run_id!r} was moved already, or is a copy: `moothall runs adopt` lets it go "
                 "on here, if it does not elsewhere"
             )
         # First of all: a process that dies in between leaves no run that goes on twice.
         with store.writing() as db:
-            answers = untaken_answers(db, number)
+            if state == "waiting" or untaken_answers(db, number):
+                raise StateError(
+                    f"run {run_id!r} waits, or has an answer that it has not taken: only a run at "
+                    "rest is moved. Answer it (`moothall waiting`) and resume it, or end it by "
+                    "`moothall runs cancel`; a backup takes all runs along, with what they wait for"
+                )
             query = "UPDATE runs SET state = ?, open = FALSE WHERE number = ?"
             db.execute(query, (ELSEWHERE_STATE, number))
             end_rows(db, number)
         try:
-            export_run(store, run_id, path, answers)
+            export_run(store, run_id, path, is_moved=True)
         except BaseException:
             _reopen_run(store, number, run_id)
             raise
@@ -160,21 +137,17 @@ def _state(store: Store, number: int) -> str | None:
 
 
 def _reopen_run(store: Store, number: int, run_id: str) -> None:
+    """Have a run go on from its entries; one that waits for nothing yet asks when it is resumed."""
     with store.reading() as db:
         entries = [entry for entry, _ in store.read_entries(db, number, run_id)]
     with store.writing() as db:
-        _set_state(db, number, run_id, entries)
-
-
-def _set_state(db: Database, number: int, run_id: str, entries: list[Entry]) -> None:
-    """Have a run go on from its entries; one that waits for nothing yet asks when it is resumed."""
-    waits, state = reopen_rows(db, number, run_id, entries), state_of(entries)
-    if state == "waiting" and not waits:
-        state = None
-    db.execute(
-        "UPDATE runs SET state = ?, open = ? WHERE number = ?",
-        (state, state in OPEN_STATES, number),
-    )
+        waits, state = reopen_rows(db, number, run_id, entries), state_of(entries)
+        if state == "waiting" and not waits:
+            state = None
+        db.execute(
+            "UPDATE runs SET state = ?, open = ? WHERE number = ?",
+            (state, state in OPEN_STATES, number),
+        )
 
 
 @contextmanager
@@ -191,18 +164,17 @@ def _locked_run(store: Store, runs: RunOpener, run_id: str) -> Iterator[int]:
 
 
 def _export_lines(
-    store: Store, db: Database, number: int, hashes: list[str], answers: Answers | None
+    store: Store, db: Database, number: int, hashes: list[str], is_moved: bool
 ) -> Iterator[str]:
     names = ("id", "kind", "agent", "task", "began", "state", "thread", "key", "seconds", "last")
     row = db.execute(f"SELECT {', '.join(names)} FROM runs WHERE number = ?", (number,)).fetchone()
     columns = dict(zip(names, row, strict=True))
     head = {"moothall": "run", "format": VERSION, **columns, "entries": columns.pop("last")}
     head.pop("last", None)
-    if answers is not None:  # it is moved, which is all that its state says here
+    if is_moved:  # which is all that its state says here
         entries = [entry for entry, _ in store.read_entries(db, number, columns["id"])]
         head |= {"state": state_of(entries), "moved": True}
-        head |= {"answers": answers} if answers else {}
-    if has_late_reply(db, number) and (answers is not None or head["state"] not in FINAL_REASONS):
+    if has_late_reply(db, number) and (is_moved or head["state"] not in FINAL_REASONS):
         head["late"] = True  # of a copy that is over, its original tells the sender
     yield stored_json({**head, "values": len(hashes)})
     for hash in hashes:
@@ -279,10 +251,6 @@ class _Import:
                 "UPDATE runs SET attributes = ? WHERE number = ?",
                 (attributes_json(attributes), number),
             )
-            # A copy under another id takes no person's answer: the keys of these are the run's.
-            keep_answers(db, number, head.get("answers", ()))
-            if head.get("moved") and head["state"] == "waiting":
-                _set_state(db, number, id, entries)
             if head.get("late"):
                 keep_late_reply(db, id)
             text = search_text(head["task"], tally.reply or "")
@@ -322,7 +290,7 @@ class _Import:
                 )
         run_work = tally, float(head["seconds"]), 0
         state = head["state"]
-        if not head.get("moved") and state not in FINAL_REASONS:
+        if state not in FINAL_REASONS and (not head.get("moved") or state == "waiting"):
             state = ELSEWHERE_STATE
         self._store.write_entries(db, number, (0, b""), entries, state, run_work, times)
         return tally
@@ -344,12 +312,6 @@ class _Import:
                 raise self._error(f"{name} must be a text of at most {_MAX_CHARS} characters")
         if not 0 < len(head["key"]) <= _MAX_KEY_CHARS or head["state"] in ("running", ""):
             raise self._error("key or state is not one that moothall gives")
-        for answer in head.get("answers", ()):
-            if not 0 <= answer["answered"] < 253_000_000_000:
-                raise self._error("answered must be in seconds")
-            for name in ("key", "name", "decided_by"):
-                if not _is_sendable(answer[name] or ""):
-                    raise self._error(f"{name} of an answer is no text that can be stored")
         for name in ("began", "seconds"):
             if not 0 <= head[name] < 253_000_000_000:
                 raise self._error(f"{name} must be in seconds, got {head[name]!r:.80}")
