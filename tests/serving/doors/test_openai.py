@@ -425,7 +425,7 @@ def test_openai_responses_hand_calls_back_and_take_their_results(serve: Serve) -
     assert responses.create(model="bot", input=given).output_text == last.output_text
 
 
-def test_openai_responses_continue_and_branch(serve: Serve) -> None:
+def test_openai_responses_continue_and_fork(serve: Serve) -> None:
     responses = client(serve(asgi([bot(), bot("other")]))).responses
 
     def ask(text: str, previous: str | None = None, **options: Any) -> Any:
@@ -439,7 +439,7 @@ def test_openai_responses_continue_and_branch(serve: Serve) -> None:
     assert "user:c" in ask("d", three.id).output_text
     assert "user:c" not in ask("d", two.id).output_text
     unkept = ask("x", store=False)
-    for wrong in (unkept.id, "resp_x", "x", "", f"resp_{'0' * 32}.1", two.id + "/../x"):
+    for wrong in (unkept.id, "resp_x", "x", "", f"resp_{'0' * 32}.{'0' * 16}", two.id + "/../x"):
         with pytest.raises(openai.BadRequestError, match="not found") as caught:
             ask("y", wrong)
         assert caught.value.code == "previous_response_not_found"
@@ -467,9 +467,9 @@ def test_openai_responses_continue_after_a_restart_with_a_journal(tmp_path: Path
         assert three.output_text == (
             "user:a | assistant:user:a | user:weather? | tool:w1 | tool:w2"
         )
-        branch = responses.create(model="bot", input="t", previous_response_id=side.id)
-        assert branch.output_text.startswith("user:a | assistant:user:a | user:s | assistant:")
-        assert branch.output_text.endswith("user:t")
+        fork = responses.create(model="bot", input="t", previous_response_id=side.id)
+        assert fork.output_text.startswith("user:a | assistant:user:a | user:s | assistant:")
+        assert fork.output_text.endswith("user:t")
     with server(journal=True) as url:  # what came in as results is read back as such
         four = client(url).responses.create(model="bot", input="b", previous_response_id=three.id)
         assert four.output_text.startswith(f"{three.output_text} | assistant:")
@@ -478,7 +478,8 @@ def test_openai_responses_continue_after_a_restart_with_a_journal(tmp_path: Path
     runs = Journal(tmp_path / "runs.db").runs()
     assert runs[0].id == one.id.removeprefix("resp_")
     assert {each.state for each in runs} == {"done", "terminal"}
-    assert runs[0].thread == runs[1].thread
+    threads = {each.id: each.thread for each in runs}
+    assert runs[0].thread == runs[1].thread != threads[side.id.removeprefix("resp_")]
 
 
 # -- errors, approvals, the end of a client --------------------------------------------------------

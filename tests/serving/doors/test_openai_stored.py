@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -226,7 +227,9 @@ def test_openai_id_of_a_response_that_another_server_gave_and_deleted_is_not_giv
     assert one.retrieve(fourth.id).previous_response_id == third.id
 
 
-@pytest.mark.parametrize("id", ("resp_x", "x", "resp_" + "0" * 32 + ".1", "resp_..%2f..%2fetc"))
+@pytest.mark.parametrize(
+    "id", ("resp_x", "x", "resp_" + "0" * 32 + "." + "0" * 16, "resp_..%2f..%2fetc")
+)
 def test_openai_id_of_no_response_is_not_found(serve: Serve, tmp_path: Path, id: str) -> None:
     url = serve(asgi(bot(journal=Journal(tmp_path / "runs.db"))))
     with pytest.raises(openai.NotFoundError):
@@ -357,7 +360,12 @@ def test_openai_item_by_an_id_of_none_is_refused(serve: Serve, tmp_path: Path) -
     (item,) = made.output
     run = made.id.removeprefix("resp_")
     ids = ("msg_x", "", f"msg_{run}_7", f"fc_{run}_w1", f"msg_{run}", f"fc{item.id[3:]}", made.id)
-    for id in (*ids, f"{item.id}x", item.id.replace(run, "0" * 32 + ".1"), f"msg_{run}_../x"):
+    for id in (
+        *ids,
+        f"{item.id}x",
+        item.id.replace(run, "0" * 32 + "." + "0" * 16),
+        f"msg_{run}_../x",
+    ):
         reference: Any = {"type": "item_reference", "id": id}
         with pytest.raises(openai.BadRequestError, match="send the item itself"):
             responses.create(model="bot", input=[reference, said("x")])
@@ -384,11 +392,27 @@ def test_openai_reference_may_leave_its_type_out(serve: Serve) -> None:
         assert last.output_text == "assistant:user:hi | user:x"
 
 
-def test_openai_item_of_a_response_that_was_a_branch_is_taken(serve: Serve) -> None:
-    responses = client(serve(asgi(bot()))).responses
-    one = responses.create(model="bot", input="a")
-    responses.create(model="bot", input="b", previous_response_id=one.id)
-    branch = responses.create(model="bot", input="c", previous_response_id=one.id)
-    assert "_" in branch.id.removeprefix("resp_")
-    last = responses.create(model="bot", input=[*named(branch), said("d")])
-    assert last.output_text == f"assistant:{branch.output_text} | user:d"
+def test_openai_response_of_an_imported_run_that_continues_itself_is_refused(
+    serve: Serve, tmp_path: Path
+) -> None:
+    from moothall.journal.store.entry_values import stored_json
+    from moothall.journal.store.store import _checksum as sum_of
+
+    path = tmp_path / "r.jsonl"
+    with Journal(tmp_path / "a.db") as journal:
+        made = client(serve(asgi(bot(journal=journal)))).responses.create(model="bot", input="hi")
+        journal.export(made.id.removeprefix("resp_"), path)
+    head, *lines = map(json.loads, path.read_text().splitlines())
+    sum = b""
+    for number, each in enumerate(lines, 1):
+        if each["kind"] == "begun":
+            each["data"]["response"]["previous_response_id"] = made.id
+        data = stored_json(each["data"])
+        sum = sum_of(sum, number, each["path"], each["kind"], str(each["at"]), data)
+        each["sum"] = sum.hex()
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in (head, *lines)))
+    with Journal(tmp_path / "b.db") as journal:
+        journal.import_run(path)
+        responses = client(serve(asgi(bot(journal=journal)))).responses
+        with pytest.raises(openai.BadRequestError, match="not found"):
+            responses.create(model="bot", input="x", previous_response_id=made.id)

@@ -53,7 +53,9 @@ from moothall.serving.doors.openai.items import echo_of, response_request
 from moothall.serving.doors.openai.message_content import BadRequest
 from moothall.serving.doors.openai.output import ChatCompletion, Kind, ResponseForm, send_json
 from moothall.serving.doors.openai.response_chain import (
+    ECHO_KEY,
     ResponseChain,
+    StoredConversation,
     question_and_answer,
     thread_of,
 )
@@ -63,7 +65,7 @@ from moothall.serving.doors.openai.sent_again import (
     SentRequests,
     is_sent_again,
 )
-from moothall.serving.doors.openai.stored_responses import ECHO_KEY, StoredResponses
+from moothall.serving.doors.openai.stored_responses import StoredResponses
 from moothall.serving.doors.protocols import OPENAI, TooOften, caller_text, to_id
 from moothall.serving.doors.served_agents import Served
 
@@ -136,20 +138,19 @@ class OpenAIDoor:
         openai_request = response_request(await self._stored.resolve_references(body, caller))
         agent, chain = self._agent(openai_request.model), self._chain
         sender = sender_of(OPENAI.sender, caller)
-        previous, history = None, list[dict[str, Any]]()
+        earlier_runs, history = list[str](), list[dict[str, Any]]()
         if openai_request.previous_id is not None:
-            previous, history = await in_thread(
-                chain.run_and_history, agent, sender, openai_request.previous_id
-            )
+            earlier = await in_thread(chain.conversation, agent, sender, openai_request.previous_id)
+            earlier_runs, history = earlier.runs, earlier.messages
         openai_request.messages = with_call_results([*history, *openai_request.messages])[
             len(history) :
         ]
         digest = openai_request.digest = self._sent.digest(agent, sender, body)
         run_id = await self._sent.earlier_run(agent, sender, body, digest) if digest else None
-        if run_id is None and previous is None:
+        if run_id is None and not earlier_runs:
             run_id = chain.new_id(digest[:8])
         elif run_id is None:
-            run_id = await in_thread(chain.next_id, agent, previous)
+            run_id = await in_thread(chain.next_id, agent, earlier_runs[-1], digest[:8])
         form, thread = ResponseForm(openai_request, run_id), thread_of(sender, run_id)
 
         def keep_reply(reply: Reply, request: ReplyRequest) -> None:
@@ -164,7 +165,10 @@ class OpenAIDoor:
                 *history,
                 *(run_messages or question_and_answer(request.content, reply.text)),
             ]
-            chain.keep(run_id, str(agent.id), sender, messages, openai_request.messages, form)
+            runs, new_messages = [*earlier_runs, run_id], openai_request.messages
+            chain.keep(
+                StoredConversation(str(agent.id), sender, runs, messages, new_messages, form)
+            )
 
         on_reply = keep_reply if openai_request.store else None
         with self._sent.awaiting(run_id) if digest else nullcontext():

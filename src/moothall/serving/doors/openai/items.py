@@ -18,7 +18,7 @@ from moothall.serving.doors.openai.input import (
 )
 from moothall.serving.doors.openai.message_content import BadRequest, text_in
 
-_NOT_ECHOED: Final = ("input", "model", "previous_response_id", "stream", "stream_options")
+_NOT_ECHOED: Final = ("input", "model", "stream", "stream_options")
 """What a response does not say again of its request, or what its run has."""
 
 

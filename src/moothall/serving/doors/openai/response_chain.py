@@ -17,51 +17,46 @@ from moothall.serving.doors.openai.message_content import BadRequest
 from moothall.serving.doors.openai.output import ResponseForm
 from moothall.serving.doors.served_agents import Served
 
-_RUN_ID: Final = re.compile(r"[0-9a-f]{32}\.[1-9]\d{0,5}(_[0-9a-f]{8}\.[1-9]\d{0,5})*")
+_RUN_ID: Final = re.compile(r"[0-9a-f]{32}\.[0-9a-f]{16}")
 ITEM_ID: Final = re.compile(rf"(?:msg|fc|rs|in)_({_RUN_ID.pattern})_.+", re.S)
 """The id of an item of a response."""
 _MAX_CONVERSATIONS: Final = 1000
 """How many conversations are kept in the process."""
-_MAX_ID_CHARS: Final = 200
 _EARLIER_DELETED: Final = " whole: an earlier one of its conversation was deleted"
 _CONTINUED_MARK: Final = "continued"
 """The mark of a run that another one continues."""
+ECHO_KEY: Final = "response"
+"""Under what name the beginning of a run has what its response says of the request."""
 
 
 @dataclass(slots=True)
-class _StoredConversation:
+class StoredConversation:
+    """A conversation up to the end of a response: the runs, and all their messages."""
+
     agent: str
     sender: str
-    messages: list[dict[str, Any]]  # the whole conversation, the run's own included
+    runs: list[str]  # the response's own is the last
+    messages: list[dict[str, Any]]
     new_messages: list[dict[str, Any]] | None = None  # what was new in the request
     form: ResponseForm | None = None  # the response that was given
 
 
 class ResponseChain:
-    """Which run continues which: `ROOT.1`, `ROOT.2` and so on; `ROOT.2_BRANCH.1` is a branch.
+    """Which run continues which: its record says so, and all but a fork's have one thread.
 
-    All runs of one line have one thread. A second answer to the same response begins a branch.
-    What an agent with a journal has said is kept only as long as the journal has the runs.
+    The id of a run is `ROOT.RANDOM`: those of one root have one thread. Who continues a response
+    that is continued already begins a thread, with the messages up to it. What an agent with a
+    journal has said is kept only as long as the journal has the runs.
     """
 
     def __init__(self, served: Served) -> None:
         self._served = served
-        self._conversations: OrderedDict[str, _StoredConversation] = OrderedDict()
-        self._used_ids: dict[str, None] = {}  # of the runs of agents without a journal
+        self._conversations: OrderedDict[str, StoredConversation] = OrderedDict()
+        self._continued: dict[str, None] = {}  # the runs of agents without a journal that are
 
-    def keep(
-        self,
-        run_id: str,
-        agent: str,
-        sender: str,
-        messages: list[dict[str, Any]],
-        new_messages: list[dict[str, Any]] | None = None,
-        form: ResponseForm | None = None,
-    ) -> None:
-        """Keep the conversation up to the end of a run."""
-        self._conversations[run_id] = _StoredConversation(
-            agent, sender, messages, new_messages, form
-        )
+    def keep(self, conversation: StoredConversation) -> None:
+        """Keep a conversation up to the end of a run."""
+        self._conversations[conversation.runs[-1]] = conversation
         while len(self._conversations) > _MAX_CONVERSATIONS:
             self._conversations.popitem(last=False)
 
@@ -85,7 +80,7 @@ class ResponseChain:
             self._conversations.pop(run_id, None)
         )
 
-    def _conversation_of(self, run_id: str, sender: str) -> _StoredConversation | None:
+    def _conversation_of(self, run_id: str, sender: str) -> StoredConversation | None:
         conversation = self._conversations.get(run_id)
         if (
             conversation is None
@@ -104,43 +99,39 @@ class ResponseChain:
         return True
 
     @staticmethod
-    def new_id(mark: str) -> str:
-        """Return a new, unique id of a run that continues none; it begins with the mark."""
-        return f"{mark}{secrets.token_hex(16)}"[:32] + ".1"
+    def new_id(mark: str, root: str = "") -> str:
+        """Return a new, unique id of a run, in the thread of a root; the mark is in its last part.
 
-    def next_id(self, agent: ConversationalAgent, previous_run: str) -> str:
+        Without a root it begins a thread of its own.
+        """
+        own_part = f"{mark}{secrets.token_hex(8)}"[:16]
+        return f"{root or secrets.token_hex(16)}.{own_part}"
+
+    def next_id(self, agent: ConversationalAgent, previous_run: str, mark: str) -> str:
         """Return a new, unique id of a run that continues another; it writes the file."""
-        line, _, number = previous_run.rpartition(".")
-        next_id = f"{line}.{int(number) + 1}"
-        if self._is_continued(agent, previous_run, next_id):
-            next_id = f"{previous_run}_{secrets.token_hex(4)}.1"
-        if len(next_id) > _MAX_ID_CHARS:
-            raise BadRequest("this conversation has branched too often", "previous_response_id")
-        return next_id
+        is_fork = self._is_continued(agent, previous_run)
+        return self.new_id(mark, "" if is_fork else previous_run.partition(".")[0])
 
-    def _is_continued(self, agent: ConversationalAgent, previous_run: str, next_id: str) -> bool:
+    def _is_continued(self, agent: ConversationalAgent, previous_run: str) -> bool:
         """Note that a run is continued; return whether it was, also by another process."""
         journal = self._served.journal_of(str(agent.id))
         if journal is None:
-            is_used = next_id in self._used_ids
-            self._used_ids[next_id] = None
-            while len(self._used_ids) > 10 * _MAX_CONVERSATIONS:
-                del self._used_ids[next(iter(self._used_ids))]
-            return is_used
+            is_continued = previous_run in self._continued
+            self._continued[previous_run] = None
+            while len(self._continued) > 10 * _MAX_CONVERSATIONS:
+                del self._continued[next(iter(self._continued))]
+            return is_continued
         try:
-            # An import has left no mark.
-            return journal.waits.mark(previous_run, _CONTINUED_MARK) or _is_recorded(
-                journal, next_id
-            )
+            return journal.waits.mark(previous_run, _CONTINUED_MARK)
         except NoSuchRun:
             raise _unknown_response(f"resp_{previous_run}") from None
 
-    def run_and_history(
+    def conversation(
         self, agent: ConversationalAgent, sender: str, response_id: str
-    ) -> tuple[str, list[dict[str, Any]]]:
-        """Return the run of a response, and the conversation up to its end; it reads the file."""
-        run_id = response_id.removeprefix("resp_")
-        if not response_id.startswith("resp_") or not _RUN_ID.fullmatch(run_id):
+    ) -> StoredConversation:
+        """Return the conversation up to the end of a response; it reads the file."""
+        run_id = _run_in(response_id)
+        if run_id is None:
             raise _unknown_response(response_id)
         conversation = self._conversations.get(run_id)
         if conversation is not None and (conversation.agent, conversation.sender) == (
@@ -149,10 +140,10 @@ class ResponseChain:
         ):
             if self._drop_if_deleted(conversation.agent, [run_id]):
                 raise _unknown_response(response_id)
-            if self._drop_if_deleted(conversation.agent, _runs_up_to(run_id)):
+            if self._drop_if_deleted(conversation.agent, conversation.runs):
                 raise _unknown_response(response_id, _EARLIER_DELETED)
             self._conversations.move_to_end(run_id)
-            return run_id, conversation.messages
+            return conversation
         if conversation is not None or self._served.journal_of(str(agent.id)) is None:
             hint = (
                 ""
@@ -160,13 +151,18 @@ class ResponseChain:
                 else " (without a journal, an agent's responses end with its process)"
             )
             raise _unknown_response(response_id, hint)
-        own_messages = _recorded_messages(agent, sender, run_id, response_id)
-        messages: list[dict[str, Any]] = []
-        for each in _runs_up_to(run_id)[:-1]:
-            messages += _recorded_messages(agent, sender, each, response_id, _EARLIER_DELETED)
-        messages += own_messages
-        self.keep(run_id, str(agent.id), sender, messages)
-        return run_id, messages
+        conversation = StoredConversation(str(agent.id), sender, [], [])
+        earlier: str | None = run_id
+        while earlier is not None:
+            hint = _EARLIER_DELETED if conversation.runs else ""
+            messages, previous = _recorded_messages(agent, sender, earlier, response_id, hint)
+            conversation.runs.insert(0, earlier)
+            conversation.messages[:0] = messages
+            earlier = _run_in(previous)
+            if earlier in conversation.runs:  # as only an imported run may say
+                raise _unknown_response(response_id)
+        self.keep(conversation)
+        return conversation
 
 
 def is_response(run_id: str) -> bool:
@@ -181,42 +177,25 @@ def thread_of(sender: str, run_id: str) -> str:
 
 def run_id_of(response_id: str) -> str:
     """Return the run of a response; refuse an invalid id."""
-    run_id = response_id.removeprefix("resp_")
-    if not response_id.startswith("resp_") or not _RUN_ID.fullmatch(run_id):
+    run_id = _run_in(response_id)
+    if run_id is None:
         text = f"Response with id '{response_id[:300]}' not found."
         raise BadRequest(text, "response_id", "response_not_found", 404)
     return run_id
 
 
-def previous_of(run_id: str) -> str | None:
-    """Return the id of the response that a run continues, or None."""
-    line, _, number = run_id.rpartition(".")
-    if number != "1":
-        return f"resp_{line}.{int(number) - 1}"
-    return f"resp_{line.rpartition('_')[0]}" if "_" in line else None
-
-
-def _runs_up_to(run_id: str) -> list[str]:
-    """Return the runs of a conversation, from the first to this one."""
-    line, _, number = run_id.rpartition(".")
-    earlier_runs = _runs_up_to(line.rpartition("_")[0]) if "_" in line else []
-    return [*earlier_runs, *(f"{line}.{each}" for each in range(1, int(number) + 1))]
-
-
-def _is_recorded(journal: Any, run_id: str) -> bool:
-    try:
-        journal.run(run_id)
-    except NoSuchRun:
-        return False
-    return True
+def _run_in(response_id: Any) -> str | None:
+    """Return the run of a response; None if there can be none of this id."""
+    run_id = response_id.removeprefix("resp_") if isinstance(response_id, str) else ""
+    return run_id if f"resp_{run_id}" == response_id and is_response(run_id) else None
 
 
 def _recorded_messages(
     agent: Any, sender: str, run_id: str, response_id: str, hint: str = ""
-) -> list[dict[str, Any]]:
-    """Return the messages of a run in the agent's journal, for a response that is continued.
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Return the messages of a run in the agent's journal, and the response that it continues.
 
-    `hint` says more of one that is not there.
+    They are for a response that is continued; `hint` says more of a run that is not there.
     """
     try:
         run = agent.journal.run(agent.journal.waits.goes_on_as(run_id))
@@ -228,23 +207,25 @@ def _recorded_messages(
         raise _unknown_response(response_id)
     if run.state in GOING_ON:
         raise _unfinished_response(f"resp_{run_id}", waiting_text(waits))
-    if not Reply.gives_text(agent, run.state):
-        raise _unanswered_response(response_id, run.state)
     task: Any = None
-    text = ""
+    text, previous = "", None
     for entry in entries:
         if entry.path:
             continue
         if entry.kind == "begun":
             task = entry.data["task"]
+            previous = entry.data.get(ECHO_KEY, {}).get("previous_response_id")
         elif entry.kind == "over":
             text = entry.data["text"]
+    if not Reply.gives_text(agent, run.state):
+        raise _unanswered_response(response_id, run.state, previous)
     # The members of a group have its messages.
-    return without_pending(
+    messages = without_pending(
         Entry.messages_in(entries)
         if hasattr(agent, "max_iterations")
         else question_and_answer(task, text)
     )
+    return messages, previous
 
 
 def question_and_answer(content: Any, text: str) -> list[dict[str, Any]]:
@@ -257,13 +238,10 @@ def _unknown_response(response_id: str, hint: str = "") -> BadRequest:
     return BadRequest(text, "previous_response_id", "previous_response_not_found", 400)
 
 
-def _unanswered_response(response_id: str, state: str) -> BadRequest:
+def _unanswered_response(response_id: str, state: str, previous: str | None) -> BadRequest:
     end = "was cancelled" if state == "cancelled" else f"has failed ({state})"
-    earlier_id = previous_of(response_id.removeprefix("resp_"))
     advice = (
-        f"continue {earlier_id}, the one before it"
-        if earlier_id
-        else "leave previous_response_id out"
+        f"continue {previous}, the one before it" if previous else "leave previous_response_id out"
     )
     text = f"Previous response with id '{response_id}' {end}, so it has no answer: {advice}."
     return BadRequest(text, "previous_response_id", "response_without_answer")

@@ -13,7 +13,6 @@ from moothall import ConversationalAgent
 from moothall.build import json_text
 from moothall.journal import Journal
 from moothall.serving.doors.checks import Scope, in_thread
-from moothall.serving.doors.openai.response_chain import previous_of
 from moothall.serving.doors.served_agents import Served
 
 IS_AGAIN: Final = "header:retry"
@@ -75,20 +74,16 @@ class SentRequests:
         journal = self._served.journal_of(str(agent.id))
         if journal is None or not body.get(IS_AGAIN):
             return None
-        previous = body.get("previous_response_id")
-        of_request = (str(agent.id), sender, previous, digest)
-        run_id: str | None = await in_thread(self._find, journal, *of_request)
+        run_id: str | None = await in_thread(self._find, journal, str(agent.id), sender, digest)
         if run_id is not None:  # perhaps it is still being cancelled, or goes on already
             async for _ in journal.follow(run_id):
                 pass
         return run_id
 
-    def _find(
-        self, journal: Journal, agent: str, sender: str, previous: Any, digest: str
-    ) -> str | None:
+    def _find(self, journal: Journal, agent: str, sender: str, digest: str) -> str | None:
         since = time.time() - _RECENT_S
         for run in journal.runs(agent=agent, thread=sender, since=since, sort="-began"):
-            may_be = previous_of(run.id) == previous if previous else run.id[:8] == digest[:8]
+            may_be = run.id.rpartition(".")[2].startswith(digest[:8])
             if not may_be or run.id in self._awaited or run.id in self._answered:
                 continue
             first = journal.entries(run.id, most=_FIRST_ENTRIES)

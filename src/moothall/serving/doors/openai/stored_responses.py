@@ -24,9 +24,9 @@ from moothall.serving.doors.openai.items import item_type, response_request
 from moothall.serving.doors.openai.message_content import BadRequest
 from moothall.serving.doors.openai.output import ResponseForm, send_json
 from moothall.serving.doors.openai.response_chain import (
+    ECHO_KEY,
     ITEM_ID,
     ResponseChain,
-    previous_of,
     run_id_of,
     thread_of,
 )
@@ -34,8 +34,6 @@ from moothall.serving.doors.protocols import OPENAI
 from moothall.serving.doors.served_agents import Served
 
 _MAX_ITEMS: Final = 100
-ECHO_KEY: Final = "response"
-"""Under what name the beginning of a run has what its response says of the request."""
 
 
 @contextmanager
@@ -114,8 +112,8 @@ class StoredResponses:
         agent, run = self._agent_and_run(run_id, sender)
         waits = agent.journal.waiting(run.id) if run.state in RESTING and not run.held else []
         begun_data = next(e.data for e in agent.journal.entries(run.id) if e.kind == "begun")
-        run_data = {"model": run.agent, "input": "-", "previous_response_id": previous_of(run_id)}
-        request = response_request({**begun_data.get(ECHO_KEY, {}), **run_data})
+        echo = begun_data.get(ECHO_KEY, {})
+        request = response_request({**echo, "model": run.agent, "input": "-"})
         response = ResponseForm(request, run_id, int(run.began))
         if run.state == "cancelled":
             return {**response.unfinished(), "status": "cancelled"}
