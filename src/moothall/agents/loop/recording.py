@@ -133,9 +133,10 @@ class LoopState(LoopTurn):
     @property
     def cut_at_end(self) -> str:
         """Return what its last message says to leave out, if that is a refusal; else empty."""
-        last = self.marks[-1] if self.marks else {"message": -1}
-        refused = last.get(MARKS_FIELD, {}).get("refused", ())
-        return refused[0] if refused and last["message"] == len(self.messages) - 1 else ""
+        for last in self.marks[-1:]:
+            if last["message"] == len(self.messages) - 1:
+                return next(iter(last.get(MARKS_FIELD, {}).get("refused", ())), "")
+        return ""
 
     @property
     def refusal_count(self) -> int:
