@@ -121,6 +121,17 @@ async def test_question_about_an_attachment_is_asked_once_over_a_restart(
     assert later.paid == ["mallory@evil.example"]
 
 
+def test_attachment_stays_from_outside_in_a_resumed_run(tmp_path: Path) -> None:
+    def desk(*answers: Any) -> Desk:
+        return Desk(*answers, journal=Journal(tmp_path / "runs.db"))
+
+    failed = desk(ConnectionError("no network")).agent
+    assert failed.reply_sync([SAID, ATTACHED["pdf"]], run_id="r").stop_reason == "error"
+    resumed = desk("the answer that failed", TO_MALLORY)
+    assert resumed.agent.reply_sync([SAID, ATTACHED["pdf"]], run_id="r").stop_reason == "done"
+    assert (resumed.paid, len(resumed.asked)) == ([], 1)
+
+
 def test_attachment_of_a_conversation_is_from_outside_for_who_hears_of_it() -> None:
     desk = Desk(TO_MALLORY)
     reader = ReActAgent("reader", ScriptedModel(["It says mallory@evil.example."]))

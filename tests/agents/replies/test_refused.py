@@ -306,6 +306,25 @@ async def test_dual_act_goes_on_after_a_task_that_was_refused() -> None:
     assert (later.stop_reason, later.text) == ("terminated", "fine")
 
 
+def test_resumed_run_leaves_out_what_was_refused_before_its_last_answer(tmp_path: Path) -> None:
+    pages = ["a forbidden cat", "a dog"]
+
+    def look() -> str:
+        """Look."""
+        return pages.pop(0)
+
+    looks = [calls(call("look", "{}", id)) for id in ("c1", "c2")]
+    answers = (*looks, status(401, "wrong key"), text("A dog."))
+    with OpenAIServer(refusing("forbidden", *answers)) as server:
+        first = agent_at(server, tmp_path, "journal", actions=[look])
+        assert first.reply_sync("What is it?", run_id="r").stop_reason == "error"
+        requests = len(server.requests)
+        later = agent_at(server, tmp_path, "journal", actions=[look])
+        assert later.reply_sync("What is it?", run_id="r").text == "A dog."
+    assert len(server.requests) == requests + 1
+    assert "forbidden" not in shown(server.requests[-1])
+
+
 @pytest.mark.parametrize("request_number", (2, 3, 4))
 async def test_killed_run_goes_on_with_what_was_left_out(
     tmp_path: Path, request_number: int

@@ -10,10 +10,12 @@ from moothall.actions.provenance import Origin, Origins, merged_sources, sources
 from moothall.actions.provenance.marks import Marks, any_has_marks, marks_of
 from moothall.actions.provenance.origin_question import question_on
 from moothall.agents.loop.answer import ToolCall
+from moothall.agents.loop.call_results import has_blocks
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.thread import Thread
 from moothall.foundation.jsonvalue import as_json, json_line
 from moothall.foundation.text import cut
+from moothall.memory.refused import has_refusals
 from moothall.memory.reply_memory import attachments_in
 from moothall.models.blocks import file_text, name_of
 
@@ -36,22 +38,28 @@ def note_messages(
     new: Sequence[dict[str, Any]] | None = None,
     descriptions: Sequence[tuple[str, str]] | None = None,
 ) -> None:
-    """Take in the messages that a model is shown, if any of them comes from outside.
+    """Take in the messages that a model is shown, and where they come from, if any is from outside.
 
     So it does with what others say of their actions, which a model reads as well: `descriptions`.
-
     If only some of the messages are `new`, the others were looked at before.
 
     What stands in a memory without a mark, such as a message that the program put there, counts as
     from outside if the action that returned it does.
     """
     thread.last_checked = messages[-1] if messages else None
-    from_start = new is None
-    if new is None:
-        new = messages
+    if from_start := new is None:
+        new, thread.has_blocks = messages, False
+    for each in new:
+        if type(each.get("content")) is list:
+            if has_blocks(each):
+                thread.has_blocks = True
+            elif each.get("role") == "user" and any(attachments_in(each["content"])):
+                thread.has_attachments = True
     texts = thread.texts_by_origin
     if not thread.is_marked and any_has_marks(new):
         thread.is_marked = True
+    if thread.is_marked and not thread.has_refusals:
+        thread.has_refusals = has_refusals(new)
     if texts is None:
         # What nobody has looked at yet may be without marks.
         from_outside = request.outside or descriptions or thread.has_attachments

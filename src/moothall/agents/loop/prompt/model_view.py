@@ -15,15 +15,14 @@ from moothall.agents.block import Guidance
 from moothall.agents.context import checked_prompt
 from moothall.agents.dispatch import block_name
 from moothall.agents.loop.answer import OfferedActions, as_action
-from moothall.agents.loop.call_results import as_seen, has_blocks
+from moothall.agents.loop.call_results import as_seen
 from moothall.agents.loop.parts import Looping, messages_of
 from moothall.agents.loop.provenance import note_messages
 from moothall.agents.replies.reply import Stop
 from moothall.foundation.errors import ConfigError, DefinitionError
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import awaited
-from moothall.memory.refused import as_allowed, has_refusals
-from moothall.memory.reply_memory import attachments_in
+from moothall.memory.refused import as_allowed
 from moothall.models.protocol import ReasoningPiece, TextPiece
 
 if TYPE_CHECKING:
@@ -157,19 +156,9 @@ class ModelView:
                 prompt = [{"role": "system", "content": f"{system}\n\n{lines}".strip()}, *messages]
                 descriptions = (*descriptions, *self._outside_lines)
         self._last_prompt = prompt
-        if new is messages:  # looked at anew
-            thread.has_blocks = False
-        for each in new:
-            if type(each.get("content")) is list:
-                if has_blocks(each):
-                    thread.has_blocks = True
-                elif each.get("role") == "user" and any(attachments_in(each["content"])):
-                    thread.has_attachments = True
         added = None if new is messages else new
         note_messages(thread, self._request, trusted, self.action_named, added, descriptions)
         if thread.is_marked:  # neither hooks nor models see marks
-            if not thread.has_refusals:
-                thread.has_refusals = has_refusals(new)
             if thread.has_refusals:
                 self._last_prompt = prompt = as_allowed(prompt)
             self._unmarked = self._unmarked or UnmarkedMessages()
