@@ -12,12 +12,14 @@ from typing import Any, Final, Literal, TypeAlias
 from moothall.actions.provenance.marks import MARKS_FIELD
 from moothall.models.blocks import left_out_note
 
-Cut: TypeAlias = Literal["older", "parts", "results", "earlier", "question"]
-"""What is left out, from the least on: the images and other parts before the last answer; the parts
-of results since then; these, older parts and the texts of these results; what was before a second
-question that is refused; what the user said since the last answer, or since the last `question`."""
+Cut: TypeAlias = Literal["unanswered", "older", "parts", "results", "earlier", "question"]
+"""What is left out, from the least on: the questions that a client sends again although they had no
+answer; these and the images and other parts before the last answer, or the parts of results since
+then; all these and the texts of these results; what was before a second question that is refused;
+what the user said since the last answer, or since the last `question`."""
 
 LEFT_OUT: Final[dict[Cut, str]] = {
+    "unanswered": "earlier questions that had no answer",
     "older": "the images and files before the last answer",
     "parts": "the images and files that actions returned",
     "results": "what actions returned",
@@ -28,6 +30,9 @@ LEFT_OUT: Final[dict[Cut, str]] = {
 
 REFUSED_TEXT: Final = "(no answer: the server of the model refused this)"
 _RESULT_NOTE: Final = "[A result that the server of the model refused: do not guess what it said.]"
+_QUESTION_NOTE: Final = (
+    "[The server of the model refused what stood here: do not guess what it was.]"
+)
 _ORDER: Final[tuple[str, ...]] = (*LEFT_OUT,)
 _KEPT: Final = "kept"
 """The mark of a message of the user's role that the memory wrote itself, such as a summary."""
@@ -51,6 +56,21 @@ def as_kept(message: dict[str, Any]) -> dict[str, Any]:
     return {**message, MARKS_FIELD: {**marks, "refused": [_KEPT]}}
 
 
+def with_unanswered(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what a client sends with a mark at each question before the last that had no answer.
+
+    A client that keeps the conversation sends a refused question with every later one.
+    """
+    marked, is_followed = [*messages], False
+    for index in range(len(marked) - 1, -1, -1):
+        message = marked[index]
+        if (is_user := message["role"] == "user") and is_followed:
+            marks = message.get(MARKS_FIELD) or {}
+            marked[index] = {**message, MARKS_FIELD: {**marks, "refused": ["unanswered"]}}
+        is_followed = is_user or (is_followed and message["role"] == "system")
+    return marked
+
+
 def next_cut(messages: Sequence[dict[str, Any]]) -> Cut:
     """Return what to leave out next, now that the server has refused a prompt of these messages.
 
@@ -59,13 +79,15 @@ def next_cut(messages: Sequence[dict[str, Any]]) -> Cut:
     rest = _Rest(messages)
     tried = _ORDER.index(rest.cut) if rest.cut else -1
     results = [message for _, message in rest.since_answer if message.get("role") == "tool"]
-    if tried < 0 and any(_has_parts(message) for _, message in rest.before_answer):
+    if tried < 0 and any(_is_unanswered(message) for _, message in rest.kept):
+        return "unanswered"
+    if tried < 1 and any(_has_parts(message) for _, message in rest.before_answer):
         return "older"
-    if tried < 1 and any(map(_has_parts, results)):
+    if tried < 2 and any(map(_has_parts, results)):
         return "parts"
-    if tried < 2 and results:
+    if tried < 3 and results:
         return "results"
-    if tried < 3 and rest.was_question and rest.has_earlier:
+    if tried < 4 and rest.was_question and rest.has_earlier:
         return "earlier"
     return "question"
 
@@ -98,7 +120,7 @@ class _Rest:
             cut = _cut_of(message)
             if cut == "question":
                 self._drop_question()
-            elif cut and cut != _KEPT:
+            elif cut and message.get("role") != "user":
                 self.cut = cut
             else:
                 is_answer = message.get("role") == "assistant"
@@ -134,6 +156,9 @@ class _Rest:
             kept[: self._asked] = first
             self._answered = self._asked = len(first)
             return
+        for index, (place, message) in enumerate(kept) if self.cut else ():
+            if _is_unanswered(message):
+                kept[index] = place, {**message, "content": _QUESTION_NOTE}
         for index in range(answered) if self.cut in ("older", "results") else ():
             kept[index] = kept[index][0], _without_parts(kept[index][1])
         for index in range(answered, len(kept)) if self.cut in ("parts", "results") else ():
@@ -149,6 +174,10 @@ def _cut_of(message: Mapping[str, Any]) -> str:
     cuts = marks.get("refused") if isinstance(marks, dict) else None
     cut = cuts[0] if isinstance(cuts, list) and cuts else ""
     return cut if cut in _ORDER or cut == _KEPT else ""
+
+
+def _is_unanswered(message: Mapping[str, Any]) -> bool:
+    return message.get("role") == "user" and _cut_of(message) == "unanswered"
 
 
 def _is_part(block: Any) -> bool:

@@ -63,6 +63,37 @@ async def test_ag_ui_thread_goes_on_after_a_refused_message(
     assert "forbidden" not in shown(refuses.requests[-1])
 
 
+@pytest.mark.parametrize("door", ("AG-UI", "chat"))
+@pytest.mark.parametrize("kept", ("list", "journal"))
+def test_client_that_sends_a_refused_question_again_is_answered(
+    serve: Serve, refuses: OpenAIServer, tmp_path: Path, kept: str, door: str
+) -> None:
+    url = serve(asgi(agent_at(refuses, tmp_path, kept)))
+    messages: list[dict[str, Any]] = []
+
+    def ask(question: str) -> bool:
+        """Ask with all that was said so far, as the protocol requires; return if it is answered."""
+        messages.append({"id": f"m{len(messages)}", "role": "user", "content": question})
+        if door == "AG-UI":
+            is_answered = run(url, *messages, runId=f"r{len(messages)}")[-1]["type"] != "RUN_ERROR"
+        else:
+            given: Any = [{key: each[key] for key in ("role", "content")} for each in messages]
+            try:
+                client(url).chat.completions.create(model="shop", messages=given)
+                is_answered = True
+            except openai.APIStatusError:
+                is_answered = False
+        if is_answered:
+            messages.append({"id": f"m{len(messages)}", "role": "assistant", "content": "fine"})
+        return is_answered
+
+    asked = ("hello", "a forbidden word", "what is the time?", "really?")
+    assert [ask(each) for each in asked] == [True, False, True, True]
+    assert "forbidden" not in shown(refuses.requests[-1])
+    assert "do not guess" in shown(refuses.requests[-1])
+    assert "what is the time?" in shown(refuses.requests[-1])
+
+
 @pytest.mark.parametrize("kept", ("list", "journal"))
 def test_openai_responses_go_on_after_one_whose_input_was_refused(
     serve: Serve, refuses: OpenAIServer, tmp_path: Path, kept: str

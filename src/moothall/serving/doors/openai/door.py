@@ -22,6 +22,7 @@ from moothall import (
 from moothall.agents import ReplyRequest
 from moothall.build import Thread
 from moothall.memory import join_messages
+from moothall.memory.refused import with_unanswered
 from moothall.serving.doors.asks import RESTING, Caller, waiting_text
 from moothall.serving.doors.callers import caller_of, sender_of
 from moothall.serving.doors.checks import (
@@ -308,6 +309,7 @@ def history_and_content(
         messages = agent.with_marks_of_runs(messages)
         new_start = 0
         if sends_history:
+            messages = with_unanswered(messages)
             answers = [n for n, each in enumerate(messages) if each["role"] == "assistant"]
             new_start = answers[-1] + 1 if answers else 0
             while messages[new_start]["role"] == "system":
