@@ -194,4 +194,7 @@ def _without_parts(message: dict[str, Any]) -> dict[str, Any]:
     if not _has_parts(message):
         return message
     notes = [left_out_note(each) if _is_part(each) else each for each in message["content"]]
-    return {**message, "content": notes}
+    texts = [each.get("text") if isinstance(each, dict) else None for each in notes]
+    # As one text, if it is one: a server that refuses images may take no list at all.
+    is_text = all(isinstance(each, str) for each in texts)
+    return {**message, "content": "\n\n".join(map(str, texts)) if is_text else notes}

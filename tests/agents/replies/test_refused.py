@@ -104,6 +104,26 @@ def test_image_too_many_is_sent_without_the_older_ones(tmp_path: Path, kept: str
     assert "an image, left out here" in shown(server.requests[-1])
 
 
+def test_server_that_takes_texts_alone_goes_on_a_thread_with_images() -> None:
+    def look() -> list[Any]:
+        """Look."""
+        return SEE
+
+    def answer(request: Request) -> Any:
+        if any(isinstance(each["content"], list) for each in request.body["messages"]):
+            return status(422, "content must be a string")
+        return text("fine")
+
+    with OpenAIServer(answer) as server:
+        script = ScriptedModel(["An image.", {"name": "look"}, "A cat."])
+        agent = ReActAgent("a", script, actions=[look])
+        agent.reply_sync(SEE)
+        agent.reply_sync("What do you see?")
+        agent.model = OpenAIModel("m", server.url)
+        reply = agent.reply_sync("What is the time?")
+    assert (reply.stop_reason, reply.text) == ("done", "fine")
+
+
 @pytest.mark.parametrize("kept", MEMORIES)
 def test_refused_image_of_an_action_leaves_its_text(tmp_path: Path, kept: str) -> None:
     def look() -> list[Any]:
