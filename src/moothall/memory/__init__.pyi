@@ -11,6 +11,7 @@ from moothall.memory.memory import MemoryPart as MemoryPart
 from moothall.memory.memory_config import MemoryT as MemoryT
 from moothall.memory.memory_file import MemoryFileError as MemoryFileError
 from moothall.memory.postgres import PostgresMemory as PostgresMemory
+from moothall.memory.refused import with_unanswered as with_unanswered
 from moothall.memory.reply_memory import join_messages as join_messages
 from moothall.memory.reply_memory import split_message as split_message
 from moothall.memory.sqlite import SQLiteMemory as SQLiteMemory

@@ -45,12 +45,6 @@ def split_message(message: dict[str, Any]) -> list[dict[str, Any]]:
     return [message]
 
 
-def has_attachments(messages: Iterable[dict[str, Any]]) -> bool:
-    """Return whether a user has attached something to one of these messages."""
-    contents = (each.get("content") for each in messages if each.get("role") == "user")
-    return any(isinstance(each, list) and any(attachments_in(each)) for each in contents)
-
-
 def attachments_in(content: list[Any]) -> Iterator[dict[str, Any]]:
     """Yield the images, files and sounds in what a user says, or links to such."""
     for block in content:

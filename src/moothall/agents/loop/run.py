@@ -56,7 +56,7 @@ from moothall.foundation.text import counted, cut, error_message, log_failure
 from moothall.foundation.threads import is_cancelled
 from moothall.memory.long_results import LEAST_CHARS
 from moothall.memory.memory import Memory
-from moothall.memory.reply_memory import has_attachments, split_message
+from moothall.memory.reply_memory import split_message
 from moothall.models.base import answer_of, stream_to, with_options
 from moothall.models.finish_reason import FINISH_REASONS, FinishReason
 from moothall.models.protocol import Model
@@ -323,7 +323,6 @@ class LoopRun:
                 messages = [*messages_of(self.memory, self.id, None)[0], *messages]
             self.results.remember(messages, self.state)
             self.view.refresh_actions()  # what it looks at may be results of the loop's own actions
-            thread.has_attachments = thread.has_attachments or has_attachments(messages)
             note_messages(thread, self.request, messages, self.view.action_named)
             self._call_ids |= call_ids(record.state.messages)
             self.kept.count = len(record.state.messages)

@@ -21,8 +21,7 @@ from moothall import (
 )
 from moothall.agents import ReplyRequest
 from moothall.build import Thread
-from moothall.memory import join_messages
-from moothall.memory.refused import with_unanswered
+from moothall.memory import join_messages, with_unanswered
 from moothall.serving.doors.asks import RESTING, Caller, waiting_text
 from moothall.serving.doors.callers import caller_of, sender_of
 from moothall.serving.doors.checks import (
