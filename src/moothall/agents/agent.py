@@ -68,6 +68,10 @@ class Handling(Protocol):
     def caller_context(self) -> Any:
         """What its sender gave beside it: a `CallerContext`, or None."""
 
+    @property
+    def upward(self) -> Any:
+        """The call of a reply that a request is, if it is one: an `UpwardCall`, or None."""
+
     def message(self) -> dict[str, Any] | None:
         """Return the message; None in a callback of the agent's own."""
 
@@ -333,8 +337,10 @@ class Agent(Messaging):
         return await approve(approver, replace(request, agent=str(self.id), facts=facts))
 
     def _run_of(self, message: dict[str, Any]) -> tuple[str | None, str | None]:
-        """Return a proposed message's run and thread; default: no run, and the sender's thread."""
-        return None, message.get("from")
+        """Return a proposed message's run, that of the call that it is, and the sender's thread."""
+        handling = CURRENT.get()
+        upward = None if handling is None or handling.agent is not self else handling.upward
+        return None if upward is None else upward.request.run_id, message.get("from")
 
     def check_joining(self) -> None:
         """Refuse to be added to a space, by raising `DefinitionError`."""

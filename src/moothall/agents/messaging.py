@@ -93,6 +93,7 @@ class RequestOptions(TypedDict, total=False):
 
     expires: float | None
     caller_context: Any
+    upward: Any  # the call of a reply that the request is, which its handler asks by
 
 
 class AgentMailbox(Protocol):

@@ -105,6 +105,7 @@ class Delivery:
     # Takes what the handler of a request streams, for its sender, if that listens.
     on_event: Callable[[dict[str, Any]], None] | None = None
     caller_context: CallerContext | None = None  # what its sender gave beside it, in this process
+    upward: Any = None  # the `UpwardCall` that a request is, by which its handler asks
     reservations: tuple[Any, ...]  # what its requester and those before it have of budgets
 
     def __init__(

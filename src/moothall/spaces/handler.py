@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from moothall.actions import ACCESS_PERMITTED, Action
-from moothall.actions.approval import Later
+from moothall.actions.approval import Later, Refused
 from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.actions.approval.paused_clocks import clocks_paused
 from moothall.actions.message import Envelope
@@ -42,6 +42,10 @@ logger: logging.Logger = logging.getLogger("moothall.spaces")
 _MAX_ERROR_CHARS = 10_000
 """How much of an exception's text is passed on, in characters."""
 _NO_WAIT_TEXT = "its result comes later: only a reply of an agent with a journal= can wait for it"
+_IN_THE_MIDDLE = (
+    "and nothing waits in the middle of another action, which would begin anew: let the model of "
+    "an agent with a journal= call it, by discover="
+)
 
 
 class Offer:
@@ -90,6 +94,8 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
         if budget is None:
             budget = CallerContext.nearest(delivery, "pays")
         channel = CallChannel()
+        if (upward := delivery.upward) is not None:
+            channel.from_journal, channel.on_answer = upward.answer_of, upward.call.add_statement
         hears = caller_context.hears if caller_context is not None and caller_context.open else None
         if hears is not None:
             channel.on_event = lambda kind, text: hears(text)
@@ -97,6 +103,7 @@ async def handle(mailbox: Any, delivery: Delivery, offer: Offer, kwargs: dict[st
         context = Context(
             agent,
             message=message,
+            run_id=None if upward is None else upward.run_id,
             budget=budget,
             deps=agent.deps,
             _channel=channel,
@@ -214,10 +221,7 @@ def ask_permission(mailbox: Any, delivery: Delivery, offer: Offer) -> None:
         decision: object = False
         CURRENT.set(delivery)
         try:
-            with clocks_paused():  # an override may ask by itself
-                decision = await call_callback(
-                    mailbox, mailbox.agent.request_permission, delivery.message()
-                )
+            decision = await _decision(mailbox, delivery, offer)
         except BaseException as error:  # the agent's own code: an error is not a permission
             if not delivery.answered:
                 failure = f"request_permission of agent {mailbox.id!r} failed on {delivery}"
@@ -242,6 +246,24 @@ def ask_permission(mailbox: Any, delivery: Delivery, offer: Offer) -> None:
     delivery.task = mailbox.router.thread.spawn(ask())
 
 
+async def _decision(mailbox: Any, delivery: Delivery, offer: Offer) -> Any:
+    """Return what its agent decides about a message, which gets the permitted arguments."""
+
+    async def ask(message: dict[str, Any]) -> Any:
+        with clocks_paused():  # an override may ask by itself
+            return await call_callback(mailbox, mailbox.agent.request_permission, message)
+
+    message: Any = delivery.message()
+    if delivery.upward is None:
+        decision = await ask(message)
+        if isinstance(decision, Later) and _is_in_the_middle(delivery):
+            return Refused(f"it would wait for its approval, {_IN_THE_MIDDLE}")
+        return decision
+    decision = await delivery.upward.decision(mailbox.agent, offer.action, message, ask)
+    delivery.envelope = delivery.envelope._replace(args=message["action"]["args"])
+    return decision
+
+
 def outcome_of(delivery: Delivery, error: BaseException) -> RequestError:
     """Return the outcome of a request whose action raised `error`."""
     if isinstance(error, ActionError):
@@ -253,7 +275,7 @@ def outcome_of(delivery: Delivery, error: BaseException) -> RequestError:
         outcome.run_id = error.run_id
     else:
         place = str(delivery) if delivery.mailbox else None
-        text = _NO_WAIT_TEXT if isinstance(error, Later) else error_text(error)
+        text = _no_wait_text(delivery, error) if isinstance(error, Later) else error_text(error)
         outcome = ActionError(printable(type(error).__name__), text, place)
     outcome.__cause__ = error
     return outcome
@@ -267,13 +289,28 @@ def error_text(error: BaseException) -> str:
     return printable(text)
 
 
+def _no_wait_text(delivery: Delivery, later: Later) -> str:
+    """Return why a message has no result yet; the call that it is waits for it."""
+    if delivery.upward is not None:
+        delivery.upward.cause = later
+    if _is_in_the_middle(delivery):
+        return f"its result comes later, {_IN_THE_MIDDLE}"
+    return _NO_WAIT_TEXT
+
+
+def _is_in_the_middle(delivery: Delivery) -> bool:
+    """Return whether an action requests it while it is called, and is not this request itself."""
+    is_requested = delivery.kind == REQUEST and delivery.upward is None
+    return is_requested and bool(delivery.replies or delivery.parent is not None)
+
+
 def returned_json(delivery: Delivery, value: Any) -> Any:
     """Return an action's value as JSON data."""
     try:
         return to_json(value, with_bytes=True)
     except NotJSON as error:
         if isinstance(value, Later):
-            raise ActionError("Later", _NO_WAIT_TEXT) from None
+            raise ActionError("Later", _no_wait_text(delivery, value)) from None
         text = f'"{delivery}" returned what is not a JSON value: {error}'
         raise ActionError("TypeError", text) from None
 

@@ -100,6 +100,7 @@ class Router(Outcomes):
         mailbox: Mailbox,
         expires: float | None = None,
         caller_context: CallerContext | None = None,
+        upward: Any = None,
     ) -> Request:
         """Send a request of the agent in `mailbox`."""
         to = envelope.to
@@ -117,6 +118,8 @@ class Router(Outcomes):
             delivery.expires = expires
         if caller_context is not None:
             delivery.caller_context = caller_context
+        if upward is not None:
+            delivery.upward = upward
         if (on_event := CallerContext.listener.get()) is not None:
             delivery.on_event = on_event
         if refs := CALLERS_HOLDS.get():

@@ -33,9 +33,9 @@ from moothall.models.protocol import ModelReply, NoAnswer, blocks_of, thinking_o
 EMPTY = "The answer was empty. Answer with text, or call an action."
 MAX_NAME = 64
 _CUT_NOTE = "It was cut at its length limit."
-
 _SAFE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
+_NO_NAMES: dict[str, str] = {}
 
 
 def safe_name(name: str) -> str:
@@ -44,9 +44,6 @@ def safe_name(name: str) -> str:
         return name
     replaced = _UNSAFE.sub("_", name)
     return (replaced if _SAFE.fullmatch(replaced[:1]) else f"_{replaced}")[:MAX_NAME]
-
-
-_NO_NAMES: dict[str, str] = {}
 
 
 class OfferedActions:
@@ -143,6 +140,7 @@ class ToolCall:
     questions: tuple[str, ...] = ()  # these questions, as far as they have been asked
     original_args: dict[str, Any] | None = None  # the model's arguments, if a person changed them
     wait: Stop | None = None  # what ends the reply, if it waits in the journal
+    step: Any = None  # what records it, once it is executed; None without a journal
     on_event: Callable[[str, str], None] | None = None  # told its events, while it is executed
 
     @staticmethod

@@ -24,6 +24,7 @@ from moothall.actions.signature.schema import object_schema
 from moothall.agents.agent import Agent
 from moothall.agents.loop.answer import OfferedActions, ToolCall
 from moothall.agents.loop.recording import LoopTurn
+from moothall.agents.loop.upward import UpwardCall
 from moothall.agents.replies.reply_context import find_local_agent, sources_told_to
 from moothall.agents.replies.thread import Thread
 from moothall.foundation.errors import DefinitionError, MoothallError
@@ -36,6 +37,7 @@ FIND: Final = "find_actions"
 """The action by which a model finds those that it is not shown."""
 MAX_SHOWN: Final = 40
 """Once an agent has more actions, those of servers and of discovery are deferred."""
+_TIMEOUT_S = 300.0
 HELP_TIMEOUT_S = 3.0
 """How long an agent may take to say what it can do."""
 
@@ -214,7 +216,16 @@ def _make_action(
     agent: Agent, id: str, name: str, action_help: dict[str, Any], parameters: dict[str, Any]
 ) -> Action:
     async def call(**args: Any) -> Any:
-        value = await agent.request({"to": id, "action": {"name": name, "args": args}})
+        message = {"to": id, "action": {"name": name, "args": args}}
+        if (upward := UpwardCall.of(agent)) is None:
+            value = await agent.request(message)
+        else:
+            try:
+                value = await agent.send_request(message, _TIMEOUT_S, upward=upward)
+            except MoothallError:
+                if upward.cause is not None:
+                    upward.raise_cause()
+                raise
         if (current := current_reading()) is not None and is_here:
             current.read_sources += tuple(
                 sources_told_to(find_local_agent(agent, id)[0], str(agent.id))

@@ -1,0 +1,327 @@
+"""What an action of another agent asks, and waits for, belongs to the run on whose behalf it is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from journal.conftest import Place
+from moothall import (
+    ACCESS_REQUESTED,
+    Agent,
+    CallbackApprover,
+    ChangedArgs,
+    Context,
+    Conversation,
+    DualActAgent,
+    Journal,
+    Later,
+    MaxTurns,
+    NativeSpace,
+    ReActAgent,
+    ScriptedModel,
+    Waiting,
+    action,
+)
+from moothall.models.protocol import Call
+
+ACCEPT = '{"action": "TERMINATE", "new_instruction": "", "reasoning": "so"}'
+
+
+class Bank(Agent):
+    """What another agent does for a clerk; `done` has every effect."""
+
+    def __init__(self, id: str = "Bank", **options: Any) -> None:
+        super().__init__(id, **options)
+        self.done: list[str] = []
+
+    def _do(self, what: str) -> str:
+        self.done.append(what)
+        return what
+
+    @action(access_policy=ACCESS_REQUESTED)
+    async def pay(self, n: int) -> str:
+        """Pay."""
+        return self._do(f"paid {n}")
+
+    @action
+    async def send(self, n: int) -> str:
+        """Send a batch, of which the bank says later what came."""
+        self._do(f"sent {n}")
+        raise Later("batch")
+
+    @action
+    async def hand_in(self, n: int) -> Later:
+        """Hand in a form."""
+        self._do(f"handed in {n}")
+        return Later("batch")
+
+    @action
+    def hand_in_plainly(self, n: int) -> Later:
+        """Hand in a form, in a thread."""
+        self._do(f"handed in {n}")
+        return Later("batch")
+
+    @action
+    async def choose(self, n: int, context: Context[Any]) -> str:
+        """Ask two things, and choose."""
+        colour = await context.ask_person("Which colour?")
+        size = await context.ask_person("Which size?")
+        return self._do(f"chose {colour} {size} {n}")
+
+    @action
+    def choose_plainly(self, n: int, context: Context[Any]) -> str:
+        """Ask two things from a thread, and choose."""
+        colour = context.ask_person("Which colour?").result()
+        return self._do(f"chose {colour} {context.ask_person('Which size?').result()} {n}")
+
+
+def results(messages: list[dict[str, Any]]) -> list[str]:
+    return [str(each["content"]) for each in messages if each["role"] == "tool"]
+
+
+def calling(*calls: Call) -> ScriptedModel:
+    """Return a model that makes these calls in one answer, and says their results."""
+    return ScriptedModel(lambda said, _: "; ".join(results(said)) if results(said) else calls)
+
+
+def call(name: str, n: int = 1) -> Call:
+    return Call(str(n), name, {"n": n})
+
+
+Make = Callable[[Any, Call], Any]
+
+
+def alone(journal: Any, *calls: Call) -> ReActAgent:
+    return ReActAgent("clerk", calling(*calls), discover=["Bank"], journal=journal)
+
+
+def member_of_talk(journal: Any, *calls: Call) -> Conversation:
+    return Conversation([alone(None, *calls)], id="talk", until=MaxTurns(1), journal=journal)
+
+
+def member_of_dual_act(journal: Any, *calls: Call) -> DualActAgent:
+    human = ReActAgent("H", ScriptedModel([ACCEPT]))
+    reactive = alone(None, *calls)
+    return DualActAgent(
+        human=human, reactive=reactive, first="reactive", id="dual", journal=journal
+    )
+
+
+def asked_by_a_chief(journal: Any, *calls: Call) -> ReActAgent:
+    helper = alone(None, *calls)
+    model = calling(Call("a", "clerk", {"text": "go"}))
+    return ReActAgent("chief", model, actions=[helper.as_action(fresh=True)], journal=journal)
+
+
+SHAPES = (alone, member_of_talk, member_of_dual_act, asked_by_a_chief)
+
+
+@contextmanager
+def together(make: Make, journal: Any, *calls: Call, **options: Any) -> Iterator[Any]:
+    """Have a bank and who asks it in a space, as a new process would."""
+    with NativeSpace(**{"approver": Waiting(), **options}) as space:
+        bank = space.add(Bank())
+        agent = make(journal, *calls)
+        for each in (agent, *agent.member_agents, *asked_of(agent)):
+            space.add(each)
+        yield agent, bank
+
+
+def asked_of(agent: Any) -> list[Any]:
+    actions = getattr(getattr(agent, "actions", None), "get_actions", list)()
+    return [each.origin.agent for each in actions if each.origin.agent is not None]
+
+
+def open_waits(journal: Journal) -> dict[str, str]:
+    """Return what waits, by kind and words: the key."""
+    return {f"{each.kind} {each.action} {each.text}".strip(): each.key for each in journal.waiting("r")}
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda each: str(each.__name__))
+@pytest.mark.parametrize(("permitted", "end"), ((True, "paid 1"), (False, "not permitted")))
+def test_approval_of_another_agents_action_waits_in_the_run_that_asks(
+    place: Place, shape: Make, permitted: bool, end: str
+) -> None:
+    file = place("runs.db")
+    with together(shape, file, call("Bank_pay")) as (agent, bank):
+        assert agent.reply_sync("go", run_id="r").stop_reason == "waiting"
+        assert bank.done == []
+    with Journal(file) as journal:
+        (wait,) = journal.waiting("r")
+        assert (wait.kind, wait.action, wait.args) == ("approval", "Bank.pay", {"n": 1})
+        journal.answer("r", wait.key, permitted, by="eva")
+    with together(shape, file, call("Bank_pay")) as (agent, bank):
+        reply = agent.reply_sync("go", run_id="r")
+        assert reply.stop_reason in ("done", "terminated", "max_turns")
+        assert end in reply.text
+        assert bank.done == (["paid 1"] if permitted else [])
+
+
+@pytest.mark.parametrize("name", ("send", "hand_in", "hand_in_plainly"))
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda each: str(each.__name__))
+def test_result_of_another_agents_action_that_comes_later_is_that_of_the_call(
+    tmp_path: Path, shape: Make, name: str
+) -> None:
+    file = str(tmp_path / "runs.db")
+    with together(shape, file, call(f"Bank_{name}")) as (agent, bank):
+        assert agent.reply_sync("go", run_id="r").stop_reason == "waiting"
+        assert len(bank.done) == 1
+    with Journal(file) as journal:
+        assert [each.name for each in journal.waiting("r")] == ["batch"]
+        journal.answer("r", "batch", "came")
+    with together(shape, file, call(f"Bank_{name}")) as (agent, bank):
+        assert "came" in agent.reply_sync("go", run_id="r").text
+        assert bank.done == []
+
+
+@pytest.mark.parametrize("name", ("choose", "choose_plainly"))
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda each: str(each.__name__))
+def test_questions_of_another_agents_action_wait_and_are_asked_once(
+    tmp_path: Path, shape: Make, name: str
+) -> None:
+    file = str(tmp_path / "runs.db")
+    for question, text in (("Which colour?", "blue"), ("Which size?", "large")):
+        with together(shape, file, call(f"Bank_{name}")) as (agent, bank):
+            assert agent.reply_sync("go", run_id="r").stop_reason == "waiting"
+            assert bank.done == []
+        with Journal(file) as journal:
+            (wait,) = journal.waiting("r")
+            assert (wait.kind, wait.text) == ("question", question)
+            journal.answer("r", wait.key, text, by="eva")
+    with together(shape, file, call(f"Bank_{name}")) as (agent, bank):
+        assert "chose blue large 1" in agent.reply_sync("go", run_id="r").text
+        assert bank.done == ["chose blue large 1"]
+
+
+def test_person_may_change_the_arguments_of_another_agents_action(tmp_path: Path) -> None:
+    file = str(tmp_path / "runs.db")
+    with together(alone, file, call("Bank_pay")) as (agent, _):
+        agent.reply_sync("go", run_id="r")
+    with Journal(file) as journal:
+        (wait,) = journal.waiting("r")
+        journal.answer("r", wait.key, ChangedArgs({"n": 7}), by="eva")
+    with together(alone, file, call("Bank_pay")) as (agent, bank):
+        reply = agent.reply_sync("go", run_id="r")
+        assert bank.done == ["paid 7"]
+        (step,) = reply.steps
+        assert step.args == {"n": 7}
+
+
+def test_approver_that_answers_at_once_may_change_the_arguments_without_a_journal() -> None:
+    approver = CallbackApprover(lambda request: ChangedArgs({"n": 7}))
+    with together(alone, None, call("Bank_pay"), approver=approver) as (agent, bank):
+        assert agent.reply_sync("go").text.startswith("paid 7")
+        assert bank.done == ["paid 7"]
+
+
+def test_calls_of_one_answer_are_permitted_each_by_itself(place: Place) -> None:
+    file = place("runs.db")
+    calls = (call("Bank_pay", 1), call("Bank_pay", 2), call("Bank_hand_in", 3))
+    with together(alone, file, *calls) as (agent, _):
+        agent.reply_sync("go", run_id="r")
+    with Journal(file) as journal:
+        waits = {str(each.args): each.key for each in journal.waiting("r")}
+        assert len(waits) == 3
+        journal.answer("r", waits["{'n': 1}"], True)
+    with together(alone, file, *calls) as (agent, bank):
+        assert agent.reply_sync("go", run_id="r").stop_reason == "waiting"
+        assert bank.done == ["paid 1"]
+    with Journal(file) as journal:
+        journal.answer("r", waits["{'n': 2}"], False)
+        journal.answer("r", "batch", "came")
+    with together(alone, file, *calls) as (agent, bank):
+        reply = agent.reply_sync("go", run_id="r")
+        assert [each in reply.text for each in ("paid 1", "not permitted", "came")] == [True] * 3
+        assert bank.done == []
+
+
+def test_fork_asks_again_what_another_agents_action_has_asked(tmp_path: Path) -> None:
+    file = str(tmp_path / "runs.db")
+    with together(alone, file, call("Bank_pay")) as (agent, _):
+        agent.reply_sync("go", run_id="r")
+    with Journal(file) as journal:
+        fork = journal.fork("r")
+    with together(alone, file, call("Bank_pay")) as (agent, bank):
+        assert agent.reply_sync("go", run_id=fork).stop_reason == "waiting"
+        with Journal(file) as journal:
+            (wait,) = journal.waiting(fork)
+            journal.answer(fork, wait.key, True)
+            journal.cancel("r")
+        assert agent.reply_sync("go", run_id=fork).text.endswith("paid 1")
+        assert bank.done == ["paid 1"]
+
+
+def test_action_that_asks_another_agents_action_in_its_middle_is_refused_in_words(
+    tmp_path: Path,
+) -> None:
+    async def work(context: Context[Any]) -> str:
+        """Work."""
+        return str(await context.agent.ask("Bank", "pay", n=1))
+
+    with NativeSpace(approver=Waiting()) as space:
+        bank = space.add(Bank())
+        model = calling(Call("0", "work", {}))
+        clerk = ReActAgent("clerk", model, actions=[work], journal=str(tmp_path / "runs.db"))
+        reply = space.add(clerk).reply_sync("go")
+        assert reply.stop_reason == "done"
+        assert "nothing waits in the middle of another action" in reply.text
+        assert bank.done == []
+
+
+PROGRAM = """
+import os, sys
+from moothall import *
+
+class Bank(Agent):
+    @action
+    async def pay(self, n: int) -> str:
+        print("paid", n, flush=True)
+        if sys.argv[1] == "kill": os.kill(os.getpid(), 9)
+        return f"paid {n}"
+
+def said(ms): return [m["content"] for m in ms if m["role"] == "tool"]
+with NativeSpace() as space:
+    space.add(Bank("Bank"))
+    model = ScriptedModel(lambda ms, _: said(ms)[-1] if said(ms) else {"name": "Bank_pay", "args": {"n": 1}})
+    clerk = space.add(ReActAgent("clerk", model, discover=["Bank"], journal=sys.argv[2]))
+    print(clerk.reply_sync("go", run_id="r").stop_reason)
+"""
+
+
+def test_process_that_dies_in_another_agents_action_leaves_the_call_in_doubt(place: Place) -> None:
+    file = place("runs.db")
+    command = [sys.executable, "-c", PROGRAM]
+    killed = subprocess.run([*command, "kill", file], capture_output=True, text=True)
+    assert (killed.returncode, killed.stdout) == (-9, "paid 1\n")
+    assert subprocess.check_output([*command, "live", file], text=True) == "in_doubt\n"
+    with Journal(file) as journal:
+        (doubt,) = journal.waiting("r", kind="doubt")
+        assert (doubt.action, doubt.args) == ("Bank.pay", {"n": 1})
+        journal.answer("r", doubt.key, {"done": "paid it"})
+    assert subprocess.check_output([*command, "live", file], text=True) == "done\n"
+
+
+def test_later_of_an_agent_further_down_is_no_result_of_the_call(tmp_path: Path) -> None:
+    class Branch(Agent):
+        @action
+        async def send(self, n: int) -> str:
+            """Send by the bank."""
+            return str(await self.ask("Bank", "hand_in", n=n))
+
+    with NativeSpace() as space:
+        bank = space.add(Bank())
+        space.add(Branch("Branch"))
+        model = calling(call("Branch_send"))
+        clerk = ReActAgent("clerk", model, discover=["Branch"], journal=str(tmp_path / "runs.db"))
+        reply = space.add(clerk).reply_sync("go", run_id="r")
+        assert reply.stop_reason == "done"
+        assert "its result comes later" in reply.text
+        assert bank.done == ["handed in 1"]
