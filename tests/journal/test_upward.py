@@ -142,7 +142,9 @@ def asked_of(agent: Any) -> list[Any]:
 
 def open_waits(journal: Journal) -> dict[str, str]:
     """Return what waits, by kind and words: the key."""
-    return {f"{each.kind} {each.action} {each.text}".strip(): each.key for each in journal.waiting("r")}
+    return {
+        f"{each.kind} {each.action} {each.text}".strip(): each.key for each in journal.waiting("r")
+    }
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda each: str(each.__name__))
@@ -325,3 +327,59 @@ def test_later_of_an_agent_further_down_is_no_result_of_the_call(tmp_path: Path)
         assert reply.stop_reason == "done"
         assert "its result comes later" in reply.text
         assert bank.done == ["handed in 1"]
+
+
+class Person:
+    """Permits everything, and keeps for whom it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def approve(self, request: Any) -> bool:
+        self.asked.append(f"{request.agent}.{request.action}")
+        return True
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda each: str(each.__name__))
+def test_agent_without_an_approver_asks_that_of_who_asks_it(shape: Make) -> None:
+    person = Person()
+    with together(shape, None, call("Bank_pay"), approver=None) as (agent, bank):
+        assert "not permitted" in agent.reply_sync("go").text
+    with together(shape, None, call("Bank_pay"), approver=None) as (agent, bank):
+        agent.approver = person
+        assert "paid 1" in agent.reply_sync("go").text
+        assert (person.asked, bank.done) == (["Bank.pay"], ["paid 1"])
+
+
+def test_lax_approver_of_who_asks_never_stands_before_that_of_the_house() -> None:
+    house, lax = CallbackApprover(lambda request: False), Person()
+    with together(alone, None, call("Bank_pay"), approver=house) as (agent, bank):
+        agent.approver = lax
+        assert "not permitted" in agent.reply_sync("go").text
+        assert (lax.asked, bank.done) == ([], [])
+
+
+def test_approver_is_found_through_agents_that_have_none_and_only_for_requests() -> None:
+    class Branch(Agent):
+        @action
+        async def pay(self, n: int) -> str:
+            """Pay by the bank."""
+            return str(await self.ask("Bank", "pay", n=n))
+
+        @action
+        async def tell(self, n: int) -> None:
+            """Tell the bank to pay."""
+            self.send({"to": "Bank", "action": {"name": "pay", "args": {"n": n}}})
+
+    person = Person()
+    for name, paid in (("pay", ["paid 1"]), ("tell", [])):
+        with NativeSpace() as space:
+            bank = space.add(Bank())
+            space.add(Branch("Branch"))
+            clerk = ReActAgent(
+                "clerk", calling(call(f"Branch_{name}")), discover=["Branch"], approver=person
+            )
+            space.add(clerk).reply_sync("go")
+            space.add(Agent("last")).ask("Bank", "help").result()
+            assert bank.done == paid
+    assert person.asked == ["Bank.pay"]

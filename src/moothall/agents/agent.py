@@ -69,11 +69,22 @@ class Handling(Protocol):
         """What its sender gave beside it: a `CallerContext`, or None."""
 
     @property
+    def is_request(self) -> bool:
+        """Whether its sender waits for its outcome."""
+
+    @property
+    def replies(self) -> tuple[Any, ...]:
+        """The replies within which it was sent, the outermost first."""
+
+    @property
     def upward(self) -> Any:
         """The call of a reply that a request is, if it is one: an `UpwardCall`, or None."""
 
     def message(self) -> dict[str, Any] | None:
         """Return the message; None in a callback of the agent's own."""
+
+    def approver_of_asker(self, agent: Agent) -> Approver | None:
+        """Return the approver of who asks an agent that handles it, or of who asks that one."""
 
 
 CURRENT: ContextVar[Handling | None] = ContextVar("moothall_handling", default=None)
@@ -125,7 +136,8 @@ class Agent(Messaging):
             agent actions
         receive_own_broadcasts: whether it receives what it sends to `*` itself
         concurrency: how many messages without a lane, and how many lanes, it handles at a time
-        approver: the approver that the default `request_permission` asks; default: the space's
+        approver: the approver that the default `request_permission` asks; default: the space's, or
+            else that of the agent on whose behalf it acts
         deps: anything; actions find it in their `Context`
         description: what it is good for, as others are told: its card of A2A, and what a model
             reads of `say` and `as_action`
@@ -346,6 +358,13 @@ class Agent(Messaging):
         """Refuse to be added to a space, by raising `DefinitionError`."""
 
     def find_approver(self) -> Approver | None:
+        """Return its own approver or its space's, or else that of who requests what it does."""
+        approver, handling = self.own_approver(), CURRENT.get()
+        if approver is None and handling is not None and handling.is_request:
+            return handling.approver_of_asker(self)
+        return approver
+
+    def own_approver(self) -> Approver | None:
         """Return its own approver, or its space's."""
         if self.approver is None and self.space_mailbox is not None:
             return self.space_mailbox.approver

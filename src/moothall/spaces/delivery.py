@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, ClassVar, Final, Protocol, Unpack
 
+from moothall.actions.approval import Approver
 from moothall.actions.message import ENCLOSING_REPLIES, Envelope
 from moothall.actions.provenance import merged_sources
 from moothall.agents.agent import CURRENT, Agent
@@ -168,6 +169,11 @@ class Delivery:
         self.read = tuple(merged_sources((*self.read, *sources)))
 
     @property
+    def is_request(self) -> bool:
+        """Whether its sender waits for its outcome."""
+        return self.kind == REQUEST
+
+    @property
     def idempotency_key(self) -> str | None:
         """Its idempotency key, if it came over a broker."""
         return None if self.recorder is None else self.key
@@ -185,6 +191,12 @@ class Delivery:
     def message(self) -> dict[str, Any] | None:
         """Return the message as a new dict; None for a callback of the agent."""
         return None if self.kind == CALLBACK else self.envelope.to_dict()
+
+    def approver_of_asker(self, agent: Agent) -> Approver | None:
+        """Return the approver of who asks an agent that handles it, or of who asks that one."""
+        from moothall.agents.replies.sub_agents.askers import approver_of_asker  # few need it
+
+        return approver_of_asker(agent)
 
     def __str__(self) -> str:
         """Return the name of the action in errors, also in a broadcast: `Calculator.add`."""

@@ -23,8 +23,8 @@ from moothall.actions.search import ActionIndex
 from moothall.actions.signature.schema import object_schema
 from moothall.agents.agent import Agent
 from moothall.agents.loop.answer import OfferedActions, ToolCall
+from moothall.agents.loop.asking.upward import UpwardCall
 from moothall.agents.loop.recording import LoopTurn
-from moothall.agents.loop.upward import UpwardCall
 from moothall.agents.replies.reply_context import find_local_agent, sources_told_to
 from moothall.agents.replies.thread import Thread
 from moothall.foundation.errors import DefinitionError, MoothallError
@@ -37,11 +37,11 @@ FIND: Final = "find_actions"
 """The action by which a model finds those that it is not shown."""
 MAX_SHOWN: Final = 40
 """Once an agent has more actions, those of servers and of discovery are deferred."""
-_TIMEOUT_S = 300.0
 HELP_TIMEOUT_S = 3.0
 """How long an agent may take to say what it can do."""
 
 _MAX_NAMED: Final = 30
+_TIMEOUT_S: Final = 300.0  # until a request ends that is a call
 _ABOUT_CHARS: Final = 200
 _MAX_ACTIONS = 200
 _MAX_ARGS = 100

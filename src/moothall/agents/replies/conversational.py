@@ -39,7 +39,6 @@ from moothall.agents.replies.reply_context import (
     MAX_DEPTH,
     Replying,
     answer_cancellably,
-    approver_of_group,
     caller_context_of,
     is_open,
     note_content,
@@ -56,6 +55,7 @@ from moothall.agents.replies.reply_request import (
 )
 from moothall.agents.replies.stream import ReplyStream
 from moothall.agents.replies.sub_agents.ask_agent import ask_action, call_of_own_say, reply_to_call
+from moothall.agents.replies.sub_agents.askers import approver_of_asker, who_asks
 from moothall.agents.replies.thread import Interruption, Thread, steer
 from moothall.agents.replies.threaded import Threaded
 from moothall.agents.workflow import AgentOptions
@@ -514,6 +514,8 @@ class ConversationalAgent(Threaded):
         if is_asked and (parents := outer or getattr(handling, "replies", ())):
             replying.nest(parents)
             request.nested = replying.depth > 1
+        if is_asked:
+            replying.asker = who_asks(self, outer, handling)
         if handling is not None and not handling.envelope.name:  # it carries this reply to its loop
             handling.replies = (*(each for each in handling.replies if each.open), replying)
         thread = request.state = self._take_thread(request.thread)
@@ -569,9 +571,12 @@ class ConversationalAgent(Threaded):
         return await tracing.in_span(partial(answer, request), "reply", self, request)
 
     def find_approver(self) -> Approver | None:
-        """Return its own approver or its space's, or else that of its group."""
-        approver = super().find_approver()
-        return approver_of_group(self) if approver is None else approver
+        """Return its own approver or its space's, or else that of who asks it, and so on.
+
+        Who asks it is its group, a reply whose action is made to ask it, or who requests a `say`.
+        """
+        approver = self.own_approver()
+        return approver_of_asker(self) if approver is None else approver
 
     async def _observe(self, item: dict[str, Any], thread: str | None) -> None:
         state = self._take_thread(thread)

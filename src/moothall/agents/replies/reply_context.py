@@ -23,7 +23,7 @@ from moothall.actions.provenance.reading import (
     current_reading,
     sources_of_contextless_text,
 )
-from moothall.agents.agent import CURRENT, Agent
+from moothall.agents.agent import CURRENT, Agent, Handling
 from moothall.agents.caller_context import CallerContext
 from moothall.agents.replies.charging import call_chain_text
 from moothall.agents.replies.checked_parts import is_untracked, members_of
@@ -33,7 +33,6 @@ from moothall.foundation.threads import context_value
 
 if TYPE_CHECKING:
     from moothall.actions import Action
-    from moothall.actions.approval import Approver
     from moothall.actions.provenance.texts import Texts
     from moothall.agents.replies.reply import Reply
     from moothall.agents.replies.reply_request import ReplyRequest
@@ -59,6 +58,8 @@ class Replying:
     outer_replies: tuple[Replying, ...] = ()  # the open replies that led to it, the outermost first
     depth: int = 1  # how many agents deep it is, each called by an action of the one before
     model_calls: int = 0  # how many model calls the agents beneath it have made without a budget
+    # Whose approver is asked if its agent has none: the reply, or the handler, that asks for it.
+    asker: Replying | Handling | None = None
 
     def nest(self, replies: tuple[Replying, ...]) -> None:
         """Set what it is within; HopLimitExceeded if that is too deep."""
@@ -209,22 +210,6 @@ def thread_of_caller(agent: Any, thread: str | None) -> str | None:
         (each for each in reversed(ENCLOSING_REPLIES.get()) if each.open), None
     )
     return thread if caller is None else caller.thread_for(agent, thread)
-
-
-def approver_of_group(agent: Agent) -> Approver | None:
-    """Return the approver of the group that asked an agent; None without one."""
-    agents = [each.agent for each in ENCLOSING_REPLIES.get()]
-    while agents and agents[-1] is not agent:
-        agents.pop()
-    member = agent
-    for group in reversed(agents):
-        # An agent that asked it by a tool call is not its group: its approver is not asked.
-        if any(each is member for each in members_of(group)):
-            approver = Agent.find_approver(group)
-            if approver is not None:
-                return approver
-            member = group
-    return None
 
 
 # -- where the asker's texts come from ------------------------------------------------------------

@@ -128,9 +128,7 @@ class UpwardCall:
             return Later()
         return DECISION_KINDS.of_call(decision)
 
-    async def answer_of(
-        self, question: Question, ask: Callable[[Question], Awaitable[str]]
-    ) -> str:
+    async def answer_of(self, question: Question, ask: Callable[[Question], Awaitable[str]]) -> str:
         """Return the answer to a question of the handler; raise Later if it comes later."""
         if self.call.step is None:
             return await ask(question)
