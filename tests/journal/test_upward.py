@@ -383,3 +383,72 @@ def test_approver_is_found_through_agents_that_have_none_and_only_for_requests()
             space.add(Agent("last")).ask("Bank", "help").result()
             assert bank.done == paid
     assert person.asked == ["Bank.pay"]
+
+
+@action(access_policy=ACCESS_REQUESTED)
+async def pay(n: int) -> str:
+    """Pay."""
+    PAID.append(n)
+    return f"paid {n}"
+
+
+PAID: list[int] = []
+
+
+def helper(journal: Any, **options: Any) -> ReActAgent:
+    return ReActAgent("helper", calling(call("pay")), actions=[pay], journal=journal, **options)
+
+
+def chief(journal: Any, name: str = "helper", *, actions: Any = (), **options: Any) -> ReActAgent:
+    argument = {"content": "go"} if name.endswith("say") else {"text": "go"}
+    model = calling(Call("a", name, argument))
+    return ReActAgent("chief", model, actions=actions, journal=journal, **options)
+
+
+Asking = Callable[[ReActAgent, Any], ReActAgent]
+ASKING: dict[str, Asking] = {
+    "kept": lambda asked, file: chief(file, actions=[asked.as_action()]),
+    "fresh": lambda asked, file: chief(file, actions=[asked.as_action(fresh=True)]),
+    "fork": lambda asked, file: chief(file, actions=[asked.as_action(fork=True)]),
+    "its own say": lambda asked, file: chief(file, "say", actions=[asked]),
+    "found in the space": lambda asked, file: chief(file, "helper_say", discover=["helper"]),
+}
+
+
+@contextmanager
+def in_one_space(asked: ReActAgent, asking: ReActAgent) -> Iterator[ReActAgent]:
+    with NativeSpace() as space:
+        space.add(asked)
+        yield space.add(asking)
+
+
+@pytest.mark.parametrize("where", ("none", "same", "other"))
+@pytest.mark.parametrize("form", ASKING)
+def test_approval_of_an_asked_agent_reaches_a_person_wherever_its_journal_is(
+    tmp_path: Path, form: str, where: str
+) -> None:
+    """Its approver is that of who asks; one run waits, and goes on by itself."""
+    PAID.clear()
+    file = str(tmp_path / "runs.db")
+    own = {"none": None, "same": file, "other": str(tmp_path / "own.db")}[where]
+
+    def make() -> Any:
+        asking = ASKING[form](helper(own), file)
+        asking.approver = Waiting()
+        return in_one_space(helper(own) if "space" in form else asked_of(asking)[0], asking)
+
+    with make() as asking:
+        assert asking.reply_sync("go", run_id="r").stop_reason == "waiting"
+    with Journal(file) as journal:
+        (wait,) = journal.waiting(kind="approval")
+        assert (wait.action, PAID) == ("pay", [])
+        is_own_run = where == "same" and form not in ("fresh", "fork")
+        assert (wait.run != "r") is is_own_run
+        journal.answer(wait.run, wait.key, True, by="eva")
+    with make() as asking:
+        reply = asking.reply_sync("go", run_id="r")
+        assert (reply.text, reply.stop_reason, PAID) == ("paid 1", "done", [1])
+    with Journal(file) as journal:
+        assert len(journal.runs()) == 1 + is_own_run
+        assert all(each.state == "done" for each in journal.runs())
+    assert not Path(tmp_path / "own.db").exists() or not Journal(tmp_path / "own.db").runs()

@@ -77,8 +77,7 @@ class ActionRegistry:
                     f"{action!r} offers {', '.join(conflicts)}, which the registry has already: "
                     "register its actions under other names, or give agent.as_action(name)"
                 )
-            resumes = getattr(source, "resumes", None)
-            if "say" in offers and callable(resumes) and resumes("say"):
+            if "say" in offers and getattr(source, "records_say", False):
                 say = offers["say"]
                 say.origin = say.origin._replace(agent=source)
             self.actions.update(offers)

@@ -42,6 +42,8 @@ class NativeSpace(Space):
         3
     """
 
+    is_one_process: bool = True
+
     def __init__(
         self,
         *,

@@ -13,6 +13,7 @@ from moothall.agents.loop.call_results import as_result, error_of
 from moothall.agents.loop.parts import context_of
 from moothall.agents.loop.permission import add_user_texts
 from moothall.agents.loop.provenance import note_execution, note_foreign, sources_of_result
+from moothall.agents.replies.checked_parts import is_recording
 from moothall.agents.replies.events import CallEnded
 from moothall.agents.replies.hooks import expect_messages
 from moothall.agents.replies.sub_agents.ask_agent import budgets_new_to_call, run_id_of_call
@@ -207,11 +208,9 @@ class LoopActionStep:
 
     @property
     def _asks_recorded_agent(self) -> bool:
-        """Return whether it asks an agent whose own record in this journal goes on."""
-        origin, request = self.action.origin, self.turn.request
-        return origin.agent is not None and (
-            origin.is_part or run_id_of_call(origin.agent, request, self.key) is not None
-        )
+        """Return whether it asks an agent whose record, in this run or its own, goes on."""
+        agent = self.action.origin.agent
+        return agent is not None and self.turn.record is not None and is_recording(agent)
 
     async def call_and_charge(self, call: Callable[[], Awaitable[Any]]) -> Any:
         """Call, and record what that spends, unless the record of an asked agent has it."""

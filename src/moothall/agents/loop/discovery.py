@@ -248,7 +248,10 @@ def _make_action(
     action.deferred = None if offer is None else offer.deferred
     by_others = not is_here and id not in getattr(agent, "trusted", ())
     source = f"what {_as_line(id)} says of its actions" if by_others else ""
-    action.origin = ActionOrigin(server=id, described_by=source)
+    # What it does for the call is recorded, and goes on, as with `as_action`.
+    is_here_alone = name == "say" and getattr(agent.space, "is_one_process", False)
+    asked = other_agent if is_here_alone and getattr(other_agent, "records_say", False) else None
+    action.origin = ActionOrigin(server=id, described_by=source, agent=asked)
     return action
 
 

@@ -168,9 +168,12 @@ class ConversationalAgent(Threaded):
 
     def resumes(self, action: str) -> bool:
         """Return whether an action that was cut off resumes."""
-        # A user's own `say` may do work that the journal does not have.
-        is_own_say = type(self).say is ConversationalAgent.say
-        return action == "say" and is_own_say and getattr(self, "journal", None) is not None
+        return action == "say" and self.records_say and getattr(self, "journal", None) is not None
+
+    @property
+    def records_say(self) -> bool:
+        """Whether what its `say` does can be recorded: a user's own may do work beside a reply."""
+        return self.is_recorded and type(self).say is ConversationalAgent.say
 
     def _message_run_id(self) -> str | None:
         """Return the run id of a `say`: what a door names; the same for one redelivered."""

@@ -10,7 +10,6 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from moothall.actions.message import ENCLOSING_REPLIES
-from moothall.agents.agent import CURRENT
 from moothall.agents.replies.conversational import ConversationalAgent
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply
@@ -21,7 +20,6 @@ from moothall.agents.replies.resume import (
     answer_asker,
     copy_of_waiting,
     fork_id_of,
-    shares_journal,
 )
 from moothall.agents.replies.state import (
     checked_state,
@@ -30,7 +28,8 @@ from moothall.agents.replies.state import (
     load_state,
     written_state,
 )
-from moothall.agents.replies.sub_agents.late_replies import asked_by, keep_late_reply
+from moothall.agents.replies.sub_agents.askers import asker_data
+from moothall.agents.replies.sub_agents.late_replies import keep_late_reply
 from moothall.agents.replies.sub_agents.resuming import (
     ResumedRun,
     ResumingRuns,
@@ -198,7 +197,9 @@ class RecordedAgent(ConversationalAgent):
                 return await self.recorded_reply(request, record)
             reply = await self._traced_work(request, record)
             if part.past_entries:
-                ids = [e.request.run_id for e in ENCLOSING_REPLIES.get() if e.request and e.open]
+                replies = ENCLOSING_REPLIES.get()
+                asking = (*replies[-1].outer_replies, *replies)
+                ids = [each.request.run_id for each in asking if each.request and each.open]
                 await answer_asker(self._journal, record, reply, ids, request.state.texts_by_origin)
             if request.record is None:
                 await keep_late_reply(self, record, reply.stop_reason)
@@ -290,7 +291,7 @@ class RecordedAgent(ConversationalAgent):
         if record.start is None:
             beginning |= self._begin_data(record, request) | request.door_data
         if request.record is None:
-            beginning |= self._asker_data()
+            beginning |= asker_data(self)
         record.begin(self.run_kind, str(self.id), program | self.describe_program(), **beginning)
         assert record.start is not None
         request.content = record.start["task"]
@@ -299,19 +300,6 @@ class RecordedAgent(ConversationalAgent):
     def _begin_data(self, record: Record[Any], request: ReplyRequest) -> dict[str, Any]:
         """Return what else is recorded of how a run begins."""
         return {}
-
-    def _asker_data(self) -> dict[str, str]:
-        """Return who gets a reply that comes late: a run that asks, or who sent the `say`."""
-        asking_replies = [e for e in ENCLOSING_REPLIES.get()[-2:] if e.agent is not self and e.open]
-        if asking_replies:
-            asker, request = str(asking_replies[0].agent.id), asking_replies[0].request
-            in_journal = shares_journal(self, request)
-            return {"asker": asker} | ({"asked_for": request.recorded.run_id} if in_journal else {})
-        handling = CURRENT.get()
-        message = handling.message() if handling is not None and handling.agent is self else None
-        if handling is None or message is None or message["action"]["name"] != "say":
-            return {}
-        return asked_by(message, handling.within)
 
     async def _prepare(self) -> None:
         for source in self.action_sources():

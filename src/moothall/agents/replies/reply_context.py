@@ -362,6 +362,19 @@ def caller_context_of(agent: Any) -> CallerContext:
     return context if context is not None and context.open else _NOTHING_BESIDE
 
 
+def upward_of(agent: Any, *, within: int = 0) -> Any:
+    """Return the recorded call, an `UpwardCall`, that the message is which an agent handles now.
+
+    None without one, and in more replies than so many: they have calls of their own.
+    """
+    handling = CURRENT.get()
+    if handling is None or handling.agent is not agent or handling.upward is None:
+        return None
+    replies = [each for each in ENCLOSING_REPLIES.get() if each.open]
+    is_recorded = handling.upward.request.recorded is not None
+    return handling.upward if is_recorded and len(replies) <= within else None
+
+
 def text_with_sources(agent: Any, text: str, thread: Thread) -> str:
     """Return a text with its sources, if an action says it, or another agent."""
     if not (sources := sources_of_asker(agent)[0]):

@@ -33,28 +33,28 @@ class UpwardCall:
     A request in the midst of an action has none: the action would begin anew after the wait.
 
     Attributes:
-        asker: the agent that calls
+        agent: the agent that calls
         request: that of its reply
         call: the call
         cause: why the call has no value yet: the handler's own `Later`, or the end of its run
     """
 
-    __slots__ = ("_scope", "asker", "call", "cause", "request")
+    __slots__ = ("_scope", "agent", "call", "cause", "request")
 
-    def __init__(self, asker: Agent, request: ReplyRequest, call: ToolCall) -> None:
-        self.asker = asker
+    def __init__(self, agent: Agent, request: ReplyRequest, call: ToolCall) -> None:
+        self.agent = agent
         self.request = request
         self.call = call
         self.cause: BaseException | None = None
         self._scope = CALL_SCOPE.get()  # whose clocks stand still, and what the approver has read
 
     @staticmethod
-    def of(asker: Agent) -> UpwardCall | None:
+    def of(agent: Agent) -> UpwardCall | None:
         """Return the call of an agent's reply that is executed here; None if there is none."""
-        call, request = current_reading(), current_request(asker)
+        call, request = current_reading(), current_request(agent)
         if request is None or not isinstance(call, ToolCall):
             return None
-        return UpwardCall(asker, request, call)
+        return UpwardCall(agent, request, call)
 
     @property
     def run_id(self) -> str | None:

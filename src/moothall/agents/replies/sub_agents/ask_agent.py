@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from moothall.agents.replies.reply_context import (
     ask_context,
     current_request,
     thread_of_caller,
+    upward_of,
 )
 from moothall.agents.replies.resume import shares_journal
 from moothall.agents.replies.thread import Thread, shortened_id
@@ -79,15 +80,9 @@ def ask_action(
             run_id = caller.run_id
         caller_thread = None if caller is None else caller.thread
         setup = ReplySetup(agent, part, (), before, results)
-        with _with_passing_thread(agent, thread, caller_thread), ask_context(setup=setup):
+        with _with_passing_thread(agent, thread, caller_thread):
             options = _without_none(thread=thread, run_id=run_id, deps=deps, budget=budget)
-            reply = await agent.reply(text, **options)
-        if part is not None and reply.stop_reason == "waiting":
-            assert call is not None
-            # and the caller's run waits with it
-            call.wait = Stop("waiting", reply.detail, reply.error)
-            raise Later
-        return str(agent.reply_text(reply))
+            return await _reply_in_part(setup, text, call, options)
 
     id = str(agent.id)
     about_agent = description or agent.description or f"Ask the agent {id}."
@@ -98,6 +93,8 @@ def ask_action(
 
 def call_of_own_say(agent: Any) -> tuple[ReplyRequest | None, Any] | None:
     """Return the reply, and its call, of which an agent's own `say` is an action; None without."""
+    if (upward := upward_of(agent)) is not None:  # another agent's model has found it
+        return upward.request, upward.call
     call: Any = current_reading()
     action = getattr(call, "action", None)
     target: Any = action.origin.agent if isinstance(action, Action) else None
@@ -111,6 +108,12 @@ async def reply_to_call(
     agent: Any, text: Any, caller: ReplyRequest | None, call: Any, **options: Any
 ) -> str:
     """Return what an agent says to a call; raise Later as long as its run waits."""
+    if caller is not None and call is not None and is_part_of_caller(agent, caller, call.key):
+        part, _ = _recorded_part(caller.recorded, call.key, agent, (), kept=True)
+        setup = ReplySetup(agent, part)
+        return await _reply_in_part(
+            setup, text, call, _without_none(run_id=caller.run_id, **options)
+        )
     run_id = None if call is None else run_id_of_call(agent, caller, call.key)
     if run_id is not None and _was_deleted(agent, caller, call.key, run_id):
         return NO_ANSWER_TEXT
@@ -130,6 +133,33 @@ async def reply_to_call(
     if reply.stop_reason in ("waiting", "in_doubt") and run_id is not None:
         raise Later(reply.run_id, text=reply.detail)  # the call is made again then
     return str(agent.reply_text(reply))
+
+
+async def _reply_in_part(setup: ReplySetup, text: Any, call: Any, options: dict[str, Any]) -> str:
+    """Return what an agent says; if a part of the caller's run records that, the run waits, too."""
+    agent: Any = setup.agent
+    try:
+        with ask_context(setup=setup):
+            reply = await agent.reply(text, **options)
+    except RunMismatch as error:
+        if setup.part is None or error.run_id != setup.part.run_id:
+            raise
+        stop = Stop("waiting", str(error), error)
+    else:
+        if setup.part is None or reply.stop_reason != "waiting":
+            return str(agent.reply_text(reply))
+        stop = Stop("waiting", reply.detail, reply.error)
+    call.wait = stop
+    raise Later
+
+
+def is_part_of_caller(agent: Any, caller: ReplyRequest | None, key: str) -> bool:
+    """Return whether the run of a caller records what an agent does for a call that is no `fresh`.
+
+    So it is if the agent has no journal, or another one: that counts when it replies by itself.
+    """
+    is_recorded = caller is not None and caller.recorded is not None and bool(key)
+    return is_recorded and is_recording(agent) and not shares_journal(agent, caller)
 
 
 def _was_deleted(agent: Any, caller: Any, key: str, run_id: str) -> bool:
@@ -192,9 +222,16 @@ def _thread_of_call(caller: ReplyRequest | None, call: Any) -> str:
 
 
 def _recorded_part(
-    record: Record[Any] | None, key: str, agent: Any, messages: Sequence[dict[str, Any]]
+    record: Record[Any] | None,
+    key: str,
+    agent: Any,
+    messages: Sequence[dict[str, Any]],
+    kept: bool = False,
 ) -> tuple[RunPart | None, Sequence[dict[str, Any]]]:
-    """Return the part of the caller's run that records a call, and the messages it begins with."""
+    """Return the part of the caller's run that records a call, and the messages it begins with.
+
+    `kept`: whether its conversation goes on after the call.
+    """
     if record is None:
         return None, messages
     id = str(agent.id)
@@ -205,7 +242,7 @@ def _recorded_part(
         return record.member(name, id), () if digest is None else json.loads(
             record.stored_value(digest)
         )
-    details = {}
+    details: dict[str, Any] = {"kept": True} if kept else {}
     if messages:
         text = json.dumps(as_json(messages), ensure_ascii=False, sort_keys=True)
         details["before"] = record.keep(text.encode(errors="surrogatepass"))
@@ -243,9 +280,9 @@ async def restore_asked(
             if part
             else None
         )
-        if agent is None or part is None or start is None:
+        if agent is None or part is None or start is None or str(agent.id) != data["agent"]:
             continue
-        with _with_passing_thread(agent, start["thread"]):
+        with nullcontext() if data.get("kept") else _with_passing_thread(agent, start["thread"]):
             await agent.restore_part(part, budget_in_call(agent, budget))
     for past_step in () if budget is None else record.past():
         run_id, action = past_step.about.get("asks"), find(str(past_step.about.get("action")))
@@ -254,7 +291,7 @@ async def restore_asked(
             continue
         if run_id is not None:
             await _restore_run(agent, run_id, budget_in_call(agent, budget))
-        elif not action.origin.is_part:
+        elif f"{past_step.key}/{agent.id}" not in record.members:
             key = past_step.key
             entries = [
                 e for e in record.entries() if e.data.get("key") == key and e.kind != "started"
@@ -284,6 +321,8 @@ def budgets_new_to_call(agent: Any, budget: Budget, record: Record[Any], key: st
 async def _restore_run(agent: Any, run_id: str, budget: Budget | None) -> None:
     """Charge a budget for a run of its own that an agent was asked in."""
     if budget is None or all(_RESTORED.get(each, run_id) for each in budget.accounts):
+        return
+    if agent.journal is None:  # it had one when it was asked
         return
     try:
         has_ended = agent.journal.run(run_id).state in FINAL_REASONS

@@ -1,15 +1,17 @@
-"""Who asks an agent, and answers for it: the reply, or the handler, whose approver it asks."""
+"""Who asks an agent: whose approver it asks, and whose run hears of it when it ends."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from moothall.actions.message import ENCLOSING_REPLIES
 from moothall.actions.provenance.reading import current_reading
 from moothall.agents.agent import CURRENT, Agent, Handling
 from moothall.agents.replies.checked_parts import members_of
-from moothall.agents.replies.reply_context import Replying
+from moothall.agents.replies.reply_context import Replying, upward_of
+from moothall.agents.replies.resume import shares_journal
+from moothall.agents.replies.sub_agents.late_replies import asked_by
 
 if TYPE_CHECKING:
     from moothall.actions.approval import Approver
@@ -32,6 +34,21 @@ def who_asks(
     if handling is None or not handling.is_request or handling.agent is not agent:
         return None
     return next((each for each in reversed(handling.replies) if each.open), handling.parent)
+
+
+def asker_data(agent: Agent) -> dict[str, str]:
+    """Return who gets a reply that comes late: a run that asks, or who sent the `say`."""
+    replies = [e for e in ENCLOSING_REPLIES.get()[-2:] if e.agent is not agent and e.open]
+    asking: Any = replies[0] if replies else upward_of(agent, within=1)
+    if asking is not None:
+        in_journal = shares_journal(agent, asking.request)
+        run = {"asked_for": asking.request.recorded.run_id} if in_journal else {}
+        return {"asker": str(asking.agent.id)} | run
+    handling = CURRENT.get()
+    message = handling.message() if handling is not None and handling.agent is agent else None
+    if handling is None or message is None or message["action"]["name"] != "say":
+        return {}
+    return asked_by(message, handling.within)
 
 
 def approver_of_asker(agent: Agent) -> Approver | None:
