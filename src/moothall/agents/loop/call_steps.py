@@ -16,9 +16,12 @@ from moothall.agents.loop.provenance import note_execution, note_foreign, source
 from moothall.agents.replies.checked_parts import is_recording
 from moothall.agents.replies.events import CallEnded
 from moothall.agents.replies.hooks import expect_messages
+from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.sub_agents.ask_agent import budgets_new_to_call, run_id_of_call
+from moothall.agents.replies.sub_agents.call_form import check_form
 from moothall.budget.bill import Bill, CallContext
 from moothall.foundation import tracing
+from moothall.foundation.errors import RunMismatch
 from moothall.foundation.jsonvalue import as_json, copy_json
 
 if TYPE_CHECKING:
@@ -32,7 +35,6 @@ if TYPE_CHECKING:
     from moothall.agents.loop.recording import LoopState, LoopTurn
     from moothall.agents.replies.read_record import PastStep
     from moothall.agents.replies.record import Record
-    from moothall.agents.replies.reply import Stop
     from moothall.agents.replies.reply_request import ReplyRequest
     from moothall.agents.replies.step import StepHandle
     from moothall.budget import Budget
@@ -211,6 +213,15 @@ class LoopActionStep:
         """Return whether it asks an agent whose record, in this run or its own, goes on."""
         agent = self.action.origin.agent
         return agent is not None and self.turn.record is not None and is_recording(agent)
+
+    async def call_as_begun(self, past_step: PastStep, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Call; raise Stop for the run to wait if that is not what the call had begun to do."""
+        assert self.turn.record is not None
+        try:
+            check_form(self.action, past_step, self.turn.request, self.turn.record)
+        except RunMismatch as error:
+            raise Stop("waiting", str(error), error) from error
+        return await call()
 
     async def call_and_charge(self, call: Callable[[], Awaitable[Any]]) -> Any:
         """Call, and record what that spends, unless the record of an asked agent has it."""

@@ -123,6 +123,8 @@ def around_action(step: LoopActionStep, call: Call) -> Call:
         call = partial(_run_pre_acting, step, call)
     if record is not None:
         call = partial(_record_execution, step, call)
+        if past_step is not None and past_step.state != "ended":
+            call = partial(step.call_as_begun, past_step, call)
     if hooks and hooks.get("post_acting"):
         call = partial(_run_post_acting, step, call)
     if emit is not None:
@@ -359,9 +361,6 @@ async def _begin_and_call(step: LoopActionStep, call: Call) -> Any:
     assert step.record is not None
     await step.record.begins(step.call.args, resumes=step.action.origin.agent is not None)
     return await (call() if step.turn.budget is None else step.call_and_charge(call))
-
-
-# -- both ------------------------------------------------------------------------------------------
 
 
 async def _set_record(step: LoopModelStep | LoopActionStep, call: Call, record: StepHandle) -> Any:

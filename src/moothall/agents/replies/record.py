@@ -27,6 +27,7 @@ from moothall.foundation.errors import (
     InDoubt,
     JournalError,
     MoothallError,
+    RunMismatch,
     StateError,
 )
 from moothall.foundation.jsonvalue import as_json, deep_json
@@ -393,7 +394,10 @@ class Record(ReadRecord[S]):
                 log_failure(logger, f"run {self.run_id!r} stops", later)
                 reply = stopped(Stop("error", str(later.misplaced_error), later.misplaced_error))
             if not (reply.stop_reason == "waiting" and self._still_waits()):
-                await self.end(reply.stop_reason, **at_end(reply))
+                if self._has_mismatch(reply, end_before):  # it stays cut off until that is restored
+                    await self.commit()
+                else:
+                    await self.end(reply.stop_reason, **at_end(reply))
         except JournalError as error:
             log_failure(logger, f"run {self.run_id!r} stops", error)
             return stopped(Stop("error", str(error), error))
@@ -418,6 +422,12 @@ class Record(ReadRecord[S]):
         """Note that the run waits, if that is why it stopped, and it did not wait before."""
         if stop.reason == "waiting" and not self._still_waits():
             self.note_end("waiting", detail=stop.detail)
+
+    def _has_mismatch(self, reply: RunResult, end_before: dict[str, Any] | None) -> bool:
+        """Return whether a run that was cut off, and did not wait, has asked a changed agent."""
+        error = getattr(reply, "error", None)
+        is_of_part = isinstance(error, RunMismatch) and error.run_id == self.run_id
+        return is_of_part and (end_before is None or end_before["reason"] != "waiting")
 
     def _still_waits(self) -> bool:
         """Return whether a run waits as before: nothing has happened since it was opened."""

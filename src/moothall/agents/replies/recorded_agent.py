@@ -179,9 +179,7 @@ class RecordedAgent(ConversationalAgent):
                 if journal is None or not await self._may_fork(journal, request, error):
                     raise
                 part.close()
-                request.run_id = await asyncio.to_thread(_ensure_fork, journal, request.run_id)
-                logger.warning("%s; resuming its fork, run %r", error, request.run_id)
-                return await answer_cancellably(self.respond, journal, request)
+                return await self._respond_in_fork(request, error)
             journal = None if request.record is not None else self._journal
             if (
                 journal is not None
@@ -206,7 +204,10 @@ class RecordedAgent(ConversationalAgent):
             if reply.stop_reason == "waiting" and request.record is None:
                 self._pause_budget(request)
                 if reply.error is not None:  # an asked agent's program has changed
-                    raise reply.error
+                    if not await self._forks_for_part(request, reply.error):
+                        raise reply.error
+                    part.close()
+                    return await self._respond_in_fork(request, reply.error)
             return reply
         finally:
             if record.at_end is not None:
@@ -251,6 +252,24 @@ class RecordedAgent(ConversationalAgent):
         task = json_text(request.content)
         run_fields = (self.run_kind, str(self.id), task, request.thread)
         return await journal.begin(request.run_id, *run_fields, **request.attributes)
+
+    async def _respond_in_fork(self, request: ReplyRequest, error: BaseException) -> Reply:
+        """Answer in the fork in which a changed program goes on with a run."""
+        journal = self._journal
+        assert journal is not None
+        request.run_id = await asyncio.to_thread(_ensure_fork, journal, request.run_id)
+        logger.warning("%s; resuming its fork, run %r", error, request.run_id)
+        return await answer_cancellably(self.respond, journal, request)
+
+    async def _forks_for_part(self, request: ReplyRequest, error: BaseException) -> bool:
+        """Return whether a run goes on in a fork since an agent that it asks has changed.
+
+        The run of an agent that was asked in one of its own has that wait itself.
+        """
+        is_part = isinstance(error, RunMismatch) and error.run_id == request.run_id
+        if not is_part or self._journal is None:
+            return False
+        return await self._may_fork(self._journal, request, error)
 
     async def _may_fork(self, journal: Journal, request: ReplyRequest, error: RunMismatch) -> bool:
         """Return whether a run that differs goes on in a fork: only if the program has changed."""

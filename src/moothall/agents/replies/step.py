@@ -289,6 +289,9 @@ class StepHandle:
         record = self.record
         if self.past.state == "started" and record.find(f"{self._key}{KEPT_SUFFIX}") is not None:
             return  # the call that began then goes on
+        if resumes and self.past.state == "started" and not self.past.asks_person:
+            await record.commit()
+            return  # the agent that it asks goes on, and a wait of months keeps the record short
         self._add_entry("started", data)
         entry_count = record.entry_count  # not what the steps beside it note while it sleeps
         try:
