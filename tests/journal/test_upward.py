@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -292,7 +291,8 @@ class Bank(Agent):
 def said(ms): return [m["content"] for m in ms if m["role"] == "tool"]
 with NativeSpace() as space:
     space.add(Bank("Bank"))
-    model = ScriptedModel(lambda ms, _: said(ms)[-1] if said(ms) else {"name": "Bank_pay", "args": {"n": 1}})
+    call = {"name": "Bank_pay", "args": {"n": 1}}
+    model = ScriptedModel(lambda ms, _: said(ms)[-1] if said(ms) else call)
     clerk = space.add(ReActAgent("clerk", model, discover=["Bank"], journal=sys.argv[2]))
     print(clerk.reply_sync("go", run_id="r").stop_reason)
 """
@@ -452,3 +452,57 @@ def test_approval_of_an_asked_agent_reaches_a_person_wherever_its_journal_is(
         assert len(journal.runs()) == 1 + is_own_run
         assert all(each.state == "done" for each in journal.runs())
     assert not Path(tmp_path / "own.db").exists() or not Journal(tmp_path / "own.db").runs()
+
+
+ASKED = """
+import os, sys
+from moothall import *
+
+command, where, prompt, file, other, effects = sys.argv[1:]
+
+async def ring(n: int) -> str:
+    with open(effects, "a") as out: out.write("rang ")
+    if command == "kill": os.kill(os.getpid(), 9)
+    return f"rung {n}"
+
+def said(ms): return [m["content"] for m in ms if m["role"] == "tool"]
+def calling(name, **args):
+    call = {"name": name, "args": args}
+    return ScriptedModel(lambda ms, _: said(ms)[-1] if said(ms) else call)
+
+with NativeSpace() as space:
+    work = Action("ring", ring, "Ring.", idempotent=command in ("kill", "live"))
+    journal = {"none": None, "same": file, "other": other}[where]
+    model = calling("ring", n=1)
+    space.add(ReActAgent("helper", model, actions=[work], journal=journal, system_prompt=prompt))
+    asking = calling("helper_say", content="go")
+    clerk = ReActAgent("clerk", asking, discover=["helper"], journal=file)
+    try:
+        reply = space.add(clerk).reply_sync("go", run_id="r")
+        print(reply.stop_reason, reply.text)
+    except RunMismatch as error:
+        print("mismatch", error.changed[0])
+"""
+
+
+@pytest.mark.parametrize("where", ("none", "same", "other"))
+def test_process_that_dies_while_another_agent_works_goes_on_with_that(
+    place: Place, tmp_path: Path, where: str
+) -> None:
+    """The end of what was asked is that of the call, as with `as_action`; a new prompt waits."""
+    effects = tmp_path / "effects"
+
+    def run(command: str, prompt: str = "Help.") -> str:
+        places = (place("runs.db"), place("own.db"), str(effects))
+        parts = (command, where, prompt, *places)
+        ended = subprocess.run(
+            (sys.executable, "-c", ASKED, *parts), capture_output=True, text=True
+        )
+        assert ended.returncode == (-9 if command == "kill" else 0), ended.stderr
+        return ended.stdout.strip()
+
+    run("kill")
+    assert run("live", "Help briefly.") == "mismatch system prompt"
+    assert run("live") == "done rung 1"
+    assert effects.read_text() == "rang rang "
+    assert run("live", "Help briefly.") == "done rung 1"

@@ -606,3 +606,67 @@ def test_a2a_task_of_a_process_that_has_ended_goes_on_when_its_agent_enters_late
             await until(lambda: journal.run(task["id"]).state == "done")
 
     live(company, work)
+
+
+UPWARD = """
+import asyncio
+
+from moothall import ACCESS_REQUESTED, Action, Agent, ReActAgent, ScriptedModel, action
+
+paid = []
+
+
+def calling(name, **args):
+    def answer(said, actions):
+        return said[-1]["content"] if said[-1]["role"] == "tool" else {"name": name, "args": args}
+
+    return ScriptedModel(answer)
+
+
+class Bank(Agent):
+    @action(access_policy=ACCESS_REQUESTED)
+    async def pay(self) -> str:
+        '''Pay.'''
+        paid.append("bank")
+        return "paid by the bank"
+
+
+def found(id):
+    return ReActAgent(id, calling("Bank_pay"), discover=["Bank"])
+
+
+def asked(id):
+    pay = Action("pay", lambda: paid.append("helper"), "Pay.", access_policy=ACCESS_REQUESTED)
+    helper = ReActAgent("helper", calling("pay"), actions=[pay])
+    return ReActAgent(id, calling("helper", text="go"), actions=[helper.as_action()])
+"""
+
+OF_OTHERS = """
+journal: runs.db
+agents:
+  Bank: {ref: 'program.py:Bank'}
+  Clerk: {ref: 'program.py:MADE'}
+"""
+
+
+@pytest.mark.parametrize("made", ("found", "asked"))
+def test_what_another_agent_asks_waits_in_the_journal_of_its_company(
+    folder: Path, make_company: MakeCompany, made: str
+) -> None:
+    (folder / "program.py").write_text(UPWARD)
+
+    async def work(me: Agent) -> None:
+        say = {"to": "Clerk", "action": {"name": "say", "args": {"content": "Pay."}}}
+        with pytest.raises(ActionError, match="waiting for the approval"):
+            await me.request(say, None)
+        from program import paid  # type: ignore[import-not-found]
+
+        assert paid == []
+        with Journal(folder / "runs.db") as office:
+            (wait,) = office.waiting()
+            assert (wait.kind, wait.agent) == ("approval", "Clerk")
+            office.answer(wait.run, wait.key, True, by="eva")
+            await until(lambda: office.run(wait.run).state == "done")
+            assert paid == [{"found": "bank", "asked": "helper"}[made]]
+
+    live(make_company(OF_OTHERS.replace("MADE", made)), work)

@@ -19,7 +19,7 @@ from moothall.agents.replies.resume import (
     NULL_RECORD,
     answer_asker,
     copy_of_waiting,
-    fork_id_of,
+    ensure_fork,
 )
 from moothall.agents.replies.state import (
     checked_state,
@@ -257,7 +257,7 @@ class RecordedAgent(ConversationalAgent):
         """Answer in the fork in which a changed program goes on with a run."""
         journal = self._journal
         assert journal is not None
-        request.run_id = await asyncio.to_thread(_ensure_fork, journal, request.run_id)
+        request.run_id = await asyncio.to_thread(ensure_fork, journal, request.run_id)
         logger.warning("%s; resuming its fork, run %r", error, request.run_id)
         return await answer_cancellably(self.respond, journal, request)
 
@@ -389,14 +389,3 @@ def _note_run(part: RunPart, thread: Thread) -> None:
 
         file = part.run.file
         thread.runs = (thread.runs or KnownRuns(file)).note(file, part.run_id)
-
-
-def _ensure_fork(journal: Journal, run_id: str) -> str:
-    """Return the fork in which a changed program goes on with a run, not one of a person."""
-    fork = fork_id_of(run_id)
-    try:
-        journal.fork(run_id, fork)
-    except ConfigError:
-        if journal.run(fork).forked_from != run_id:  # it has the same id, which is cut
-            raise
-    return fork

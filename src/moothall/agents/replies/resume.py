@@ -226,6 +226,17 @@ def fork_id_of(run_id: str) -> str:
     return f"{run_id[: MAX_ID - len(CHANGED_SUFFIX)]}{CHANGED_SUFFIX}"
 
 
+def ensure_fork(journal: Journal, run_id: str) -> str:
+    """Return the fork in which a changed program goes on with a run, not one of a person."""
+    fork = fork_id_of(run_id)
+    try:
+        journal.fork(run_id, fork)
+    except ConfigError:
+        if journal.run(fork).forked_from != run_id:  # it has the same id, which is cut
+            raise
+    return fork
+
+
 # -- a run of one's own ----------------------------------------------------------------------------
 
 

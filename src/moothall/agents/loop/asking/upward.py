@@ -68,7 +68,7 @@ class UpwardCall:
         if isinstance(cause, Stop):
             self.call.wait = cause
             cause = Later()
-        raise cause from None
+        raise cause from cause.__cause__  # which says if the program of a run has changed
 
     async def decision(
         self,
