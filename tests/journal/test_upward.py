@@ -506,3 +506,42 @@ def test_process_that_dies_while_another_agent_works_goes_on_with_that(
     assert run("live") == "done rung 1"
     assert effects.read_text() == "rang rang "
     assert run("live", "Help briefly.") == "done rung 1"
+
+
+def test_call_that_two_have_permitted_at_once_asks_neither_again_after_a_wait(
+    tmp_path: Path,
+) -> None:
+    """A value from outside asks for the clerk, the bank's policy for the bank."""
+
+    class Shop(Agent):
+        @action(access_policy=ACCESS_REQUESTED)
+        async def order(self, item: str, context: Context[Any]) -> str:
+            """Order an item."""
+            return f"{await context.ask_person('Which colour?')} {item}"
+
+    class Asked(Person):
+        def answer(self, question: Any) -> Later:
+            return Later()
+
+    @action(outside=True)
+    async def look() -> str:
+        """Look."""
+        return "a peculiar kettle"
+
+    def answer(heard: list[dict[str, Any]], _: Any) -> Any:
+        calls = [Call("0", "look", {}), Call("1", "Shop_order", {"item": "a peculiar kettle"})]
+        return calls[len(results(heard))] if len(results(heard)) < 2 else results(heard)[-1]
+
+    person, file = Asked(), str(tmp_path / "runs.db")
+    for end in ("waiting", "done"):
+        with NativeSpace(approver=person) as space:
+            space.add(Shop("Shop"))
+            options = {"actions": [look], "discover": ["Shop"], "journal": file}
+            clerk = space.add(ReActAgent("clerk", ScriptedModel(answer), **options))
+            reply = clerk.reply_sync("go", run_id="r")
+            assert reply.stop_reason == end, reply
+        with Journal(file) as journal:
+            for wait in journal.waiting("r"):
+                journal.answer("r", wait.key, "blue")
+    assert person.asked == ["clerk.Shop.order", "Shop.order"]
+    assert reply.text == "blue a peculiar kettle"
