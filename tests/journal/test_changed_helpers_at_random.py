@@ -151,8 +151,7 @@ class World:
             self.place += (self.folder / f"{self.place + 1}.db").exists()
             return "killed"
         except RunMismatch as error:
-            assert error.changed, error
-            self.mismatches += 1
+            self.mismatches += bool(error.changed)
             return "mismatch"
         if self.dead:  # a task beside it was killed
             self.place += (self.folder / f"{self.place + 1}.db").exists()

@@ -206,7 +206,7 @@ class PendingQuestion:
                 raise
             raise NobodyToAsk(
                 f"agent {self._question.agent!r} has a question whose answer would come later: "
-                "that needs a reply of an agent with a journal="
+                "that needs a reply of an agent with a journal= here"
             ) from None
         if self._channel.on_answer is not None:
             self._channel.on_answer(text)

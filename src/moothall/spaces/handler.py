@@ -41,7 +41,10 @@ logger: logging.Logger = logging.getLogger("moothall.spaces")
 
 _MAX_ERROR_CHARS = 10_000
 """How much of an exception's text is passed on, in characters."""
-_NO_WAIT_TEXT = "its result comes later: only a reply of an agent with a journal= can wait for it"
+_NO_WAIT_TEXT = (
+    "its result comes later: only a reply of an agent with a journal= can wait for it, in the same "
+    "process"
+)
 _IN_THE_MIDDLE = (
     "and nothing waits in the middle of another action, which would begin anew: let the model of "
     "an agent with a journal= call it, by discover="

@@ -149,6 +149,8 @@ class Request:
 
 def _pass_sources(delivery: Delivery) -> None:
     """Give the reader of an answer the outside sources that it comes from."""
+    if delivery.upward is not None and delivery.upward.cause is not None:
+        return  # there is no answer yet
     handling: Any = CURRENT.get()
     sources = delivery.read
     if delivery.mailbox is None:  # of another process, or of nobody

@@ -242,7 +242,7 @@ class DecisionKinds(tuple[DecisionKind, ...]):
     def refusal_of(self, where: str, decision: object) -> NotPermitted:
         """Return the error for a call, `where`, that a decision does not permit."""
         if isinstance(decision, Later):
-            text = "it would wait for its approval, which needs a reply with a journal="
+            text = "it would wait for its approval, which needs a reply with a journal= here"
             decision = Refused(text)
         if not isinstance(decision, bool | Refused):  # an agent's own `request_permission` gave it
             logger.warning(

@@ -365,10 +365,13 @@ def caller_context_of(agent: Any) -> CallerContext:
 def upward_of(agent: Any, *, within: int = 0) -> Any:
     """Return the recorded call, an `UpwardCall`, that the message is which an agent handles now.
 
-    None without one, and in more replies than so many: they have calls of their own.
+    None without one, and in more replies than so many: they have calls of their own. None over a
+    broker, which delivers the message of a killed process again, as a run of its own.
     """
     handling = CURRENT.get()
     if handling is None or handling.agent is not agent or handling.upward is None:
+        return None
+    if handling.idempotency_key is not None:
         return None
     replies = [each for each in ENCLOSING_REPLIES.get() if each.open]
     is_recorded = handling.upward.request.recorded is not None

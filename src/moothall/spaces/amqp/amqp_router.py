@@ -120,7 +120,7 @@ class AMQPRouter(Router):
             self.recorder,
             cancel_everywhere=self.requests.cancel_everywhere,
             find_innermost=self.requests.innermost,
-            context_of=self.requests.context_of,
+            own_request=self.requests.own_request,
             show=self._show_inbound,
         )
         self.queues: Queues = Queues(broker)

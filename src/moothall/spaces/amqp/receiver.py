@@ -50,7 +50,7 @@ class Receiver:
     cancel_everywhere: Callable[[str, str], None]  # tells all processes to cancel a message
     # Of a call chain, by keys: the last handler in this process.
     find_innermost: Callable[[tuple[str, ...]], Delivery | None]
-    context_of: Callable[[str], Any]  # what this process gave with a request of its own, by its key
+    own_request: Callable[[str], Delivery | None]  # a request of this process, by its key
     show: Callable[[Delivery], None]  # passes a message to the observers
     _early_cancellations: dict[Ident, None] = field(default_factory=dict)
     _unread_messages: list[tuple[Mailbox, DeliveryTag, Any, bytes]] = field(default_factory=list)
@@ -164,7 +164,9 @@ class Receiver:
             setattr(delivery, name, value)
         if delivery.on_event is not None:  # a header, so far
             delivery.on_event = partial(self.recorder.send_piece, delivery)
-        delivery.key, delivery.caller_context = inbound.key, self.context_of(inbound.key)
+        delivery.key = inbound.key
+        if (request := self.own_request(inbound.key)) is not None:
+            delivery.caller_context, delivery.upward = request.caller_context, request.upward
         delivery.recorder = self.recorder
         delivery.ident = (inbound.key, mailbox.id)
         delivery.tag = tag

@@ -85,10 +85,10 @@ class OpenRequests:
             handling = handling.parent
         return tuple(reversed(keys))
 
-    def context_of(self, key: str) -> Any:
-        """Return what this process gave with a request of its own, beside the message."""
+    def own_request(self, key: str) -> Delivery | None:
+        """Return a request of this process, with what it gave beside the message."""
         message = self._open_messages.get(key)
-        return None if message is None else message.settles.caller_context
+        return None if message is None else message.settles
 
     def innermost(self, call_chain: tuple[str, ...]) -> Delivery | None:
         """Return the innermost handler of this process in a message's call chain."""
