@@ -192,9 +192,9 @@ class Runs:
         self.places = (str(folder / "runs.db"), str(folder / "own.db"), str(self.effects))
         self.parked = parked
 
-    def run(self, command: str, way: tuple[str, str, str]) -> str:
+    def run(self, command: str, way: tuple[str, str, str], prompt: str = "Help.") -> str:
         form, where, id = way
-        parts = (sys.executable, "-c", PROGRAM, command, form, where, "Help.", id, *self.places)
+        parts = (sys.executable, "-c", PROGRAM, command, form, where, prompt, id, *self.places)
         ended = subprocess.run(
             (*parts, *(("parked",) if self.parked else ())), capture_output=True, text=True
         )
@@ -223,6 +223,30 @@ def test_effect_in_doubt_of_a_helper_is_repeated_in_no_other_form(
     end = runs.run("live", new)
     assert end == "in_doubt" or end.startswith("mismatch"), end
     assert runs.rung == 1
+
+
+@pytest.mark.parametrize("form", ("kept", "fresh"))
+def test_effect_in_doubt_of_a_helper_comes_before_its_new_prompt(tmp_path: Path, form: str) -> None:
+    runs, way = Runs(tmp_path, parked=False), (form, "none", "helper")
+    runs.run("kill", way)
+    assert runs.run("live", way, "Help briefly.") == "in_doubt"
+    with Journal(tmp_path / "runs.db") as journal:
+        (doubt,) = journal.waiting(kind="doubt")
+        journal.answer("r", doubt.key, {"done": "rung"}, by="eva")
+    assert runs.run("live", way, "Help briefly.").startswith("mismatch")
+    assert runs.run("live", way) == "done"
+    assert runs.rung == 1
+
+
+def test_call_in_doubt_that_a_person_repeats_is_made_as_it_is_now(tmp_path: Path) -> None:
+    """So a run of a version that recorded nothing of a helper without a journal goes on."""
+    runs = Runs(tmp_path, parked=False)
+    runs.run("kill", ("plain", "none", "helper"))
+    with Journal(tmp_path / "runs.db") as journal:
+        (doubt,) = journal.waiting(kind="doubt")
+        journal.answer("r", doubt.key, "repeat", by="eva")
+    assert runs.run("live", ("kept", "none", "helper")) == "done"
+    assert runs.rung == 2
 
 
 @pytest.mark.parametrize(("old", "new"), pairs(parked=True))

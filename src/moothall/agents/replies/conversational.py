@@ -357,15 +357,16 @@ class ConversationalAgent(Threaded):
 
         It is asked in the thread of the reply that calls it, which is a conversation of its own,
         with the deps and within the budget of that reply, and is cancelled with it. An agent that
-        has a budget keeps that. Approvals are asked of its own approver.
+        has a budget keeps that. Approvals are asked of its own approver, its space's, or else the
+        caller's. With a journal of the caller, its work is a part of the caller's run, unless it
+        has the same journal: then it has a run of its own.
 
         Args:
             name: the action's name; defaults to the agent's id
             description: what a model reads of it; defaults to the agent's `description=`
             fresh: whether each call is a conversation of its own, which ends with its answer.
-                Several calls of one answer then run at the same time. A journal of the caller
-                records each as a part of the caller's run, so that it is resumed and deleted with
-                that run
+                Several calls of one answer then run at the same time. Each is a part of the
+                caller's run, also with the same journal
             fork: the same, and the conversation begins with the caller's messages, those before
                 the answer that calls it; for a `ReActAgent`
 
