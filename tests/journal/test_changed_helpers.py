@@ -270,3 +270,38 @@ def test_helper_that_waits_goes_on_or_its_run_waits_in_every_other_form(
     assert runs.rung == 1
     assert runs.run("live", old) == "done"
     assert runs.rung == 1
+
+
+@pytest.mark.parametrize("same_process", (True, False))
+async def test_calls_of_one_answer_continue_a_conversation_with_a_helper_in_order(
+    tmp_path: Path, same_process: bool
+) -> None:
+    """What waits in it holds up the next call: that comes after the first one's answer."""
+    PAID.clear()
+    file, heard = str(tmp_path / "runs.db"), list[list[str]]()
+
+    def answer(messages: list[dict[str, Any]], _: Any) -> Any:
+        if messages[-1]["role"] == "tool":
+            return said(messages)[-1]
+        heard.append([str(e["content"]) for e in messages if e["role"] in ("user", "assistant")])
+        return Call("0", "pay", {"n": int(messages[-1]["content"])})
+
+    def agent() -> ReActAgent:
+        asked = helper(None)
+        asked.model = ScriptedModel(answer)
+        calls = tuple(Call(text, "helper", {"text": text}) for text in ("1", "2"))
+        model = ScriptedModel(lambda ms, _: "; ".join(said(ms)) if said(ms) else calls)
+        return ReActAgent("clerk", model, actions=[asked.as_action()], journal=file)
+
+    asking = agent()
+    for paid in ([], [1], [1, 2]):
+        reply = await asking.reply("go", run_id="r")
+        assert paid == PAID
+        if len(paid) < 2:
+            with Journal(file) as journal:
+                (wait,) = journal.waiting(kind="approval")
+                assert wait.args == {"n": len(paid) + 1}
+                journal.answer("r", wait.key, True, by="eva")
+        asking = asking if same_process else agent()
+    assert reply.text == "paid 1; paid 2"
+    assert heard[-1][-3:] == ["", "paid 1", "2"]

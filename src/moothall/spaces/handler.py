@@ -263,7 +263,8 @@ async def _decision(mailbox: Any, delivery: Delivery, offer: Offer) -> Any:
             return Refused(f"it would wait for its approval, {_IN_THE_MIDDLE}")
         return decision
     decision = await delivery.upward.decision(mailbox.agent, offer.action, message, ask)
-    delivery.envelope = delivery.envelope._replace(args=message["action"]["args"])
+    if message["action"]["args"] != delivery.envelope.args:  # a person has changed them
+        delivery.envelope = delivery.envelope._replace(args=message["action"]["args"])
     return decision
 
 

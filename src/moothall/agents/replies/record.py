@@ -54,6 +54,8 @@ class Record(ReadRecord[S]):
 
     open_count: int = 0  # how many steps are under way
     _idle_event: asyncio.Event | None = None  # set once none is; made by whoever waits for it
+    # Of the conversations with other agents that its calls continue, by the agents' ids.
+    kept_turns: dict[str, Any] | None = None
 
     def __init__(self, part: RunPart, kind: type[S]) -> None:
         self.run_part = part

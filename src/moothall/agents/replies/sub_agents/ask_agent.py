@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -109,11 +110,11 @@ async def reply_to_call(
 ) -> str:
     """Return what an agent says to a call; raise Later as long as its run waits."""
     if caller is not None and call is not None and is_part_of_caller(agent, caller, call.key):
-        part, _ = _recorded_part(caller.recorded, call.key, agent, (), kept=True)
-        setup = ReplySetup(agent, part)
-        return await _reply_in_part(
-            setup, text, call, _without_none(run_id=caller.run_id, **options)
-        )
+        async with _kept_turn(caller.recorded, agent, call):
+            part, _ = _recorded_part(caller.recorded, call.key, agent, (), kept=True)
+            setup = ReplySetup(agent, part)
+            options = _without_none(run_id=caller.run_id, **options)
+            return await _reply_in_part(setup, text, call, options)
     run_id = None if call is None else run_id_of_call(agent, caller, call.key)
     if run_id is not None and _was_deleted(agent, caller, call.key, run_id):
         return NO_ANSWER_TEXT
@@ -133,6 +134,32 @@ async def reply_to_call(
     if reply.stop_reason in ("waiting", "in_doubt") and run_id is not None:
         raise Later(reply.run_id, text=reply.detail)  # the call is made again then
     return str(agent.reply_text(reply))
+
+
+@asynccontextmanager
+async def _kept_turn(record: Any, agent: Any, call: Any) -> AsyncIterator[None]:
+    """Have the calls of a run continue a conversation in order: what waits holds up the next."""
+    turns = record.kept_turns = record.kept_turns or {}
+    turn = turns.setdefault(str(agent.id), _KeptTurn())
+    async with turn.lock:
+        if turn.waiting is not None and turn.waiting is not call:
+            call.wait = turn.waiting.wait
+            raise Later
+        turn.waiting = call
+        try:
+            yield
+        except Exception:
+            turn.waiting = None
+            raise
+        turn.waiting = None
+
+
+class _KeptTurn:
+    """Whose turn it is in a conversation that several calls of a run continue."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.waiting: Any = None  # the call that is under way, or waits
 
 
 async def _reply_in_part(setup: ReplySetup, text: Any, call: Any, options: dict[str, Any]) -> str:
