@@ -43,6 +43,7 @@ class NativeSpace(Space):
     """
 
     is_one_process: bool = True
+    """Whether all its messages end with the process: none is delivered again by a later one."""
 
     def __init__(
         self,

@@ -650,7 +650,7 @@ agents:
 
 
 @pytest.mark.parametrize("made", ("found", "asked"))
-def test_what_another_agent_asks_waits_in_the_journal_of_its_company(
+def test_approval_that_another_agent_asks_for_waits_in_the_journal_of_its_company(
     folder: Path, make_company: MakeCompany, made: str
 ) -> None:
     (folder / "program.py").write_text(UPWARD)

@@ -217,7 +217,7 @@ def _make_action(
 ) -> Action:
     async def call(**args: Any) -> Any:
         message = {"to": id, "action": {"name": name, "args": args}}
-        if (upward := UpwardCall.of(agent)) is None:
+        if (upward := UpwardCall.begun_by(agent)) is None:
             value = await agent.request(message)
         else:
             try:
@@ -250,8 +250,10 @@ def _make_action(
     source = f"what {_as_line(id)} says of its actions" if by_others else ""
     # What it does for the call is recorded, and goes on, as with `as_action`.
     is_here_alone = name == "say" and getattr(agent.space, "is_one_process", False)
-    asked = other_agent if is_here_alone and getattr(other_agent, "records_say", False) else None
-    action.origin = ActionOrigin(server=id, described_by=source, agent=asked)
+    asked_agent = (
+        other_agent if is_here_alone and getattr(other_agent, "records_say", False) else None
+    )
+    action.origin = ActionOrigin(server=id, described_by=source, agent=asked_agent)
     return action
 
 

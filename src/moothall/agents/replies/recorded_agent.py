@@ -266,10 +266,9 @@ class RecordedAgent(ConversationalAgent):
 
         The run of an agent that was asked in one of its own has that wait itself.
         """
-        is_part = isinstance(error, RunMismatch) and error.run_id == request.run_id
-        if not is_part or self._journal is None:
+        if not isinstance(error, RunMismatch) or error.run_id != request.run_id:
             return False
-        return await self._may_fork(self._journal, request, error)
+        return self._journal is not None and await self._may_fork(self._journal, request, error)
 
     async def _may_fork(self, journal: Journal, request: ReplyRequest, error: RunMismatch) -> bool:
         """Return whether a run that differs goes on in a fork: only if the program has changed."""

@@ -49,7 +49,7 @@ class UpwardCall:
         self._scope = CALL_SCOPE.get()  # whose clocks stand still, and what the approver has read
 
     @staticmethod
-    def of(agent: Agent) -> UpwardCall | None:
+    def begun_by(agent: Agent) -> UpwardCall | None:
         """Return the call of an agent's reply that is executed here; None if there is none."""
         call, request = current_reading(), current_request(agent)
         if request is None or not isinstance(call, ToolCall):
@@ -107,7 +107,8 @@ class UpwardCall:
         keys: Any = request.allowed
         if request.recorded is not None:
             keys = request.recorded.run.standing_decisions
-        approved = CallToApprove(action.name, args, check=call.action.check, waits_in=self.run_id)
+        check = action.check if call.action is None else call.action.check
+        approved = CallToApprove(action.name, args, check=check, waits_in=self.run_id)
         try:
             with context_value(CALL_SCOPE, replace(self._scope, call_to_approve=approved)):
                 exact = request_now()
@@ -116,12 +117,12 @@ class UpwardCall:
                     request.allowed += DECISION_KINDS.keys_in_run(exact, decision)
                 else:
                     name = f"{agent.id}.{action.name}"
-                    about = {**data_of_call(call), "action": name, "args": args, "text": ""}
-                    about |= {"facts": {**action.facts}} if action.facts else {}
+                    wait_data = {**data_of_call(call), "action": name, "args": args, "text": ""}
+                    wait_data |= {"facts": {**action.facts}} if action.facts else {}
                     if (schema := action.parameters).get("additionalProperties") is False:
-                        about["takes"] = [*schema["properties"]]
+                        wait_data["takes"] = [*schema["properties"]]
                     by = decider_title(agent.find_approver())
-                    terms = (exact.fingerprint, ask_now, change, about, exact, by)
+                    terms = (exact.fingerprint, ask_now, change, wait_data, exact, by)
                     decision = await step.permitted(*terms)
         except (JournalError, Stop) as error:
             self.cause = error

@@ -111,7 +111,7 @@ async def reply_to_call(
     """Return what an agent says to a call; raise Later as long as its run waits."""
     if caller is not None and call is not None and is_part_of_caller(agent, caller, call.key):
         async with _kept_turn(caller.recorded, agent, call):
-            part, _ = _recorded_part(caller.recorded, call.key, agent, (), kept=True)
+            part, _ = _recorded_part(caller.recorded, call.key, agent, (), goes_on=True)
             setup = ReplySetup(agent, part)
             options = _without_none(run_id=caller.run_id, **options)
             return await _reply_in_part(setup, text, call, options)
@@ -148,7 +148,9 @@ async def _kept_turn(record: Any, agent: Any, call: Any) -> AsyncIterator[None]:
         turn.waiting = call
         try:
             yield
-        except Exception:
+        except Later:
+            raise
+        except BaseException:
             turn.waiting = None
             raise
         turn.waiting = None
@@ -253,11 +255,11 @@ def _recorded_part(
     key: str,
     agent: Any,
     messages: Sequence[dict[str, Any]],
-    kept: bool = False,
+    goes_on: bool = False,
 ) -> tuple[RunPart | None, Sequence[dict[str, Any]]]:
     """Return the part of the caller's run that records a call, and the messages it begins with.
 
-    `kept`: whether its conversation goes on after the call.
+    `goes_on`: whether its conversation goes on after the call.
     """
     if record is None:
         return None, messages
@@ -269,7 +271,7 @@ def _recorded_part(
         return record.member(name, id), () if digest is None else json.loads(
             record.stored_value(digest)
         )
-    details: dict[str, Any] = {"kept": True} if kept else {}
+    details: dict[str, Any] = {"kept": True} if goes_on else {}
     if messages:
         text = json.dumps(as_json(messages), ensure_ascii=False, sort_keys=True)
         details["before"] = record.keep(text.encode(errors="surrogatepass"))

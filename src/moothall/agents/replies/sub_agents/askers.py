@@ -59,6 +59,8 @@ def approver_of_asker(agent: Agent) -> Approver | None:
     while asker is not None and asker.agent is not None:
         if (approver := asker.agent.own_approver()) is not None:
             return approver
-        is_reply = isinstance(asker, Replying)
-        asker = asker.asker if is_reply else who_asks(asker.agent, (), asker)
+        if isinstance(asker, Replying):
+            asker = asker.asker
+        else:
+            asker = who_asks(asker.agent, (), asker)
     return None
