@@ -311,6 +311,49 @@ def test_process_that_dies_in_another_agents_action_leaves_the_call_in_doubt(pla
     assert subprocess.check_output([*command, "live", file], text=True) == "done\n"
 
 
+ASKS = """
+import os, sys
+from moothall import *
+
+command, file, effects = sys.argv[1:]
+
+class Bank(Agent):
+    @action(access_policy=ACCESS_REQUESTED)
+    async def pay(self, n: int) -> str:
+        with open(effects, "a") as out: out.write("paid ")
+        if command == "kill later": os.kill(os.getpid(), 9)
+        return f"paid {n}"
+
+def decide(request):
+    if command == "kill": os.kill(os.getpid(), 9)
+    return True
+
+def said(ms): return [m["content"] for m in ms if m["role"] == "tool"]
+with NativeSpace(approver=CallbackApprover(decide)) as space:
+    space.add(Bank("Bank"))
+    call = {"name": "Bank_pay", "args": {"n": 1}}
+    model = ScriptedModel(lambda ms, _: said(ms)[-1] if said(ms) else call)
+    options = {"discover": ["Bank"], "journal": file, "budget": Budget(actions=1)}
+    clerk = space.add(ReActAgent("clerk", model, **options))
+    print(clerk.reply_sync("go", run_id="r").stop_reason)
+"""
+
+
+@pytest.mark.parametrize(
+    ("kill", "end", "paid"), (("kill", "done", 1), ("kill later", "in_doubt", 1))
+)
+def test_process_that_dies_while_a_person_decides_for_another_agent_leaves_no_doubt(
+    tmp_path: Path, kill: str, end: str, paid: int
+) -> None:
+    """One that dies in the permitted action does; the call counts once in the budget."""
+    places = (str(tmp_path / "runs.db"), str(tmp_path / "effects"))
+    parts = (sys.executable, "-c", ASKS)
+    assert subprocess.run((*parts, kill, *places), capture_output=True).returncode == -9
+    ended = subprocess.run((*parts, "live", *places), capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == end
+    assert (tmp_path / "effects").read_text() == "paid " * paid
+
+
 def test_later_of_an_agent_further_down_is_no_result_of_the_call(tmp_path: Path) -> None:
     class Branch(Agent):
         @action

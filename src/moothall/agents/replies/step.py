@@ -304,6 +304,12 @@ class StepHandle:
                 self.end("failed", {"error": "cancelled", "cancelled": True})
             raise
 
+    async def set_back(self) -> None:
+        """Note that its effect has not begun after all, until it begins again: a person decides."""
+        self.has_begun = False
+        self._add_entry("failed", {**self._note, "error": "cancelled", "cancelled": True})
+        await self.record.commit()
+
     def charge(self, charged: Callable[[], Mapping[str, Any]]) -> None:
         """Set the function that returns, at the end of the step, what it has spent."""
         self._get_charge = charged

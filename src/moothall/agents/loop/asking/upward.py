@@ -102,7 +102,13 @@ class UpwardCall:
                 return decided
             if request.wait_for_reader is not None:
                 await request.wait_for_reader()
-            return await ask(message)
+            if step is None:
+                return await ask(message)
+            await step.set_back()  # whoever dies while a person decides leaves nothing in doubt
+            decision = await ask(message)
+            if not isinstance(decision, Later):
+                await step.begins(call.args)
+            return decision
 
         keys: Any = request.allowed
         if request.recorded is not None:
