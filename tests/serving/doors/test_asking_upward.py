@@ -64,7 +64,9 @@ def helped(form: str) -> Callable[[str, Any], list[Agent]]:
 
 @pytest.mark.parametrize("has_journal", (True, False))
 @pytest.mark.parametrize("name", ("buy", "ask"))
-@pytest.mark.parametrize("agents", (found, helped("kept"), helped("fresh")), ids=str)
+@pytest.mark.parametrize(
+    "agents", (found, helped("kept"), helped("fresh")), ids=("found", "kept", "fresh")
+)
 def test_caller_decides_what_another_agent_asks_on_its_behalf(
     serve: Serve, journal: Journal, agents: Any, name: str, has_journal: bool
 ) -> None:
