@@ -56,11 +56,11 @@ def approver_of_asker(agent: Agent) -> Approver | None:
     own_replies = (each for each in reversed(ENCLOSING_REPLIES.get()) if each.agent is agent)
     replying: Replying | None = next(own_replies, None)
     asker = who_asks(agent, (), CURRENT.get()) if replying is None else replying.asker
-    while asker is not None and asker.agent is not None:
-        if (approver := asker.agent.own_approver()) is not None:
+    while asker is not None and (asking_agent := asker.agent) is not None:
+        if (approver := asking_agent.own_approver()) is not None:
             return approver
         if isinstance(asker, Replying):
             asker = asker.asker
         else:
-            asker = who_asks(asker.agent, (), asker)
+            asker = who_asks(asking_agent, (), asker)
     return None
