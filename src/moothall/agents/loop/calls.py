@@ -204,7 +204,8 @@ async def execute(step: LoopActionStep) -> dict[str, Any]:
     try:
         if call.foreign and (texts := request.state.texts_by_origin) is not None:
             note_execution(call, texts)
-        call.has_started, call.step = True, step.record
+        call.has_started = True
+        call.step = step.record
         kwargs = call.kwargs
         if kinds := action.injected:
             channel = CallChannel()

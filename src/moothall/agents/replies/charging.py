@@ -64,7 +64,7 @@ def spending_of(entries: Iterable[Entry]) -> Spending:
     spent = Spending()
     reserved: dict[str, Mapping[str, Any]] = {}  # for the steps without an end
     resumable: set[str] = set()  # steps whose calls a resumed run goes on with
-    begun = dict[str, int]()  # the calls of actions, by step
+    action_counts = dict[str, int]()  # by step, how often its action has begun
     interrupted = False  # the last answer was cut off, and nothing says yet that the run was too
     for entry in entries:
         data = entry.data
@@ -78,7 +78,7 @@ def spending_of(entries: Iterable[Entry]) -> Spending:
             if "model" in details:
                 reserved[data["key"]] = data
             elif "action" in details and "again" not in data:
-                begun[data["key"]] = begun.get(data["key"], 0) + 1
+                action_counts[data["key"]] = action_counts.get(data["key"], 0) + 1
         elif entry.kind == "ended" and data["key"].endswith(KEPT_SUFFIX):
             resumable.add(data["key"].removesuffix(KEPT_SUFFIX))
         elif entry.kind in ("ended", "failed") and data["key"] in reserved:
@@ -93,13 +93,13 @@ def spending_of(entries: Iterable[Entry]) -> Spending:
                 interrupted = bool(data.get("cancelled"))
                 spent.answers += not interrupted
         elif entry.kind == "failed" and data.get("cancelled") and data.get("asks"):
-            begun.pop(data["key"], None)  # its effect had not begun
+            action_counts.pop(data["key"], None)  # its effect had not begun
         elif entry.kind == "waits" or (entry.kind in ("ended", "failed") and "action" in details):
             spent.count(data.get("charged") or {})
     for key, start in reserved.items():
         if key not in resumable:
             spent.add(start.get("reserved"))
-    spent.count({"actions": sum(begun.values())})
+    spent.count({"actions": sum(action_counts.values())})
     return spent
 
 
