@@ -55,6 +55,7 @@ class World:
         self.left = 0
         self.dead = False
         self.mismatches = 0
+        self.journals: dict[Path, Journal] = {}  # of all processes, until the end
         plan = self.random
         self.asked = {
             f"ask-{n}": [
@@ -74,6 +75,11 @@ class World:
     @property
     def file(self) -> Path:
         return self.folder / f"{self.place}.db"
+
+    def journal(self, file: Path) -> Journal:
+        if file not in self.journals:
+            self.journals[file] = Journal(file)
+        return self.journals[file]
 
     def moment(self) -> None:
         """Perhaps the process ends now: what its file holds is all that is left of it."""
@@ -124,13 +130,13 @@ class World:
         return ScriptedModel(answer)
 
     def clerk(self, form: str, where: str, id: str, prompt: str) -> ReActAgent:
-        own = {"none": None, "same": str(self.file), "other": str(self.folder / "own.db")}[where]
+        file = {"none": None, "same": self.file, "other": self.folder / "own.db"}[where]
         helper = ReActAgent(
             id,
             self.model({text: [*calls] for text, calls in self.asked.items()}),
             actions=self.actions(),
             approver=Waiting(),
-            journal=own,
+            journal=None if file is None else self.journal(file),
             system_prompt=prompt,
         )
         options = {"fresh": form == "fresh", "fork": form == "fork"}
@@ -139,7 +145,7 @@ class World:
             "clerk",
             self.model({"go": [*self.answers]}),
             actions=[asking, self.actions()[0]],
-            journal=str(self.file),
+            journal=self.journal(self.file),
         )
 
     async def live(self, change: Any) -> str:
@@ -163,21 +169,17 @@ class World:
 
     def answer(self) -> None:
         """Have a person, and others, answer what waits."""
-        if not self.file.exists():
-            return
-        with Journal(self.file) as journal:
-            for wait in journal.waiting(kind=("approval", "result", "doubt")):
-                if wait.kind == "approval":
-                    journal.answer(wait.run, wait.key, True, by="eva")
-                elif wait.kind == "result" and wait.name.startswith("order "):
-                    journal.answer(wait.run, wait.key, f"came {wait.name}")
-                elif wait.kind == "doubt":
-                    key = str(wait.args.get("key"))
-                    is_done = self.done[key] and wait.action != "order"
-                    decision: Any = Done(f"did {key}") if is_done else "repeat"
-                    if wait.action == "order" and self.done[key]:
-                        decision = Done(f"came order {key}")
-                    journal.answer(wait.run, wait.key, decision, by="eva")
+        journal = self.journal(self.file)
+        for wait in journal.waiting(kind=("approval", "result", "doubt")):
+            if wait.kind == "approval":
+                journal.answer(wait.run, wait.key, True, by="eva")
+            elif wait.kind == "result" and wait.name.startswith("order "):
+                journal.answer(wait.run, wait.key, f"came {wait.name}")
+            elif wait.kind == "doubt":
+                key = str(wait.args.get("key"))
+                word = "came order" if wait.action == "order" else "did"
+                decision: Any = Done(f"{word} {key}") if self.done[key] else "repeat"
+                journal.answer(wait.run, wait.key, decision, by="eva")
 
 
 def expected(world: World) -> tuple[Counter[str], str]:
@@ -221,6 +223,8 @@ def compare(seed: int, folder: Path) -> tuple[int, int]:
         return end
 
     assert asyncio.run(live()) == "done", (seed, world.done)
+    for journal in world.journals.values():
+        journal.close()
     effects, text = expected(world)
     assert (world.done, world.text) == (effects, text), seed
     return killed, world.mismatches
