@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from itertools import accumulate, chain, pairwise
 from typing import Any, Final
+from unicodedata import decimal
 
 from moothall import MissingExtra, UnreadableDocument
 from moothall.build import counted
@@ -242,7 +243,9 @@ def _extent_of(text_page: Any, at: int, up_direction: complex) -> tuple[float, f
     x, y, matrix = c_double(), c_double(), raw.FS_MATRIX()
     raw.FPDFText_GetCharOrigin(text_page, at, byref(x), byref(y))
     base = x.value * up_direction.real + y.value * up_direction.imag
-    if min(abs(up_direction.real), abs(up_direction.imag)) > _SLANTED:  # its box says little of it
+    is_slanted = min(abs(up_direction.real), abs(up_direction.imag)) > _SLANTED
+    is_zero = decimal(chr(raw.FPDFText_GetUnicode(text_page, at)), 1) == 0  # in Arabic a raised dot
+    if is_slanted or is_zero:  # its box says little of its size
         raw.FPDFText_GetMatrix(text_page, at, matrix)
         size = abs(raw.FPDFText_GetFontSize(text_page, at)) * math.hypot(matrix.c, matrix.d)
         return base, base, base + 0.7 * size  # as high as digits are
