@@ -30,7 +30,7 @@ from benchmarks.measure import emit
 from benchmarks.memory import peak_mb
 from moothall.agents.block import Block
 from moothall.research import Researcher, ResearchTask, Resource, search_folder, visit_page
-from moothall.research.reading.pdf import read_pdf_bytes
+from moothall.research.reading.pdf.document import read_pdf_bytes
 from moothall.research.reading.process import ProcessReading
 
 SLOW_PAGES, AT_ONCE, ROUNDS = 20, 4, 3

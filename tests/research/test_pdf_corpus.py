@@ -13,7 +13,7 @@ from benchmarks.corpora import FOLDER, MISSING
 from pypdf.generic import RectangleObject
 
 from moothall.foundation.errors import UnreadableDocument
-from moothall.research.reading.pdf import read_pdf_bytes
+from moothall.research.reading.pdf.document import read_pdf_bytes
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 PAGES = 2

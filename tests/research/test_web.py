@@ -573,7 +573,7 @@ def test_package_that_is_missing_is_named_by_its_extra() -> None:
 import sys
 from moothall.foundation.errors import MissingExtra
 from moothall.research import read_pdf, search_web, visit_page
-from moothall.research.reading.pdf import read_pdf_bytes
+from moothall.research.reading.pdf.document import read_pdf_bytes
 from moothall.research.reading.html import read_html
 for package, call in (
     ("aiohttp", visit_page),

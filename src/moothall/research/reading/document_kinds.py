@@ -50,7 +50,7 @@ _OUR_KINDS: Final = {
     ),
     "rest": DocumentKind(".rst .rest"),
     "html": DocumentKind(".html .htm .xhtml", "text/html application/xhtml+xml"),
-    "pdf": _parsed(".pdf", "application/pdf", "pypdfium2", "pdf:read_pdf_bytes"),
+    "pdf": _parsed(".pdf", "application/pdf", "pypdfium2", "pdf.document:read_pdf_bytes"),
     "docx": _parsed(".docx", f"{_OFFICE}wordprocessingml.document", "lxml", "word:read_docx"),
     "odt": _parsed(".odt", f"{_OPEN}text", "lxml", "office:read_odt"),
     "rtf": _parsed(".rtf", "application/rtf text/rtf", "striprtf", "rtf:read_rtf"),

@@ -26,6 +26,7 @@ _CUT_WORD = re.compile(
     rf"((?<=\S)[ \t]++[^\w\s]*+)?(?<![\w\u2010-])({_WORDS.pattern})([-\u2010])(\n[ \t]*+)"
     rf"({_LETTERS})(?=([-\u2010](?!\n))?)"
 )
+_HALF_CHARS = 4  # of both words of a compound; shorter ones are parts of others, too
 _LIGATURES = re.compile("[\ufb00-\ufb06]")
 _SAMPLE_BYTES = 65_536  # bytes of a text, from its start, by which its encoding is guessed
 _FOREIGN_BYTES = re.compile(rb"[\x80-\xff]{3,}")
@@ -126,9 +127,12 @@ def whole_words(text: str, *, in_place: bool = True) -> str:
 
     A hyphen stays unless the word is there without it. U+2010, by which manual pages cut words,
     goes unless the word is there with it or has others. In place, everything else keeps its place
-    and line, so a word at the begin of a line stays cut; else it ends on the line of its begin.
+    and line, so a word at the begin of a line stays cut; else it ends on the line of its begin,
+    and a hyphen stays between two words that the text has: worst-case.
     """
     words = {*_WORDS.findall(text.casefold())}
+    uncut_text = "" if in_place else _CUT_WORD.sub(" ", text.casefold())
+    uncut_words = {*_WORDS.findall(uncut_text)}
 
     def rejoin(match: re.Match[str]) -> str:
         space, start, mark, gap, end, next_mark = match.groups()
@@ -141,7 +145,9 @@ def whole_words(text: str, *, in_place: bool = True) -> str:
         elif not with_mark:
             if mark == "-":
                 return match[0]
-            mark *= is_compound
+            halves = {start.casefold(), end.casefold()}
+            are_words = halves <= uncut_words and min(map(len, halves)) >= _HALF_CHARS
+            mark *= is_compound or are_words
         if in_place:
             return f"{space}{' ' * (not mark)}{gap}{start}{mark}{end}"
         return f"{space or ''}{start}{'-' * bool(mark)}{end}"
