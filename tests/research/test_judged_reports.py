@@ -281,10 +281,56 @@ def test_sentences_of_different_sources_that_differ_stand_side_by_side_in_a_repo
 
     assert [remark for _, _, remark in report.differing] == ["they state different numbers"]
     _, _, section = report.markdown.partition("## Where sources differ\n\n")
+    read = f"read {report.citations[0].passage.fetched_at[:10]}"
     assert section.startswith(
-        "- The lamp reaches at least 100 metres at night. [^1^] / "
-        "The lamp reaches 9000 metres at night. [^2^] (they state different numbers"
+        f"- The lamp reaches at least 100 metres at night. [^1^], {read} / "
+        f"The lamp reaches 9000 metres at night. [^2^], {read} (they state different numbers"
     )
+
+
+def told_of_one(monkeypatch: pytest.MonkeyPatch, other: str) -> Report:
+    """A report of two pages that were read, of which the model tells of the first alone."""
+    read_later = Passage.of(OTHER.url, other, DAY)
+    monkeypatch.setitem(PAGES, LAMP.url, ("A lamp", LAMP.text))
+    monkeypatch.setitem(PAGES, OTHER.url, ("Another lamp", read_later.text))
+    reads = plan(("read", {"url": LAMP.url}), ("read", {"url": OTHER.url}))
+    told = f"**{LAMP.text}**[^1^]"
+    script = [*SCRIPT[:2], reads, told, SCRIPT[4]]
+    return Researcher("r", ScriptedModel(script), ["alpha"], tools(), 2, judge=False).report_sync()
+
+
+def test_report_names_the_source_that_says_otherwise_though_the_model_leaves_it_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other = "As a test found, the lamp reaches at least 80 metres at night. It is red."
+    report = told_of_one(monkeypatch, other)
+
+    assert "supported by 1 source; 1 source says otherwise." in report.markdown
+    said = "As a test found, the lamp reaches at least 80 metres at night."
+    assert report.differing == [(LAMP.text, said, "they state different numbers")]
+    assert f"{said} [^2^], read " in report.markdown
+    assert [each.number for each in report.citations] == [1, 2]
+    assert f"[^2^]: Another lamp – <{OTHER.url}>" in report.markdown
+    assert report.objectives[0].expertise == 0.7
+
+
+@pytest.mark.parametrize(
+    "other",
+    (
+        "The lamp reaches at least 0.1 km at night.",
+        "The lamp reaches at least 100 metres at night. The lamp reaches at least 40 at day.",
+        "The old lamp of Alba reaches at least 12 metres at night.",
+        "In 2019 the lamp had 80 visitors.",
+    ),
+)
+def test_report_does_not_say_that_sources_differ_that_speak_of_other_things_or_agree(
+    monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    report = told_of_one(monkeypatch, other)
+
+    assert report.differing == []
+    assert "otherwise" not in report.markdown
+    assert report.objectives[0].expertise == 0.95
 
 
 @pytest.mark.parametrize(

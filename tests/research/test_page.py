@@ -190,3 +190,13 @@ def test_report_page_without_markdown_names_the_missing_extra(
     monkeypatch.setitem(sys.modules, "markdown_it", None)
     with pytest.raises(MissingExtra, match=r"moothall\[research\]"):
         report("x").html()
+
+
+def test_page_quotes_the_answer_that_stands_in_bold_without_its_stars() -> None:
+    said = "It uses port 4711."
+    passage = Passage.of("https://a.test/", said, "2026-11-21T14:28:28+00:00")
+    cited = [Citation(1, f"**{said}**", passage, support(said, said))]
+    page = Report(f"# Ports\n\n**{said}**[^1^]\n", cited, "done").html()
+
+    assert f"<q>{said}</q>" in page
+    assert "**" not in page.partition("<body")[2].partition("<script")[0]

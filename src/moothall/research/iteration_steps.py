@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _UNCITED_EXPERTISE: Final = 0.5
 """The highest expertise of an objective while no sentence of the report counts as supported."""
 
+_ONE_SIDED_EXPERTISE: Final = 0.7
+"""The same while a source that was read says otherwise, and the report does not tell."""
+
 
 class Plan(Block):
     """Makes tasks from the objectives and the findings of the last iteration.
@@ -121,6 +124,8 @@ class Evaluate(Block):
         labels = {each.label for each in researcher.progress.supports}
         has_support = "supported" in labels if researcher.agent.judge else bool(labels)
         limit = 1.0 if has_support else _UNCITED_EXPERTISE
+        if any(not other.number for _, other, _ in researcher.differences()):
+            limit = min(limit, _ONE_SIDED_EXPERTISE)
         for objective in researcher.objectives:
             reached = evaluation.reached.get(objective.topic, objective.expertise)
             objective.expertise = min(reached, limit)

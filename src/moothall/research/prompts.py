@@ -66,6 +66,7 @@ sources answer a part alone, it says which part they do not answer."""
 _CITING: Final = """\
 After each sentence that a source supports, put the footnote of that source, such as [^1^]. Cite
 only the given sources. Keep their numbers, names and negations. Write nothing that no source says.
+Where sources say different things, say both, each with its footnote and its date.
 If a sentence is marked [unsupported], its source does not support it: correct the sentence or leave
 it out. Write no list of sources. Answer with the Markdown alone."""
 
@@ -237,6 +238,9 @@ next iteration and what to keep doing. Answer with JSON alone:
     if faults := [f"{reason}: {sentence}" for sentence, reason in researcher.unsupported[:20]]:
         fault_text = marked(cut("\n".join(faults), 4000))
         parts.append(f"Sentences that their sources do not support:\n{fault_text}")
+    if other_sides := [f"{a.sentence} / {b.sentence}" for a, b, _ in researcher.differences()[:20]]:
+        other_text = marked(cut("\n".join(other_sides), 4000))
+        parts.append(f"Sentences, each with another source that says otherwise:\n{other_text}")
     if failed := [each for each in researcher.results if each.error]:
         lines = [f"{each.tool} {json_line(each.args)}: {each.error}" for each in failed]
         parts.append(f"Tasks that failed:\n{marked(cut(chr(10).join(lines), 2000))}")

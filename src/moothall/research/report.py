@@ -83,15 +83,15 @@ class Report:
     Attributes:
         markdown: the report, with footnotes `[^1^]`, its sources and what a reader must know
         citations: the footnotes that their passages support, wholly or in part, in the order of
-            the text
+            the text; then the sentences of sources that say otherwise
         stop_reason: why it ended: `done` (targets reached), `max_iterations`, `no_progress`
             (nothing new), `budget`, `deadline`, `cancelled`, `in_doubt`, `unreadable` or `error`
         detail: the stop reason in more detail
         objectives: the objectives, with the expertise reached
         unsupported: sentences that their sources do not support, each with the reason
         uncited: how many sentences have no source
-        differing: pairs of cited sentences of different sources that seem to say different things,
-            each with a remark
+        differing: pairs of a cited sentence and one of another source that was read, which seem
+            to say different things, each with a remark
         iterations: how many iterations were made
         usage: the tokens that were used
         run_id: the id of the run
@@ -246,7 +246,7 @@ def report_of(
 ) -> Report:
     """Return a report of what is known now; if the run is `under_way`, its foot says so."""
     from moothall.research.citations import mark_uncited, renumber_footnotes
-    from moothall.research.citations.differences import differing_citations
+    from moothall.research.citations.differences import differing_citations, numbered
 
     progress = replace(progress, notes=[*progress.notes, *_failure_notes(progress, resources)])
     passages = progress.passages
@@ -275,7 +275,8 @@ def report_of(
         body = parts[1].partition("\n")[2].strip()
         parts = [parts[0], body] if progress.title else [parts[1].partition("\n")[0], body]
     is_quoted = extractive or progress.estimated  # quotes support themselves
-    if parts[1] and not is_quoted and (sure_line := how_sure(progress, citations)):
+    differences = differing_citations(citations, read_passages)
+    if parts[1] and not is_quoted and (sure_line := how_sure(progress, citations, differences)):
         parts[1] = below_answer(parts[1], sure_line)
     nothing_phrase = "nothing"
     if not any(each.visited for each in resources):
@@ -298,14 +299,14 @@ def report_of(
     if remarks and len(topics) > 1 and parts[-1]:  # it is of no section above
         parts.append(f"## {phrase('unanswered', all_topics)}")
     parts += remarks
-    differences = differing_citations(citations)
+    differences, other_sides = numbered(differences, citations)
     if differences:
         parts.append(
             f"## {phrase('differ', all_topics)}\n\n"
             + "\n".join(difference_line(*each, all_topics) for each in differences)
         )
     if citations:
-        source_list = "\n".join(source_lines(citations, all_topics))
+        source_list = "\n".join(source_lines([*citations, *other_sides], all_topics))
         parts.append(f"## {phrase('sources', all_topics)}\n\n{source_list}")
     end_text = None
     if stop in Report.completed and not under_way:  # what has most words is no answer yet
@@ -318,7 +319,7 @@ def report_of(
     parts.append("---\n\n" + foot(progress, citations, end_text, usd, extractive))
     return Report(
         visible_text("\n\n".join(filter(None, parts))) + "\n",
-        citations,
+        [*citations, *other_sides],
         stop,
         progress.detail,
         [Objective(o.topic, o.expertise) for o in progress.objectives],

@@ -27,6 +27,7 @@ from moothall.build import (
 )
 from moothall.research.extractive.question_words import similarity_scores
 from moothall.research.findings import (
+    Citation,
     Narrative,
     Passage,
     Progress,
@@ -45,6 +46,7 @@ from moothall.research.writing.sections import whole_sentences
 if TYPE_CHECKING:
     from moothall import Model
     from moothall.research.citations import CheckedNarrative, Verdict
+    from moothall.research.citations.differences import Difference
     from moothall.research.researcher_protocol import ResearcherProtocol
     from moothall.research.writing.style import Style
 
@@ -214,6 +216,17 @@ class Workbench(ProgressView):
         """Return the passages of everything that was read."""
         read_resources = [each for each in self.resources.get_all() if each.visited]
         return [passage for each in read_resources for passage in self.passages_of(each)]
+
+    def differences(self) -> list[Difference]:
+        """Return where a source that was read says otherwise than the narrative."""
+        from moothall.research.citations.differences import differing_citations
+
+        supports = zip(self.progress.citations, self.progress.supports, strict=False)
+        citations = [
+            Citation(number, sentence, self.progress.passages[number - 1], support)
+            for (number, sentence), support in supports
+        ]
+        return differing_citations(citations, self.known_passages())
 
     def fresh_passages(self) -> list[Passage]:
         """Return the passages of what was read since the last narrative."""

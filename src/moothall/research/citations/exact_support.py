@@ -10,7 +10,8 @@ from moothall.research.citations.exact_checks import fault, verbatim
 from moothall.research.findings import Support
 
 _SENTENCE_CHARS: Final = 20_000  # characters of a sentence
-MARKED_SENTENCE: Final = re.compile(r"(?<=[“ ])\*\*(\S.*?)\*\*(?=[” ])")
+# Of a quote, or the answer on top of a report.
+MARKED_SENTENCE: Final = re.compile(r"(?:(?<=[“ ])|\A)\*\*(\S.*?)\*\*(?=[” ]|\Z)")
 _WINDOW_SENTENCES: Final = 3  # sentences
 
 

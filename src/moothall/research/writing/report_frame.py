@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from decimal import Decimal
 from importlib.resources import files
@@ -17,6 +18,7 @@ from moothall.research.writing.verbatim import as_text
 
 if TYPE_CHECKING:
     from moothall.budget import PriceList
+    from moothall.research.citations.differences import Difference
 
 _PHRASES: Final[dict[str, dict[str, str | list[str]]]] = json.loads(
     files("moothall.research.writing").joinpath("frame.json").read_text(encoding="utf-8")
@@ -39,8 +41,10 @@ def lacks_sentence(missing: list[str], topic: str) -> str:
     return f"{phrase('lacks', topic, words=words)} " if words else ""
 
 
-def how_sure(progress: Progress, citations: list[Citation]) -> str:
-    """Return how far the sources support a model's report, and what they do not answer."""
+def how_sure(
+    progress: Progress, citations: list[Citation], differences: Sequence[Difference]
+) -> str:
+    """Return how far sources support a model's report, say otherwise, and do not answer it."""
     counts, topics = _count_labels(citations), topics_of(progress)
     total = sum(counts.values()) + len(progress.unsupported) + progress.uncited
     page_of = {each.number: each.passage.url.partition("#")[0] for each in reversed(citations)}
@@ -61,6 +65,8 @@ def how_sure(progress: Progress, citations: list[Citation]) -> str:
         pages=phrase("pages", topics, n=len({*page_of.values()})),
         judged=judged,
     )
+    if other_pages := {other.passage.url.partition("#")[0] for _, other, _ in differences}:
+        summary += f"; {phrase('otherwise', topics, n=len(other_pages))}"
     line = phrase("how_sure", topics, summary=summary)
     if missing := "; ".join(map(as_text, progress.unanswered[:_MAX_NOTES])):
         line += f" {phrase('missing', topics, missing=missing)}"
@@ -92,7 +98,11 @@ def _is_judged(citations: list[Citation]) -> bool:
 
 def difference_line(first: Citation, second: Citation, remark: str, topics: str) -> str:
     """Return a line with two sentences that differ, side by side."""
-    sentences = [f"{as_text(each.sentence)} [^{each.number}^]" for each in (first, second)]
+    sentences = []
+    for each in (first, second):
+        published = each.passage.publication.published if each.passage.publication else ""
+        day = published or phrase("read", topics, day=each.passage.fetched_at[:10])
+        sentences.append(f"{as_text(each.sentence)} [^{each.number}^], {as_text(day)}")
     return f"- {' / '.join(sentences)} ({phrase('compare', topics, remark=remark)})"
 
 
