@@ -27,10 +27,10 @@ def paragraph(text: str, style: str = "", about: str = "") -> str:
     return f"<w:p>{named}<w:r><w:rPr>{about}</w:rPr><w:t>{text}</w:t></w:r></w:p>"
 
 
-def docx(body: str, before: str = "") -> bytes:
+def docx(body: str, before: str = "", **more: str | bytes) -> bytes:
     """A Word document with this body; `before` stands before its root element."""
     document = f"{before}<w:document {_W}><w:body>{body}</w:body></w:document>"
-    return packed(word__document_xml=document, word__styles_xml=_STYLES)
+    return packed(word__document_xml=document, word__styles_xml=_STYLES, **more)
 
 
 def epub(*chapters: str, **more: str | bytes) -> bytes:

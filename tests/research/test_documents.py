@@ -77,6 +77,13 @@ def test_table_says_the_column_with_each_value() -> None:
     assert parts(grouped) == [
         ("row-1", "Spring  Autumn – row 1", "sown: 1; kept: 2; taken: 3; lost: 4")
     ]
+    second = read(
+        "e.csv", "Item,Price\nRoof,12\n\nTowns\nCity,People,Area\nAlba,70,\n\nEnd,of it\n"
+    )
+    assert second.text.split("\n\n") == [
+        "Item: Roof; Price: 12", "", "Towns", "City: Alba; People: 70", "",
+        "City: End; People: of it", "Columns without a value: Area\n",
+    ]  # fmt: skip
     opened = 'size,note\n1,"5 inches\n' + "2,small\n" * 20_000  # a quote that is never closed
     assert (read("c.csv", opened).text, parts(read("c.csv", opened))[1][0]) == (opened, "L41")
 
@@ -337,6 +344,38 @@ def test_html_page_whose_text_scripts_write_is_said_not_to_be_read(page: str) ->
     text = "<p>Cats sleep sixteen hours a day.</p>" * 10
     read_all = page.replace("<script", f"{text}<script")
     assert "Cats sleep" in read("a.html", f"<html>{read_all}</html>").text
+
+
+NUMBERING = (
+    '<w:numbering xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main">'
+    '<w:abstractNum w:abstractNumId="0">{}</w:abstractNum><w:num w:numId="1">'
+    '<w:abstractNumId w:val="0"/></w:num><w:num w:numId="2"><w:abstractNumId w:val="0"/>'
+    '<w:lvlOverride w:ilvl="0"><w:startOverride w:val="7"/></w:lvlOverride></w:num></w:numbering>'
+)
+LEVELS = (("decimal", "%1."), ("decimal", "%1.%2"), ("lowerLetter", "(%3)"), ("bullet", "o"))
+
+
+def test_docx_clauses_have_the_numbers_that_word_counts() -> None:
+    levels = "".join(
+        f'<w:lvl w:ilvl="{n}"><w:start w:val="1"/><w:numFmt w:val="{form}"/>'
+        f'<w:lvlText w:val="{text}"/></w:lvl>'
+        for n, (form, text) in enumerate(LEVELS)
+    )
+    clauses = (
+        (0, "Terms", "1. Terms"), (1, "Six weeks.", "1.1 Six weeks."),
+        (2, "In May.", "(a) In May."), (2, "In June.", "(b) In June."), (3, "Or so.", "- Or so."),
+        (1, "It costs 12.", "1.2 It costs 12."), (0, "Payment", "2. Payment"),
+        (1, "In 30 days.", "2.1 In 30 days."),
+    )  # fmt: skip
+    body = [
+        f'<w:p><w:pPr><w:numPr><w:ilvl w:val="{level}"/><w:numId w:val="1"/></w:numPr></w:pPr>'
+        f"<w:r><w:t>{text}</w:t></w:r></w:p>"
+        for level, text, _ in clauses
+    ]
+    body += [body[0].replace('numId w:val="1"', 'numId w:val="2"')]
+    made = docx("".join(body), word__numbering_xml=NUMBERING.format(levels))
+    said = [each for _, _, each in clauses]
+    assert read("a.docx", made).text.split("\n\n") == [*said, "7. Terms"]
 
 
 def test_docx_is_cut_at_its_headings() -> None:

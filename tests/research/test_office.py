@@ -657,3 +657,45 @@ def test_mail_letters_are_read_whatever_it_says_of_them(charset: str) -> None:
     by = "utf-8" if "utf" in charset else "latin-1"
     data = f"Subject: x\nContent-Type: text/plain{charset}\n\nGrüße aus Köln".encode(by)
     assert read("a.eml", data).text == "Subject: x\n\nGrüße aus Köln"
+
+
+def test_odt_items_and_headings_have_the_numbers_that_writer_counts() -> None:
+    outline = "".join(
+        f'<text:outline-level-style text:level="{n}" style:num-format="1" '
+        f'text:display-levels="{n}"/>'
+        for n in (1, 2)
+    )
+    levels = (
+        '<text:list-level-style-number text:level="1" style:num-format="1" style:num-suffix="."/>'
+        '<text:list-level-style-number text:level="2" style:num-format="a" style:num-suffix=")"/>'
+    )
+    styles = f'<text:outline-style style:name="O">{outline}</text:outline-style>'
+    styles += f'<text:list-style style:name="L">{levels}</text:list-style>'
+
+    def items(*texts: str, inside: str = "", goes_on: bool = False) -> str:
+        rows = "".join(
+            f"<text:list-item><text:p>{e}</text:p>{inside}</text:list-item>" for e in texts
+        )
+        mark = ' text:continue-numbering="true"' * goes_on
+        return f'<text:list text:style-name="L"{mark}>{rows}</text:list>'
+
+    def heading(level: int, text: str) -> str:
+        return f'<text:h text:outline-level="{level}">{text}</text:h>'
+
+    body = heading(1, "Terms") + heading(2, "Notice") + heading(2, "Fees") + heading(1, "End")
+    body += items("Six weeks.", inside=items("In May.", "In June.")) + items("Costs.", goes_on=True)
+    body += items("Anew.")
+    text = read("a.odt", odt(styles + body)).text
+    assert text.split("\n\n") == [
+        "1 Terms", "1.1 Notice", "1.2 Fees", "2 End",
+        "1. Six weeks.", "a) In May.", "b) In June.", "2. Costs.", "1. Anew.",
+    ]  # fmt: skip
+
+
+def test_html_items_of_a_counted_list_have_their_numbers() -> None:
+    page = (
+        "<body><p>Steps of the work, in order:</p><ol start='3' type='a'><li>Cut.<li value='9'>Dry."
+        "<ul><li>Slowly.</ul></ol><ol reversed><li>Two.<li>One.</ol></body>"
+    )
+    items = [each for each in read("a.html", page.encode()).text.split("\n") if each][1:]
+    assert items == ["c. Cut.", "i. Dry.", "- Slowly.", "2. Two.", "1. One."]

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from moothall.build import shorten
 from moothall.research.findings import Section
+from moothall.research.reading.list_numbers import number_text
 
 HEADINGS: Final = ("h1", "h2", "h3", "h4", "h5", "h6")
 LINK_SIGNS: Final = "¶#🔗 "  # of links from a heading to itself
@@ -236,6 +237,10 @@ def _margin_elements(root: Any) -> list[Any]:
     return margins
 
 
+def _integer(text: str | None, default: int) -> int:
+    return int(text) if text and re.fullmatch(r"-?\d{1,9}", text.strip()) else default
+
+
 class _FlowWriter:
     """Writes text without recursion: pages may be nested to any depth."""
 
@@ -248,6 +253,7 @@ class _FlowWriter:
         self._has_space = False  # whether a space stood before the next text
         self._open_section: Section | None = None  # begins with the next text
         self._headings: list[tuple[int, str]] = []
+        self._item_numbers: dict[Any, int] = {}  # the last one of each list
 
     def text_of(self, root: Any, margins: set[Any], is_main: bool) -> tuple[str, list[Section]]:
         """Return the text of an element with its descendants, and the sections."""
@@ -282,7 +288,7 @@ class _FlowWriter:
                 code_depth += tag == "pre"
                 if tag == "li":
                     item_depth += 1
-                    self._prefix = "- "
+                    self._prefix = f"{self._item_mark(element)} "
                 elif tag == "dd":
                     is_tight = True
                 elif is_cell and element.getprevious() is not None:
@@ -299,6 +305,18 @@ class _FlowWriter:
                     is_tight = False
                 self._write(text, code_depth > 0)
         return "".join(self._pieces).rstrip(), self.sections
+
+    def _item_mark(self, item: Any) -> str:
+        """Return what stands before an item: its number in its list, or a mark."""
+        items = item.getparent()
+        if items is None or items.tag != "ol":
+            return "-"
+        before = self._item_numbers.get(items)
+        step = -1 if items.get("reversed") is not None else 1
+        start = _integer(items.get("start"), 1 if step > 0 else len(items.findall("li")))
+        number = _integer(item.get("value"), start if before is None else before + step)
+        self._item_numbers[items] = number
+        return f"{number_text(number, item.get('type') or items.get('type') or '1')}."
 
     def _add_heading(self, heading: str, anchor: str, level: int, tag: str) -> None:
         if not heading:

@@ -358,7 +358,7 @@ def _to_html(body: Any) -> None:
         elif tag == "code":
             element.tag = "pre" if "\n" in "".join(element.itertext()).strip() else "code"
         else:
-            element.tag = _HTML_TAGS.get(tag, tag)
+            element.tag = "ol" if (tag, rend) == ("list", "ol") else _HTML_TAGS.get(tag, tag)
 
 
 def _match_anchors(body: Any, anchors: Anchors) -> Anchors:

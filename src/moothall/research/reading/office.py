@@ -23,6 +23,7 @@ from moothall.research.reading.archives import PackedFile, SectionWriter, drawin
 from moothall.research.reading.encodings import decode_text
 from moothall.research.reading.flow import mark_script_number, sub_or_superscript
 from moothall.research.reading.html import AttachedFile, Document, read_html
+from moothall.research.reading.list_numbers import LABEL, mark_labels
 from moothall.research.reading.sheet_formats import (
     SheetLook,
     sheet_looks,
@@ -210,7 +211,9 @@ def _open_presentation(packed: PackedFile) -> Document:
 def read_odt(data: bytes) -> Document:
     """Return an OpenDocument text, with a section for each heading."""
     packed = PackedFile(data, "ODT")
-    body = _marked_content(packed).find(f".//{_OFFICE}text")
+    tree = _marked_content(packed)
+    mark_labels(tree, packed.parse_xml("styles.xml") if "styles.xml" in packed.names else None)
+    body = tree.find(f".//{_OFFICE}text")
     writer, title, number = SectionWriter(), "", 0
     for block in () if body is None else _blocks(body):
         text = _block_text(block)
@@ -290,7 +293,10 @@ def _text_in(element: Any) -> str:
 
 def _block_text(block: Any) -> str:
     """Return the text of a paragraph, or of a row of a table."""
-    return " | ".join(map(_cell_line, block)) if isinstance(block, list) else _text_in(block)
+    if isinstance(block, list):
+        return " | ".join(map(_cell_line, block))
+    text, label = _text_in(block), block.get(LABEL)
+    return f"{label} {text}" if label and text.strip() else text
 
 
 def _cell_line(cell: Any) -> str:

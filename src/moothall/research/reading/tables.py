@@ -7,7 +7,7 @@ import io
 import re
 from collections import Counter
 from contextlib import suppress
-from itertools import chain, islice, zip_longest
+from itertools import chain, islice, pairwise, zip_longest
 from typing import Final, TypeAlias
 
 from moothall.build import stated_delimiter
@@ -107,18 +107,39 @@ def table_document(text: str, delimiter: str | None) -> Document:
     sections: list[Section] = []
     length, max_length = 0, 20 * len(text) + 10_000
     used_columns: set[int] = set()
-    for number, row in enumerate(chain(first_values, rows)):
+    may_begin = False  # whether an empty row stands before, and a title at most
+    for number, (row, below) in enumerate(pairwise(chain(first_values, rows, [[]]))):
         if number % _SECTION_ROWS == 0:
             title = f"{heading} – row {number + 1}" if heading else f"row {number + 1}"
             sections.append(Section(length, f"row-{number + 1}", title))
-        cells = [*zip_longest(names, (" ".join(value.split()) for value in row))]
+        if may_begin and _begins_table(row, below):
+            pieces += [f"{each}\n" for each in _names_without_value(names, used_columns)]
+            names, used_columns = [name.strip()[:_NAME_CHARS] for name in row], set()
+            continue
+        is_title = may_begin and sum(map(bool, row)) == 1
+        may_begin = not any(row) or is_title
+        cells = [
+            *zip_longest([] if is_title else names, (" ".join(value.split()) for value in row))
+        ]
         used_columns.update(at for at, (_, value) in enumerate(cells) if value)
         texts = (f"{name}: {value}" if name else value for name, value in cells if value)
         pieces.append("; ".join(texts) + "\n\n")
         length += len(pieces[-1])
         if length > max_length:  # long names of columns, almost empty rows
             return Document("", text, sections_by_lines(text))
-    empty_names = [name for at, name in enumerate(names) if name and at not in used_columns]
-    if pieces and empty_names:
-        pieces.append(f"Columns without a value: {'; '.join(empty_names)}\n")
+    if pieces:
+        pieces += _names_without_value(names, used_columns)
     return Document(heading, "".join(pieces) or text, sections)
+
+
+def _begins_table(row: list[str], below: list[str]) -> bool:
+    """Return whether a row names the columns of another table, where values stand below names."""
+    return _are_names(row) and any(
+        name and _VALUE.fullmatch(value) for name, value in zip(row, below, strict=False)
+    )
+
+
+def _names_without_value(names: list[str], used_columns: set[int]) -> list[str]:
+    """Return the line that names the columns without a value; no line for none."""
+    empty_names = [name for at, name in enumerate(names) if name and at not in used_columns]
+    return [f"Columns without a value: {'; '.join(empty_names)}\n"] if empty_names else []

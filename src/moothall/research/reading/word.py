@@ -17,6 +17,7 @@ from moothall.research.reading.archives import (
 from moothall.research.reading.encodings import plain_text
 from moothall.research.reading.flow import formula_line, formula_part, sub_or_superscript
 from moothall.research.reading.html import Document, is_title_of
+from moothall.research.reading.list_numbers import WordNumbers
 
 _LONGEST_HEADING: Final = 200
 _W: Final = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -46,10 +47,13 @@ def read_docx(data: bytes) -> Document:
     MissingExtra.unless("reading DOCX", "research", "lxml")
     packed = PackedFile(data, "DOCX")
     home = packed.main_part_name("word/document.xml")
-    usual_names = {each: f"word/{each}.xml" for each in ("styles", "footnotes", "endnotes")}
+    usual_parts = ("styles", "numbering", "footnotes", "endnotes")
+    usual_names = {each: f"word/{each}.xml" for each in usual_parts}
     parts = {kind: name for kind, name in usual_names.items() if name in packed.names}
     parts |= {each.kind: each.name for each in packed.related_parts(home)}
-    styles = _read_styles(packed.parse_xml(parts["styles"]) if "styles" in parts else ())
+    style_elements = packed.parse_xml(parts["styles"]) if "styles" in parts else ()
+    numbering = packed.parse_xml(parts["numbering"]) if "numbering" in parts else None
+    styles = _read_styles(style_elements, WordNumbers(numbering, style_elements))
     notes = [packed.parse_xml(parts[each]) for each in ("footnotes", "endnotes") if each in parts]
     writer, path = SectionWriter(), list[tuple[int, str]]()
     title = joined_text = ""
@@ -85,15 +89,19 @@ def read_docx(data: bytes) -> Document:
 
 
 class _Styles(NamedTuple):
-    """The styles by their ids: levels of headings, those with a colour behind, switches set."""
+    """The styles by their ids: levels of headings, those with a colour behind, switches set.
+
+    `numbers` are those of lists, which count the paragraphs.
+    """
 
     levels: dict[str, int]
     shaded: set[str]
     hidden: set[tuple[str, str]]
+    numbers: WordNumbers
 
 
-def _read_styles(style_elements: Any) -> _Styles:
-    styles = _Styles({}, set(), set())
+def _read_styles(style_elements: Any, numbers: WordNumbers) -> _Styles:
+    styles = _Styles({}, set(), set(), numbers)
     for style in style_elements:
         name_element, id = style.find(f"{_W}name"), style.get(f"{_W}styleId") or ""
         value = "" if name_element is None else name_element.get(f"{_W}val") or ""
@@ -165,8 +173,8 @@ def _paragraph_texts(paragraph: Any, styles: _Styles) -> Iterator[str]:
         elif tag in _SIGNS_BY_TAG:
             pieces.append(_SIGNS_BY_TAG[tag])
     text = "".join(pieces)
-    is_listed = paragraph.find(f"{_W}pPr/{_W}numPr") is not None
-    yield f"- {text}" if is_listed and text.strip() else text
+    label = styles.numbers.label(paragraph) if text.strip() else ""
+    yield f"{label} {text}" if label else text
     for each in outermost(paragraph, _PARAGRAPH):
         yield from _paragraph_texts(each, styles)
 
