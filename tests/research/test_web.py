@@ -386,6 +386,61 @@ def robots(text: str) -> Answer:
     return http(text.encode(), 200, TEXT)
 
 
+def test_page_that_wants_its_cookie_back_is_read_and_the_cookie_goes_nowhere_else() -> None:
+    asked: list[str] = []
+
+    def page(request: Request) -> Answer:
+        cookie = {name.lower(): value for name, value in request.headers.items()}.get("cookie", "")
+        asked.append(cookie)
+        if "seen=1" in cookie:
+            return html(PAGE)
+        return http(b"", 302, {"Location": request.path, "Set-Cookie": "seen=1; Path=/"})
+
+    with Web({"/a": page, "/to": redirect("/a")}) as web:
+        assert "round" in (web.visit("/to").content or "")
+        assert asked == ["", "seen=1"]
+        web.visit("/a")
+    assert asked == ["", "seen=1", "", "seen=1"]  # none is kept from one page to the next
+
+
+def test_page_that_wants_a_cookie_in_vain_redirects_in_a_circle() -> None:
+    with Web({"/a": http(b"", 302, {"Location": "/a", "Set-Cookie": "seen=1"})}) as web:
+        assert refused(web, "/a") == "BASE/a redirects in a circle: BASE/a → BASE/a → BASE/a"
+
+
+@pytest.mark.parametrize(
+    ("asked", "landed", "is_named"),
+    (
+        ("/story", "/gdpr-consent?next=/story", True),
+        ("/news/story.html", "/", True),
+        ("/en/story", "/de/story", True),
+        ("/story", "/2026/the-story/", False),
+        ("/Story/", "/story", False),
+        ("/", "/start", False),
+    ),
+)
+def test_page_that_leads_to_another_one_is_named(asked: str, landed: str, is_named: bool) -> None:
+    pool = ResourcePool()
+    with Web({asked: redirect(landed), landed: html(PAGE)}) as web:
+        web.visit(asked, pool)
+    assert pool.missing == [f"{web.base}{asked} led to {web.base}{landed}"] * is_named
+
+
+@pytest.mark.parametrize(
+    "mark",
+    (
+        '<script type="application/ld+json">{"isAccessibleForFree": "False"}</script>',
+        '<meta itemprop="isAccessibleForFree" content="false">',
+    ),
+)
+def test_page_that_says_itself_that_it_is_not_free_is_marked_so(mark: str) -> None:
+    pool = ResourcePool()
+    with Web({"/a": html(PAGE.replace("</head>", f"{mark}</head>")), "/b": html(PAGE)}) as web:
+        web.visit("/a", pool)
+        web.visit("/b", pool)
+    assert pool.missing == [f"{web.base}/a has parts that are not free, as it says"]
+
+
 def test_robots_txt_is_obeyed_and_asked_for_once() -> None:
     rules = "User-agent: moothall\nDisallow: /private\n\nUser-agent: *\nDisallow: /\n"
     pages = {"/robots.txt": robots(rules), "/a": html(PAGE), "/private": html(PAGE)}

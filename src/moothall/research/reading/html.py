@@ -51,6 +51,10 @@ _MAX_AUTHORS = 50
 
 _REFRESH = re.compile(r"\s*\d(?:\.\d*)?\s*[;,]\s*(?:url\s*=\s*)?[\"']?([^\"'\s]+)", re.IGNORECASE)
 _CHARACTER_REFERENCE = re.compile(r"&#(?:x0*([0-9a-f]{1,6})|0*([0-9]{1,7}));?", re.IGNORECASE)
+# In its data for search engines, as JSON or as attributes.
+_NOT_FREE = re.compile(
+    r"isAccessibleForFree[\"']?\s*(?::|[^<>]{0,40}content\s*=)\s*[\"']?false", re.IGNORECASE
+)
 _CHARSET = re.compile(rb"""<(?:meta|\?xml)[^>]{0,500}?(?:charset|encoding)\s*=\s*["']?([\w.:-]+)""")
 
 
@@ -103,6 +107,8 @@ def read_html(data: bytes, charset: str | None, url: str, *, is_local: bool = Fa
         title = _text_line(tree.find("head/title"))
         anchors, main = _page_anchors(tree), _main_part(tree)
         publication = _publication(tree)
+        if _NOT_FREE.search(text):
+            missing = "; ".join(filter(None, (missing, "parts that are not free, as it says")))
         links = [] if is_local else _page_links(tree, main, url)
         text, sections = _read_tree(tree, main, anchors, is_local or is_deep, element_count)
         needs_script = len(text) < _LITTLE_CHARS and _needs_script(tree, text)

@@ -7,10 +7,13 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from email.message import Message
 from functools import partial
 from http.client import responses
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import NamedTuple
 from urllib.parse import urldefrag, urlencode, urljoin, urlsplit
+from urllib.request import Request
 from weakref import WeakKeyDictionary
 
 from moothall import ConfigError, DefinitionError, PageError, SearchError
@@ -57,6 +60,19 @@ class _HostState:
     next_request_s: float = 0.0  # no request starts before this time
     robots: Robots | str = ""  # or why it could not be read
     robots_until_s: float = -1.0  # robots.txt is not read again before this time
+
+
+class _Answer:
+    """A response as a jar of cookies reads it."""
+
+    def __init__(self, response: HTTPResponse) -> None:
+        self._headers = Message()
+        for name, value in response.headers.items():
+            self._headers.add_header(name, value)
+
+    def info(self) -> Message:
+        """Return the headers."""
+        return self._headers
 
 
 class Fetcher:
@@ -110,18 +126,28 @@ class Fetcher:
             raise PageError(reason) from None
 
     async def _fetch(self, url: str, limit: asyncio.Timeout) -> FetchedPage:
-        """Fetch a URL; each redirect is checked like the first URL."""
+        """Fetch a URL; each redirect is checked like the first URL.
+
+        Cookies go back to their own host until the page is there: many want theirs back at once.
+        """
         visited: list[str] = []
+        requests: set[tuple[str, str]] = set()  # with the cookies
+        cookies = CookieJar(DefaultCookiePolicy(strict_domain=True))
         url = checked_url(url)
         while len(visited) <= MAX_REDIRECTS:
             if refusal := self.scope.refusal(url):
                 raise PageError(refusal)
-            if url in visited:
+            request = Request(url)
+            cookies.add_cookie_header(request)
+            cookie = request.get_header("Cookie") or ""
+            if (url, cookie) in requests:
                 raise PageError(
                     f"{visited[0]} redirects in a circle: {' → '.join([*visited[-3:], url])}"
                 )
             visited.append(url)
-            response = await self._get(url, limit)
+            requests.add((url, cookie))
+            response = await self._get(url, limit, cookie)
+            cookies.extract_cookies(_Answer(response), request)  # type: ignore[arg-type]
             location = response.headers.get("location")
             if 300 <= response.status < 400 and location:
                 url = checked_url(location, url)
@@ -133,7 +159,7 @@ class Fetcher:
             return FetchedPage(url, response.content, media_type, charset, now)
         raise PageError(f"{visited[0]} redirects more than {MAX_REDIRECTS} times")
 
-    async def _get(self, url: str, limit: asyncio.Timeout) -> HTTPResponse:
+    async def _get(self, url: str, limit: asyncio.Timeout, cookie: str) -> HTTPResponse:
         parts = urlsplit(url)
         site = f"{parts.scheme}://{parts.netloc.lower()}"
         loop = asyncio.get_running_loop()
@@ -143,6 +169,7 @@ class Fetcher:
         crawl_delay_s = await self._check_robots(url, site, host)
         delay_s = max(self._delay_s, crawl_delay_s)
         headers = {"User-Agent": self._user_agent, "Accept": _ACCEPT}
+        headers |= {"Cookie": cookie} if cookie else {}
         now = loop.time()
         begin = max(now, host.next_request_s)
         host.next_request_s = begin + delay_s

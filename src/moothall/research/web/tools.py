@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable
 from datetime import date
 from typing import TypeVar
+from urllib.parse import unquote, urlsplit
 
 from moothall import Action, MissingExtra, PageError, UnreadableDocument
 from moothall.build import WORKERS
@@ -25,6 +27,7 @@ MAX_BYTES = 20 * 2**20
 _READ_TIMEOUT_S = 150.0
 _MAX_FORWARDS = 4
 _VAGUE_TYPES = ("", "application/octet-stream", "binary/octet-stream", "application/x-download")
+_LANGUAGE = re.compile(r"[a-z]{2}(?:[-_][a-z]{2})?")  # as a part of a path
 _MARKUP = (b"<!doctype html", b"<html")
 
 
@@ -129,6 +132,8 @@ async def _visit(
         raise PageError(f"{page.url} has no text that can be read")
     if fault := fetcher.scope.age_fault(page.url, document.publication):
         raise PageError(fault)
+    if _is_elsewhere(url, page.url):
+        pool.missing.append(f"{url} led to {page.url}")
     if document.missing:
         pool.missing.append(f"{page.url} has {document.missing}")
     for link, description in document.links:
@@ -148,6 +153,20 @@ async def _visit(
     if pool.add(url) is not stored:  # it was redirected: this URL was read, too
         pool.visit(url)
     return resource
+
+
+def _is_elsewhere(url: str, final_url: str) -> bool:
+    """Return whether a page may be another than was asked for, such as a consent or a sign-in.
+
+    The same page at another host, or in another folder, is none: its name is in the address. One in
+    another language is.
+    """
+    path, final_path = (
+        unquote(urlsplit(each).path).casefold().rstrip("/") for each in (url, final_url)
+    )
+    name = path.rpartition("/")[2].partition(".")[0]
+    languages = {each for each in final_path.split("/") if _LANGUAGE.fullmatch(each)}
+    return bool(name) and (name not in final_path or not languages <= {*path.split("/")})
 
 
 def _media_kind(page: FetchedPage) -> str:
