@@ -500,3 +500,24 @@ def test_file_with_a_template_suffix_is_of_the_kind_of_its_name(
 def test_documents_rich_text_that_is_none_says_so() -> None:
     with pytest.raises(UnreadableDocument, match="no rich text"):
         read_document("rtf", "a.rtf", b"Hello.", "file:///a.rtf")
+
+
+@pytest.mark.parametrize("name", ("a.nxml", "a.xml"))
+def test_paper_of_pubmed_central_is_read_as_its_page_shows_it(name: str) -> None:
+    paper = (
+        "<article><?x y?><front><journal-meta><journal-title>Birds</journal-title></journal-meta>"
+        "<article-meta><title-group><article-title>Terns</article-title></title-group>"
+        "<contrib-group><contrib><name><surname>Stone</surname><given-names>Ada</given-names>"
+        "</name></contrib></contrib-group><abstract><p>Terns fly far.</p></abstract>"
+        "</article-meta></front><body><sec><title>Flight</title><p>It flies 70,000 km a year"
+        "<xref ref-type='bibr'><sup>1</sup></xref>, as <xref ref-type='bibr'>Egevang, 2010</xref> "
+        "says.</p><list list-type='order'><list-item><p>Up.</p></list-item></list></sec></body>"
+        "</article>"
+    )
+    document = read(name, paper)
+    assert document.title == "Terns"
+    assert parts(document)[-1] == ("flight", "Flight", "Flight")
+    assert document.text.split("\n\n") == [
+        "Terns", "Ada Stone", "Terns fly far.", "Flight",
+        "It flies 70,000 km a year, as Egevang, 2010 says.", "1. Up.",
+    ]  # fmt: skip

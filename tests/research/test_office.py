@@ -699,3 +699,21 @@ def test_html_items_of_a_counted_list_have_their_numbers() -> None:
     )
     items = [each for each in read("a.html", page.encode()).text.split("\n") if each][1:]
     assert items == ["c. Cut.", "i. Dry.", "- Slowly.", "2. Two.", "1. One."]
+
+
+def test_mailbox_keeps_a_patch_in_its_mail_and_has_no_signs_before_from() -> None:
+    patch = f"From {'0a' * 20} Mon Sep 17 00:00:00 2001\nSubject: [PATCH] valve\n\nIt closes.\n"
+    mails = (
+        "Subject: Roof\n\nIt costs 900.\n\n>From now on it holds.\n",
+        f"Subject: A patch\n\nPlease take it.\n\n{patch}",
+    )
+    mailbox = "".join(f"From x@y Mon Nov  2 10:00:00 2026\n{each}\n" for each in mails)
+    for name in ("a.mbox", "Inbox"):
+        made = mailbox.replace(
+            "\nSubject: Roof", "\nDate: Mon, 2 Nov 2026 10:00:00 +0000\nSubject: Roof"
+        )
+        document = read(name, made.encode())
+        assert [each.title for each in document.sections] == ["Roof", "A patch"]
+        assert "\nFrom now on it holds." in document.text
+    patches = read("b.mbox", (patch + "\n" + patch).encode())
+    assert [each.title for each in patches.sections] == ["[PATCH] valve"] * 2

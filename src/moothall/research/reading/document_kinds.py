@@ -68,11 +68,11 @@ _OUR_KINDS: Final = {
         "office:read_presentation",
     ),
     "mail": _parsed(".eml .mbox", "message/rfc822 application/mbox", "lxml", "office:read_mail"),
+    "paper": _parsed(".nxml", "", "lxml", "jats:read_jats"),
     "epub": _parsed(".epub", "application/epub+zip", "lxml", "archives:read_epub"),
     "manual": _parsed("", "", "lxml", "manual:read_manual"),  # called by its section: `ls.1`
     "notebook": DocumentKind(".ipynb"),
     "table": DocumentKind(".csv .tsv", "text/csv text/tab-separated-values"),
-    "entries": DocumentKind(".ics .vcf"),
     "python": DocumentKind(".py .pyi"),
     "source": DocumentKind(
         ".adoc .asc .asciidoc .bash .bat .bib .c .cc .cfg .clj .cmake .conf .cpp .cs .css "

@@ -44,12 +44,11 @@ _MANUAL_SUFFIX: Final = re.compile(
 _TITLE_CHARS: Final = 300  # characters of a heading that are kept
 _MAIL_CHARS: Final = 20_000_000  # characters of a mail, beyond which no attachment is read
 _ESCAPED_LETTERS: Final = re.compile(r"(?<!\\)((?:\\\\)*)((?:\\u(?!00[0-7])[0-9a-fA-F]{4})+)")
-_ENTRY_BORDER: Final = re.compile(r"^(?:BEGIN|END):.*\n?", re.MULTILINE)
-_FIELD: Final = re.compile(r"^([\w.-]+)(?:;[^:\n]*)?:(.+)$", re.MULTILINE)
-_TIMESTAMP: Final = re.compile(r"\b(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)\d\dZ?)?(?![^;\n])")
 _MINIFIED_SUFFIXES: Final = (".js", ".css", ".mjs", ".svg")
 _LONG_LINE_BYTES: Final = 500  # bytes; longer lines on average were not written by a person
 _OUTPUT_CHARS: Final = 2000  # characters of an output in a notebook
+_MAILBOX = re.compile(rb"From [^\n]{1,100}\n(?:X-Mozilla-Status|From|Return-Path|Received|Date): ")
+_PAPER = re.compile(rb"<article[\s>](?=.*<article-meta[\s>])", re.DOTALL)
 _DECLARED_ENCODING = re.compile(rb"(?:coding|charset|encoding)[ \t]*[:=][ \t]*[\"']?([\w.-]+)")
 
 _MARKDOWN_HEADING = re.compile(
@@ -125,6 +124,10 @@ def kind_of(name: str) -> str | None:
 
 def read_document(kind: str, name: str, data: bytes, url: str) -> Document | None:
     """Read a file of a kind of `kind_of`; None if it is binary or minified; parsers may raise."""
+    if kind == "text" and _MAILBOX.match(data):  # such as Thunderbird's `Inbox`
+        kind = "mail"
+    if name.lower().endswith(".xml") and _PAPER.search(data[:4000]):
+        kind = "paper"
     if has_parser(kind) and kind != "manual":
         document = process.ProcessReading(kind, data).read()
         return with_attached(document) if document.attached else document
@@ -145,8 +148,6 @@ def read_document(kind: str, name: str, data: bytes, url: str) -> Document | Non
         return process.ProcessReading(kind, text.encode()).read()
     if kind == "markdown":
         return _markdown_document(_without_links(text))
-    if kind == "entries":
-        return Document("", _entry_texts(text), [])
     if kind == "rest":
         return _plain_document(text)
     if kind == "table":
@@ -196,17 +197,6 @@ def _unescaped_letters(match: re.Match[str]) -> str:
     units = b"".join(int(each, 16).to_bytes(2, "big") for each in match[2].split("\\u")[1:])
     text = units.decode("utf-16-be", "replace")
     return match[0] if text.isascii() else match[1] + plain_text(text)
-
-
-def _entry_texts(text: str) -> str:
-    """Return the entries of a calendar or of contacts as paragraphs, with the names of fields."""
-    parts = _ENTRY_BORDER.split(re.sub(r"\n[ \t]", "", text))  # lines are folded
-    entries = ("; ".join(map(": ".join, _FIELD.findall(each))) for each in parts)
-    dated = _TIMESTAMP.sub(
-        lambda at: f"{at[1]}-{at[2]}-{at[3]}" + (f" {at[4]}:{at[5]}" if at[4] else ""),
-        "\n\n".join(filter(None, entries)),
-    )
-    return re.sub(r"\\(?:[nN]|(.))", lambda escape: escape[1] or " ", dated)
 
 
 def _notebook_document(text: str) -> Document:

@@ -55,6 +55,8 @@ _SIGNS_BY_HEIGHT: Final = {"sup": "^", "sub": "_"}
 _STUB_WORDS: Final = 100  # words of a mail's text, below which its page may say more
 _MAIL_HEADERS: Final = ("Subject", "From", "To", "Cc", "Date")
 _MAIL_START: Final = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\r\n\r\n))From [^\n]*\n(?=[\w-]+:)")
+_PATCH_START: Final = re.compile(rb"From [0-9a-f]{40} ")  # of a mail that Git writes
+_QUOTED_FROM: Final = re.compile(rb"^>(?=>*From )", re.MULTILINE)  # so a mailbox keeps it
 
 
 def read_spreadsheet(data: bytes) -> Document:
@@ -309,13 +311,14 @@ def _cell_line(cell: Any) -> str:
 
 def read_mail(data: bytes) -> Document:
     """Return a mail, or the mails of a mailbox, with what is attached: who says what to whom."""
-    starts = (
-        [e.end() for e in _MAIL_START.finditer(data)][:_MAX_MAILS]
-        if data.startswith(b"From ")
-        else []
-    )
-    ends = [*(each.start() for each in _MAIL_START.finditer(data)), len(data)][1:] if starts else []
-    mails = [data[a:b] for a, b in zip(starts, ends, strict=False)] or [data]
+    borders = [*_MAIL_START.finditer(data)] if data.startswith(b"From ") else []
+    if not _PATCH_START.match(data):  # a patch in a mail is none of its own
+        borders = [each for each in borders if not _PATCH_START.match(each[0])]
+    ends = [*(each.start() for each in borders), len(data)][1:]
+    mails = [
+        _QUOTED_FROM.sub(b"", data[each.end() : end])
+        for each, end in zip(borders[:_MAX_MAILS], ends, strict=False)
+    ] or [data]
     writer, title = SectionWriter(), ""
     attached: list[AttachedFile] = []
     damaged_count = 0

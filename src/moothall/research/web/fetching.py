@@ -62,7 +62,7 @@ class _HostState:
     robots_until_s: float = -1.0  # robots.txt is not read again before this time
 
 
-class _Answer:
+class _CookieSource:
     """A response as a jar of cookies reads it."""
 
     def __init__(self, response: HTTPResponse) -> None:
@@ -147,7 +147,7 @@ class Fetcher:
             visited.append(url)
             requests.add((url, cookie))
             response = await self._get(url, limit, cookie)
-            cookies.extract_cookies(_Answer(response), request)  # type: ignore[arg-type]
+            cookies.extract_cookies(_CookieSource(response), request)  # type: ignore[arg-type]
             location = response.headers.get("location")
             if 300 <= response.status < 400 and location:
                 url = checked_url(location, url)
