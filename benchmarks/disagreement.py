@@ -2,15 +2,17 @@
 
     python -m benchmarks.disagreement
 
-Of 40 pairs, 20 state other numbers, 10 other dates, and 10 the contrary; the latter are a judge's,
-who is not asked here. 60 pairs agree, though they speak of like things: other towns, other years,
-the same time in another unit.
+Of 40 pairs, 20 state other numbers, 10 other dates, and 10 the contrary; the latter are a judge's.
+A scripted one says of all that it is shown that it says otherwise, so `meaning` counts to how many
+the other page is shown. 60 pairs agree, though they speak of like things: other towns, other years,
+the same time in another unit; of these no judge is asked.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import tempfile
 from collections import Counter
@@ -29,6 +31,19 @@ def pairs() -> list[dict[str, Any]]:
     return [json.loads(line) for line in PAIRS.read_text(encoding="utf-8").splitlines()]
 
 
+def _judged(messages: list[dict[str, Any]], actions: Any) -> str:
+    """The verdict of a judge on one sentence: what it is to compare it with says otherwise."""
+    text = messages[-1]["content"]
+    found = re.findall(r"\(passages ([\d, ]+)(?:; compare with ([\d, ]+))?\)", text)
+    cited, others = found[0]
+    numbers, other_numbers = (
+        [int(n) for n in (each or "").split(",") if n] for each in (cited, others)
+    )
+    verdict = {"sentence": 1, "why": "it says so", "passages": numbers, "label": "supported"}
+    verdict |= {"probability": 0.9} | ({"otherwise": other_numbers} if others else {})
+    return json.dumps({"verdicts": [verdict]})
+
+
 def report_of(pair: dict[str, Any], folder: Path) -> Report:
     """The report of a model that tells of the first page alone."""
     for number, (title, text) in enumerate(pair["pages"], 1):
@@ -41,8 +56,9 @@ def report_of(pair: dict[str, Any], folder: Path) -> Report:
         script = [json.dumps({"tasks": [query]}), f"**{pair['told']}** [^{number}^]"]
         model = ScriptedModel([*script, json.dumps(rating)])
         tool = search_folder(folder, index=str(folder / "index.db"))
-        report = Researcher("r", model, question, [tool], 1, judge=False).report_sync()
-        if report.citations and not report.unsupported:
+        judge = ScriptedModel(_judged) if pair["kind"] == "meaning" else False
+        report = Researcher("r", model, question, [tool], 1, judge=judge).report_sync()
+        if any("/1.md" in each.passage.url for each in report.citations[:1]):
             break
     return report
 
@@ -67,7 +83,7 @@ def main() -> int:
     for kind, count in counts.items():
         emit("disagreement", kind, named[kind], "reports", of=count)
     emit("disagreement", "sure of one side", named["sure"], "reports")
-    exact = all(named[kind] == counts[kind] for kind in ("number", "date"))
+    exact = all(named[kind] == counts[kind] for kind in ("number", "date", "meaning"))
     return 0 if exact and not (named["agreement"] or named["sure"]) else 1
 
 

@@ -314,6 +314,31 @@ def test_report_names_the_source_that_says_otherwise_though_the_model_leaves_it_
     assert report.objectives[0].expertise == 0.7
 
 
+def test_judge_is_shown_the_nearest_sentence_of_another_page_and_may_say_that_it_differs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said, other = "Dogs are allowed on the beach.", "Dogs are forbidden on the beach."
+    monkeypatch.setitem(PAGES, LAMP.url, ("A guide", said))
+    monkeypatch.setitem(PAGES, OTHER.url, ("A bylaw", f"It rains. {other} It is long."))
+    reads = plan(("read", {"url": LAMP.url}), ("read", {"url": OTHER.url}))
+    verdict = json.loads(verdicts("supported", passages=(1,)))
+    verdict["verdicts"][0]["otherwise"] = [3]
+    judge = ScriptedModel([json.dumps(verdict)])
+    script = [*SCRIPT[:2], reads, f"{said}[^1^]", SCRIPT[4]]
+    report = Researcher(
+        "r", ScriptedModel(script), ["alpha"], tools(), 2, judge=judge
+    ).report_sync()
+
+    asked = judge.received[0][-1]["content"]
+    assert f'Passage 3, called "A bylaw":\n| {other}' in asked.replace("It rains. ", "")
+    assert "(passages 1; compare with 3)" in asked
+    (first, second, remark), *_ = report.differing
+    assert (first, remark) == (said, "they say different things, as a model judged")
+    assert other in second
+    assert "1 source says otherwise" in report.markdown
+    assert report.objectives[0].expertise == 0.7
+
+
 @pytest.mark.parametrize(
     "other",
     (

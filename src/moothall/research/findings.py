@@ -243,9 +243,8 @@ def check_result(step: str, result: Any) -> None:
         return
     result_type, field_name, field_type, is_one = _RESULT_TYPES[step]
     results = [result] if is_one else result
-    if not isinstance(results, list | tuple) or not all(
-        isinstance(item, result_type) for item in results
-    ):
+    is_list = isinstance(results, list | tuple)
+    if not (is_list and all(isinstance(each, result_type) for each in results)):
         expected = f"a {result_type.__name__}" if is_one else f"a list of {result_type.__name__}s"
         raise DefinitionError(f"{step}= must return {expected}, got {result!r:.80}")
     for value in (getattr(item, field_name) for item in results):
@@ -333,6 +332,7 @@ class Progress:
     unjudged: int = 0  # sentences that the judging model did not judge
     unsupported: list[tuple[str, str]] = field(default_factory=list)  # with the reasons
     uncited: int = 0  # how many sentences have no footnote
+    contradictions: list[tuple[str, str, str]] = field(default_factory=list)  # of a judge
     remark: str = ""
     unanswered: list[str] = field(default_factory=list)  # parts of the objectives, as a model says
     estimated: bool = False  # whether the expertise is of the rules, which is shown to nobody

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall import BudgetExceeded, JournalError, ModelReply
 from moothall.build import Stop, Unusable, ask_value, completed, log_failure, shorten, side_by_side
+from moothall.research.citations.exact_support import exact_support
 from moothall.research.citations.footnotes import Verdict
 from moothall.research.citations.support import (
-    SCHEMA,
     SHOWN_CHARS,
     Claim,
     is_decided,
     judging_prompt,
+    judging_schema,
     verdict,
     verdict_reader,
 )
+from moothall.research.extractive.question_words import similarity_scores
 from moothall.research.findings import Passage
 
 if TYPE_CHECKING:
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("moothall.research")
 
 _MAX_AT_ONCE: Final = 4
+_LEAST_OVERLAP: Final = 0.4  # of a sentence's words that a passage has, to be compared with it
 _BATCH_SENTENCES: Final = 8  # of a call
 _BATCH_CHARS: Final = 16_000  # of the passages of a call: models overlook what stands amid more
 
@@ -40,12 +44,14 @@ async def judge_narrative(bench: Workbench) -> None:
         cited.setdefault(sentence, {})[number] = passages[number]
     judged: dict[str, Verdict] = {}
     claims: list[Claim] = []
+    rivals = _nearest_rivals(bench, cited)
+    progress.contradictions = [each for each in progress.contradictions if each[0] in cited]
     for sentence, cited_passages in cited.items():
         earlier_supports = bench.judged.get(sentence, {})
-        claim = Claim(sentence, cited_passages)
+        claim = Claim(sentence, cited_passages, rivals.get(sentence, {}))
         if earlier_supports.keys() == cited_passages.keys():
             judged[sentence] = earlier_supports, ""
-        elif not is_decided(claim):
+        elif claim.rivals or not is_decided(claim):
             claims.append(claim)
     semaphore = asyncio.Semaphore(_MAX_AT_ONCE)
 
@@ -53,14 +59,46 @@ async def judge_narrative(bench: Workbench) -> None:
         async with semaphore:
             verdicts = await _ask_verdicts(bench, f"{bench.iteration}.judge.{number}", batch)
             for at, each in verdicts.items():
-                judged[batch[at - 1].sentence] = verdict(batch[at - 1], each)
+                claim = batch[at - 1]
+                if not (claim.sentence in judged or is_decided(claim)):
+                    judged[claim.sentence] = verdict(claim, each)
+                progress.contradictions += [
+                    (claim.sentence, claim.rivals[number].url, claim.rivals[number].text)
+                    for number in each.get("otherwise", ())
+                    if number in claim.rivals
+                ]
 
     try:
         batches = enumerate(_batches(claims, _max_chars(bench)), 1)
         await side_by_side([judge_batch(number, batch) for number, batch in batches])
     finally:
-        progress.unjudged = sum(each.sentence not in judged for each in claims)
+        progress.unjudged = sum(
+            not (each.sentence in judged or is_decided(each)) for each in claims
+        )
         bench.apply_verdicts(judged)
+
+
+def _nearest_rivals(
+    bench: Workbench, cited: Mapping[str, Mapping[int, Passage]]
+) -> dict[str, dict[int, Passage]]:
+    """Return for each sentence what the nearest passage of another page says, with a number."""
+    passages_read, number = bench.known_passages(), len(bench.progress.passages)
+    rivals: dict[str, dict[int, Passage]] = {}
+    for sentence, passages in cited.items():
+        pages = {each.url.partition("#")[0] for each in passages.values()}
+        candidates = [each for each in passages_read if each.url.partition("#")[0] not in pages]
+        scores = similarity_scores(candidates, [sentence])
+        if not scores:
+            continue
+        nearest = max(scores, key=scores.__getitem__)
+        support = exact_support(sentence, nearest.text, nearest.title)
+        key = sentence, nearest.url, nearest.sha256
+        is_near = support.label != "supported" and support.overlap >= _LEAST_OVERLAP
+        if is_near and key not in bench.compared:
+            bench.compared.add(key)
+            number += 1
+            rivals[sentence] = {number: replace(nearest, text=support.window)}
+    return rivals
 
 
 def _max_chars(bench: Workbench) -> int:
@@ -96,9 +134,10 @@ async def _ask_verdicts(
 ) -> dict[int, dict[str, Any]]:
     """Return the model's verdicts by the number of their sentence; fewer if it fails."""
     verdicts: dict[int, dict[str, Any]] = {}
+    schema = judging_schema(claims)
 
     async def ask(messages: list[dict[str, Any]], number: int) -> Any:
-        ask_judge = partial(completed, bench.agent.judge, bench.budget, messages, SCHEMA)
+        ask_judge = partial(completed, bench.agent.judge, bench.budget, messages, schema)
         name = getattr(bench.agent.judge, "name", None)
         answer = await bench.record.step(
             f"{key}.{number}", ask_judge, of=ModelReply, beside=True, model=name
@@ -107,7 +146,7 @@ async def _ask_verdicts(
         return answer
 
     try:
-        await ask_value(ask, judging_prompt(claims), SCHEMA, verdict_reader(claims, verdicts))
+        await ask_value(ask, judging_prompt(claims), schema, verdict_reader(claims, verdicts))
     except BudgetExceeded as error:
         raise Stop.at_limit(error) from error
     except (JournalError, Stop):

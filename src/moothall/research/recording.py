@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _RESULT_FIELDS = {
     "narrate": (
         *("narrative", "citations", "supports", "unsupported", "uncited", "unjudged", "outline"),
+        "contradictions",
     ),
     "evaluate": ("objectives", "generated", "remark", "estimated", "unanswered"),
 }

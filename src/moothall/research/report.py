@@ -275,7 +275,7 @@ def report_of(
         body = parts[1].partition("\n")[2].strip()
         parts = [parts[0], body] if progress.title else [parts[1].partition("\n")[0], body]
     is_quoted = extractive or progress.estimated  # quotes support themselves
-    differences = differing_citations(citations, read_passages)
+    differences = differing_citations(citations, read_passages, progress.contradictions)
     if parts[1] and not is_quoted and (sure_line := how_sure(progress, citations, differences)):
         parts[1] = below_answer(parts[1], sure_line)
     nothing_phrase = "nothing"

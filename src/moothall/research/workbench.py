@@ -95,6 +95,7 @@ class Workbench(ProgressView):
         self.waits_for_judge: bool = False  # the narrative has footnotes that were not judged yet
         # What the judge has said before this step: a sentence's passages by number.
         self.judged: dict[str, dict[int, Support]] = {}
+        self.compared: set[tuple[str, str, str]] = set()  # sentences with passages of other pages
         self._passages: dict[str, list[Passage]] = {}
         self._contexts: dict[str, int | None] = {}
         self._numbers: dict[tuple[str, str], int] = {}
@@ -226,7 +227,8 @@ class Workbench(ProgressView):
             Citation(number, sentence, self.progress.passages[number - 1], support)
             for (number, sentence), support in supports
         ]
-        return differing_citations(citations, self.known_passages())
+        judged = self.progress.contradictions
+        return differing_citations(citations, self.known_passages(), judged)
 
     def fresh_passages(self) -> list[Passage]:
         """Return the passages of what was read since the last narrative."""

@@ -24,6 +24,7 @@ _SHARED_OF_SHORTER: Final = 0.7  # of the words, without numbers, that the short
 _SHARED_OF_LONGER: Final = 0.5
 _FEWEST_WORDS: Final = 4  # of a sentence that another one has as a part
 _MARKED: Final = re.compile(r"“.*?\*\*(.+?)\*\*.*”", re.DOTALL)
+_JUDGED: Final = "they say different things, as a model judged"
 _NUMBERS, _DATES = "they state different numbers", "they state different dates"
 
 
@@ -37,12 +38,15 @@ class _Statement(NamedTuple):
 
 
 def differing_citations(
-    citations: Sequence[Citation], passages: Sequence[Passage] = ()
+    citations: Sequence[Citation],
+    passages: Sequence[Passage] = (),
+    judged: Sequence[tuple[str, str, str]] = (),
 ) -> list[Difference]:
     """Return sentences of different sources that differ: a cited one, and one that was read.
 
     The other one is cited, or stands in one of the passages; then its number is 0. A page that
-    has a sentence with the same figures differs from none.
+    has a sentence with the same figures differs from none. A model has `judged` that the pages of
+    these addresses say otherwise than these sentences, and where.
     """
     by_sentence: dict[str, Citation] = {}
     for each in citations:
@@ -63,6 +67,19 @@ def differing_citations(
         paired = {(a.sentence, _page_url(b.passage)) for x in pairs for a, b in (x[:2], x[1::-1])}
         for each in cited:
             pairs += _read_differently(each, words_of, paired)
+    by_url = {each.url: each for each in reversed(passages)}
+    named_pairs = {(first.sentence, _page_url(other.passage)) for first, other, _ in pairs}
+    for sentence, url, text in judged:
+        plain_sentence = MARKED_SENTENCE.sub(r"\1", sentence)
+        if (
+            plain_sentence in by_sentence
+            and url in by_url
+            and (plain_sentence, url.partition("#")[0]) not in named_pairs
+        ):
+            support = Support("supported", text, overlap=1.0)
+            pairs.append(
+                (by_sentence[plain_sentence], Citation(0, text, by_url[url], support), _JUDGED)
+            )
     return pairs
 
 
