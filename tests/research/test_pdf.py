@@ -205,3 +205,9 @@ def leftward(*glyphs: str) -> bytes:
 
 def test_pdf_letters_that_are_one_glyph_of_arabic_keep_their_order() -> None:
     assert read(leftward(*"ت", "لا", *"كشملا")).text == "المشكلات"
+
+
+def test_pdf_words_of_persian_that_a_browser_divides_are_whole() -> None:
+    printed = Path(__file__).parent / "printed" / "persian.pdf"
+    row, *_ = read(printed.read_bytes()).text.split("\n")
+    assert row == "شهر: تهران; جمعیت: 204; ارتفاع: 1334"

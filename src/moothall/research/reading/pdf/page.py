@@ -32,6 +32,7 @@ _RAISED_BY: Final = 0.2  # of a digit's height
 _SMALLER: Final = 0.9
 _SLANTED: Final = 0.05  # the sine of what a box is still taken for upright with
 _THIN: Final = 0.25  # of a line's height, a box that is a rule is so thick at most
+_GLUED: Final = 0.25  # the same between two parts of a word
 _STRAIGHT: Final = 0.05  # the same of what the ends of a rule differ by
 _MAX_PATHS: Final = 6000  # of a page; drawings have more
 _MAX_SEGMENTS: Final = 400  # of a path
@@ -128,6 +129,7 @@ class _Reading:
 
     def lines(self) -> list[TextLine]:
         """Return the lines with words that can be seen."""
+        is_leftward = LEFTWARD.search(self._text) is not None
         for match in _PIECE.finditer(f"{self._text}\n"):
             if match[0][0] not in f"\r\n{_CUT_MARK}":
                 self._take_word(match[0], match.start())
@@ -141,7 +143,10 @@ class _Reading:
                 text = " ".join(text for text, _ in self._words)
                 boxes = array("f", [end for _, box in self._words for end in box])
                 look = self._look(self._line_start)
-                self._lines.append(TextLine(text, boxes, look, is_level, is_straight))
+                line = TextLine(text, boxes, look, is_level, is_straight)
+                self._lines.append(line)
+                if is_leftward:
+                    self._lines[-2:] = _glued(self._lines[-2:])
             self._words = []
         return self._lines
 
@@ -246,6 +251,19 @@ class _Reading:
         size = round(raw.FPDFText_GetFontSize(self._text_page, place), 2)
         look = (font and addressof(font.contents), size, *(each.value for each in colours))
         return self._looks.setdefault(look, len(self._looks))
+
+
+def _glued(lines: list[TextLine]) -> list[TextLine]:
+    """Return two lines as one if PDFium divides a word between them, as some of Persian."""
+    a, b = lines[0], lines[-1]
+    gap = abs(b.boxes[0] - a.boxes[-2]) + abs(b.boxes[1] - a.boxes[-3])
+    if a is b or gap > _GLUED * (a.boxes[-1] - a.boxes[-3]):
+        return lines
+    (*before, last), (first, *words_after) = a.text.split(" "), b.text.split(" ")
+    word = first + last if LEFTWARD.search(first + last) else last + first
+    box = [a.boxes[-4], min(a.boxes[-3], b.boxes[1]), b.boxes[2], max(a.boxes[-1], b.boxes[3])]
+    boxes = array("f", [*a.boxes[:-4], *box, *b.boxes[4:]])
+    return [a._replace(text=" ".join((*before, word, *words_after)), boxes=boxes)]
 
 
 def upright_text_page(page: Any) -> Any:
@@ -358,11 +376,8 @@ def _straight_lines(page: Any, thin: float) -> Iterator[tuple[tuple[float, float
         if min(right - left_edge, high - low) <= thin:
             x_middle, y_middle = (left_edge + right) / 2, (low + high) / 2
             is_level = right - left_edge >= high - low
-            yield (
-                ((left_edge, y_middle), (right, y_middle))
-                if is_level
-                else ((x_middle, low), (x_middle, high))
-            )
+            level_ends = (left_edge, y_middle), (right, y_middle)
+            yield level_ends if is_level else ((x_middle, low), (x_middle, high))
             continue
         raw.FPDFPageObj_GetMatrix(path, matrix)
         start = last = (0.0, 0.0)
