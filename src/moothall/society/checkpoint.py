@@ -167,8 +167,9 @@ def _load(society: Steps, data: dict[str, Any], read_part: Callable[[str], bytes
             f"the state is of {state_has} Population, and the society has {society_has}: make it "
             "as there"
         )
-    mailboxes = {each.id: each for each in society.mailboxes}
     ids = [str(each["id"]) for each in data["agents"]]
+    society.make_agents(ids if columns else None)
+    mailboxes = {each.id: each for each in society.mailboxes}
     unknown = sorted(set(ids) - set(mailboxes), key=id_order)
     if unknown:
         raise StateError(

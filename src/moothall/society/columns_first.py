@@ -23,7 +23,6 @@ from moothall.society.kernel.wants import Answer, answer_json, id_order
 from moothall.society.people import generator
 from moothall.society.people.means import ATTRIBUTES
 from moothall.society.people.params import PeopleParams
-from moothall.society.population.engine import LocalEngine
 from moothall.society.population.life import answers_of
 from moothall.society.population.population import Population
 from moothall.society.population.row_books import nested_values
@@ -32,8 +31,6 @@ from moothall.society.society_step import Steps
 
 MIN_CITIZENS: Final = 100
 """Fewer citizens are agents from the start: a step of few costs less so."""
-_MIN_MAILBOX: Final = 1_000
-"""A smaller mailbox may be full, of which a row is not told."""
 _AGENTS_PER_YIELD: Final = 32  # agents are made while others wait for the loop
 _PROFILE_NAMES: Final = (
     *("age", "gender", "education", "household", "skill"),
@@ -51,10 +48,7 @@ def may_live_in_columns(
     services: Mapping[str, Service],
     *,
     model: object,
-    engine: object,
-    journal: object,
     facts: object,
-    mailbox: int,
 ) -> bool:
     """Return whether the citizens of a society may live in columns, which nobody can tell."""
     drawn_by = citizen_draw(citizens)
@@ -66,9 +60,6 @@ def may_live_in_columns(
         and all(_is_shipped(each) and hasattr(each, "step_rows") for each in drawn_by.blocks())
         and type(city) is City
         and model is None
-        and journal is None
-        and mailbox >= _MIN_MAILBOX
-        and (engine is None or type(engine) is LocalEngine)
         and all(_is_shipped(each) for each in shipped)
     )
 
@@ -144,6 +135,7 @@ def ids_of(society: Steps) -> list[str]:
 def make_agents_of(society: Steps, rows: Iterable[int]) -> None:
     """Make some rows agents."""
     population: Population = society.books.population
+    population.note_change()
     for row in dict.fromkeys(rows):
         if row in population.agents:
             continue
@@ -167,11 +159,15 @@ async def make_agents_in_turn(society: Steps, ids: Iterable[str]) -> None:
             await asyncio.sleep(0)
 
 
-def make_all_agents(society: Steps) -> None:
-    """Make all rows agents."""
+def make_agents_now(society: Steps, ids: Iterable[str] | None) -> None:
+    """Make agents of the rows of some ids, or of all rows."""
+    population: Population = society.books.population
+    rows: Iterable[int] = range(len(population))
+    if ids is not None:
+        rows = sorted(row for id in ids if (row := population.find_row(id)) is not None)
     society.router.is_at_own_work = True  # many agents take seconds
     try:
-        make_agents_of(society, range(len(society.books.population)))
+        make_agents_of(society, rows)
     finally:
         society.router.is_at_own_work = False
 
@@ -310,12 +306,8 @@ def load(society: Steps, state: Any) -> None:
     rows = state.get("rows") if isinstance(state, dict) else None
     try:
         # Columns have the numbers of places, agents their ids.
-        if rows is None or rows["places"] != [*society.books.population.places]:
-            make_all_agents(society)
-        else:
+        if rows is not None and rows["places"] == [*society.books.population.places]:
             agents = {*rows["agents"]}
-            agent_rows = map(society.books.population.find_row, agents)
-            make_agents_of(society, sorted(row for row in agent_rows if row is not None))
             agent_states = [each for each in state["agents"] if each["id"] in agents]
             state = {**state, "agents": agent_states, "columns": rows["columns"]}
     except (KeyError, TypeError, AttributeError) as error:

@@ -83,8 +83,8 @@ class Society(Experiments):
         citizens: the agents; or a number of citizens to draw by the seed (`make_people`), or the
             file of a table (`read_people`), both with all blocks; or a `Population`, whose city,
             seed and blocks the society then uses. 100 drawn citizens or more of a `City` live in
-            columns, to the same effect, unless there is a model, a journal, an engine, a service
-            or a function for `facts` of your own. A citizen that is taken, `agents[n]`, is an
+            columns, to the same effect, unless there is a model, or a service or a function for
+            `facts` of your own. A citizen that is taken, `agents[n]`, is an
             agent among them from then on, with an empty stream; going through `agents` takes all
         city: a `City`, a `Network`, a `Grid`, or None
         seed: the seed of all random numbers
@@ -145,9 +145,8 @@ class Society(Experiments):
         model = AgentToolbox(model).model
         arguments.check_parts(limits, engine=engine, budget=budget, facts=facts, city=city)
         self.services: dict[str, Service] = arguments.checked_services(services)
-        parts = {"model": model, "engine": engine, "journal": journal, "facts": facts}
         self.in_columns: bool = type(self) is Society and columns_first.may_live_in_columns(
-            citizens, city, self.services, mailbox=mailbox, **parts
+            citizens, city, self.services, model=model, facts=facts
         )
         if self.in_columns:
             citizens = columns_first.population_of(citizens, city, seed, people)
@@ -209,10 +208,10 @@ class Society(Experiments):
             self._call_between_steps(partial(columns_first.make_agents_of, self, [row]))
         return agents[row]
 
-    def make_agents(self) -> None:
-        """Make agents of citizens that live in columns by the society's own choice."""
+    def make_agents(self, ids: Iterable[str] | None = None) -> None:
+        """Make agents of citizens that live in columns by the society's own choice; of all."""
         if self.in_columns and not self.is_closed:
-            self._call_between_steps(partial(columns_first.make_all_agents, self))
+            self._call_between_steps(partial(columns_first.make_agents_now, self, ids))
 
     def _call_between_steps(self, function: Callable[[], object]) -> Any:
         """Call a function on the loop where no row has its turn; return what it returns."""

@@ -538,8 +538,8 @@ class Steps(Space):
             return self._row_name(id)
         return getattr(mailbox.agent, "name", None) or ""
 
-    def make_agents(self) -> None:
-        """Make agents of citizens that live in columns by the society's own choice."""
+    def make_agents(self, ids: Iterable[str] | None = None) -> None:
+        """Make agents of citizens that live in columns by the society's own choice; of all."""
 
     async def _make_ready(self) -> None:
         """Make agents of those that cannot go on in columns."""

@@ -25,6 +25,7 @@ from moothall.society import (
     City,
     Column,
     Engine,
+    Intervention,
     LocalEngine,
     Network,
     Population,
@@ -190,6 +191,24 @@ async def test_ray_towns_have_the_same_day_as_towns_here_where_a_state_is_loaded
             return [before, society.state_dict()]
 
     assert await states(RayEngine(workers=2), loads=True) == await states(LocalEngine())
+
+
+@pytest.mark.long
+@pytest.mark.timeout(180)
+async def test_citizens_in_columns_who_become_agents_on_ray_live_as_they_do_here() -> None:
+    city = City.generate(seed=5, citizens=120)
+
+    async def lived_with(engine: Engine) -> dict[str, Any]:
+        async with Society(120, city, seed=5, engine=engine) as town:
+            town.intervene(Intervention(4, tell=["The mill burns."], citizens=[3, 90]))
+            await town.run(steps=3, step="1h")
+            assert town.agents[7].id == 8
+            await town.run(steps=6, step="1h")
+            assert town.population is not None
+            assert len(town.population.agents) == 3
+            return town.state_dict()
+
+    assert await lived_with(RayEngine(workers=2)) == await lived_with(LocalEngine())
 
 
 async def test_ray_engine_says_that_there_is_no_ray_at_an_address() -> None:

@@ -139,21 +139,39 @@ async def test_citizens_of_ones_own_come_to_a_town_that_lived_in_columns() -> No
         assert again.state_dict() == state
 
 
-@pytest.mark.parametrize("what", ("model", "engine", "facts", "services", "journal"))
-def test_code_of_ones_own_makes_citizens_agents(what: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("what", ("model", "facts", "services"))
+def test_code_of_ones_own_makes_citizens_agents(what: str) -> None:
     class Own(Service):
         pass
 
     options: dict[str, Any] = {
         "model": ScriptedModel([]),
-        "engine": Shuffled(1),
         "facts": lambda clock: {},
         "services": [Own("own")],
-        "journal": tmp_path / "runs.db",
     }
     city = City.generate(seed=5, citizens=120)
     with Society(120, city, seed=5, **{what: options[what]}) as town:
         assert town.population is None
+
+
+@pytest.mark.parametrize("what", ("journal", "engine", "mailbox"))
+async def test_journal_engine_and_mailbox_leave_citizens_in_columns(
+    what: str, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {
+        "journal": tmp_path / "runs.db",
+        "engine": Shuffled(1),
+        "mailbox": 200,
+    }
+    city = City.generate(seed=5, citizens=120)
+    async with (
+        Society(120, city, seed=5, **{what: options[what]}) as town,
+        Society(120, city, seed=5) as plain,
+    ):
+        assert await town.run(steps=5) == await plain.run(steps=5)
+        assert town.population is not None
+        assert not town.population.agents
+        assert town.state_dict() == plain.state_dict()
 
 
 async def test_interview_by_rule_says_the_same_of_a_row_and_of_an_agent() -> None:

@@ -46,7 +46,7 @@ _EXPERIMENT_PARAMS: Final = ("experiment", "sweep", "seeds", "jobs", "odd", "out
     type=WholeNumberType(10, 10_000_000),
     default=1000,
     show_default=True,
-    help="Number of citizens; without a model, more than 10,000 are stored in columns.",
+    help="Number of citizens; without a model, 100 or more are stored in columns.",
 )
 @click.option("--days", type=NumberType(), default=1.0, help="Days, in whole steps.  [default: 1]")
 @click.option(
@@ -155,8 +155,8 @@ def command(
     --journal records the run. After Ctrl-C or a crash, `moothall resume` or the same command with
     the same --run-id continues from a state at most six simulated hours old, to the same result.
 
-    Without a model, more than 10,000 citizens are stored in columns (docs/population.md): a day of
-    a million takes minutes. Their messages are counted and not written.
+    Without a model, 100 citizens or more are stored in columns (docs/population.md): a day of a
+    million takes minutes. Messages of more than 10,000 are counted and not written.
 
     --out writes the tables metrics (a row per step), citizens (as they are at the end) and
     messages, manifest.json (settings, versions, hashes), and, with matplotlib, the pictures map.png

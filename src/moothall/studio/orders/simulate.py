@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _ROWS_PER_THREAD: Final = 1 << 18
 """With fewer rows for each, threads wait for one another longer than they gain
 (docs/benchmarks.md)."""
-MAX_AGENTS: Final = 10_000
-"""More citizens than this live in columns, unless a model decides."""
+_MAX_WRITTEN: Final = 10_000
+"""Messages of more citizens than this are counted and not written, unless a model decides."""
 _MIN_CITIZENS: Final = 10
 _MAX_DAYS: Final = 100_000
 _SAVE_INTERVAL_S: Final = DAY_S // 4
@@ -68,9 +68,9 @@ class SimulateOrder:
         return round(self.days * DAY_S / Clock(step=self.step).step_s)
 
     @property
-    def in_columns(self) -> bool:
-        """Whether citizens are a population in columns: many, and without a model."""
-        return self.model is None and self.citizens > MAX_AGENTS
+    def counts_messages(self) -> bool:
+        """Whether messages are only counted, not written: of many citizens without a model."""
+        return self.model is None and self.citizens > _MAX_WRITTEN
 
     @property
     def save_every(self) -> int:
@@ -98,8 +98,7 @@ class SimulateOrder:
     @property
     def in_words(self) -> str:
         """The settings, in a line."""
-        decided_by = self.model or ("rules, in columns" if self.in_columns else "rules")
-        return f"by {decided_by}{f'; tables in {self.out}' if self.out else ''}"
+        return f"by {self.model or 'rules'}{f'; tables in {self.out}' if self.out else ''}"
 
 
 def check_simulation(order: SimulateOrder) -> None:
@@ -180,7 +179,7 @@ def society_of(
     seed = order.seed
     city = City.generate(seed=seed, citizens=order.citizens)
     citizens: int | Population = order.citizens
-    if order.in_columns:
+    if order.counts_messages:
         citizens = Population(order.citizens, city, seed=seed)
     return Society(
         citizens,
