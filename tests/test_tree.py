@@ -414,6 +414,7 @@ FLOORS = {
         "population",
         "arguments",
         "society_step",
+        "column_state",
         "checkpoint",
         "map_positions",
         "survey",

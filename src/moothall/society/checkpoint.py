@@ -12,10 +12,16 @@ from typing import Any, Final, cast
 from moothall import Memory, StateError
 from moothall.build import APPENDED, Record, RecordedAgent, is_ours
 from moothall.society.arguments import claim_parts, owners_of
-from moothall.society.arrays import Array, np
-from moothall.society.city.network import Network
 from moothall.society.clock import Clock
-from moothall.society.columns.want_table import Table
+from moothall.society.column_state import (
+    array_rows,
+    arrays_of,
+    network_of,
+    put_answers,
+    read_arrays,
+    renumbered,
+    restore_columns,
+)
 from moothall.society.kernel.citizen import CitizenAgent
 from moothall.society.kernel.router import SentItem, SocietyMailbox
 from moothall.society.kernel.variables import (
@@ -24,16 +30,11 @@ from moothall.society.kernel.variables import (
     owners_of_agent,
     states_of,
 )
-from moothall.society.kernel.wants import answer_from_json, answer_json, id_order, kind_named
-from moothall.society.population.changing import settle_ids
-from moothall.society.population.population import Population
-from moothall.society.population.row_books import RowBooks
-from moothall.society.population.row_messages import PARTS, Messages
+from moothall.society.kernel.wants import answer_from_json, answer_json, id_order
 from moothall.society.society_step import Steps
 
 KIND: Final = "Society"
 VERSION: Final = 1
-_PART: Final = 1 << 18  # entries of an array stored under one hash
 _CHUNK_AGENTS: Final = 500  # stored in the journal under one hash; an unchanged part once
 
 
@@ -113,7 +114,7 @@ def state_of(society: Steps, agents: list[dict[str, Any]] | None = None) -> dict
 
 def columns_of(society: Steps) -> list[list[Any]]:
     """Return the columns of a society's population as JSON data."""
-    return _array_rows(_arrays_of(society), lambda part: base64.b64encode(part).decode())
+    return array_rows(arrays_of(society), lambda part: base64.b64encode(part).decode())
 
 
 def save(society: Steps, record: Record[SocietyState], state: SocietyState) -> None:
@@ -127,7 +128,7 @@ def save(society: Steps, record: Record[SocietyState], state: SocietyState) -> N
         for start in range(0, len(mailboxes), _CHUNK_AGENTS)
     ]
     if society.population is not None:
-        state.columns = _array_rows(_arrays_of(society), record.keep)
+        state.columns = array_rows(arrays_of(society), record.keep)
     record.save(state)
 
 
@@ -167,6 +168,10 @@ def _load(society: Steps, data: dict[str, Any], read_part: Callable[[str], bytes
             f"the state is of {state_has} Population, and the society has {society_has}: make it "
             "as there"
         )
+    arrays = read_arrays(columns, read_part)
+    if society.population is not None and columns:
+        arrays = renumbered(society.population, arrays)
+    _check_places(society.books.population, data)
     ids = [str(each["id"]) for each in data["agents"]]
     society.make_agents(ids if columns else None)
     mailboxes = {each.id: each for each in society.mailboxes}
@@ -185,7 +190,6 @@ def _load(society: Steps, data: dict[str, Any], read_part: Callable[[str], bytes
                 f"{classes}: make, promote or `replace` it as there first; where a recorded run "
                 "had it, resume a fork"
             )
-    arrays = _read_arrays(columns, read_part)
     for id in set(mailboxes) - set(ids):
         if population is not None and (row := population.find_row(id)) is not None:
             population.demote_row(row)  # it was a row
@@ -194,8 +198,8 @@ def _load(society: Steps, data: dict[str, Any], read_part: Callable[[str], bytes
     society.broken = "a state was loaded in part"
     society.forget_step()
     if population is not None:
-        _restore_columns(population, arrays)
-        population.network = _network_of(population, arrays, data["nodes"])
+        restore_columns(population, arrays)
+        population.network = network_of(population, arrays, data["nodes"])
     society.clock = Clock(*data["clock"])
     society.number = data["step"]
     society.load_history(data)
@@ -207,7 +211,7 @@ def _load(society: Steps, data: dict[str, Any], read_part: Callable[[str], bytes
     if society.number:  # what the last step took; the next one may be of another length
         society.books.seconds = society.clock.seconds_ago(1)
     if population is not None:
-        _put_answers(society.books, arrays)
+        put_answers(society.books, arrays)
     for id, each in zip(ids, data["agents"], strict=True):
         mailbox = mailboxes[id]
         mailbox.wants = None
@@ -226,6 +230,24 @@ def _load(society: Steps, data: dict[str, Any], read_part: Callable[[str], bytes
     load_states({**owners_of(society), "the places": society.city}, data)
     society.books.load_state_dict(data["services"])
     society.broken = ""
+
+
+def _check_places(register: Any, data: dict[str, Any]) -> None:
+    """Check that a society has the places of a state's agents, and those that are closed."""
+    if register.city is None:
+        return
+    named = dict.fromkeys(data["changed"]["closed"], "has closed")
+    for each in data["agents"]:
+        status = (each.get("memory") or {}).get("status") or {}
+        moving = status.get("moving") or {}
+        for place in (status.get("place"), moving.get("to"), moving.get("from")):
+            named[place] = f"has agent {each['id']!r} at or on the way to"
+    for place, what in named.items():
+        if place is not None and place not in register.place_numbers:
+            raise StateError(
+                f"the state {what} {place!r:.80}, which the society's city has not: add it, or "
+                "load the state into a society of the same places"
+            )
 
 
 def agent_json(mailbox: SocietyMailbox) -> dict[str, Any]:
@@ -248,137 +270,3 @@ def agent_json(mailbox: SocietyMailbox) -> dict[str, Any]:
     data["answers"] = [answer_json(each) for each in mailbox.answers]
     data["mail"] = [each.as_json() for each in mailbox.mail]
     return data
-
-
-# -- the columns of a population -------------------------------------------------------------------
-
-
-def _arrays_of(society: Steps) -> dict[str, Array]:
-    """Return the complete state of a population between two steps, as arrays by name."""
-    population: Any = society.population
-    books = society.books
-    arrays = {
-        f"column.{name}": _used_slots(values) if population.declared[name].slots else values
-        for name, values in population.columns.items()
-    }
-    for kind, table in books.answers.items():
-        base = f"answer.{kind.__name__}"
-        arrays |= {f"{base}.{name}": values for name, values in table.fields.items()}
-        arrays |= {f"{base}.": table.sender, f"{base}.=": table.reason, f"{base}.#": table.value}
-        arrays[f"{base}.?"] = np.array([table.has_value])
-    if books.messages is not None:
-        arrays |= {f"message.{name}": getattr(books.messages, name) for name in PARTS}
-    arrays |= {f"layer.{name}": values for name, values in population.layers.items()}
-    if population.later_network is not None:
-        starts, ends = population.later_network.links
-        arrays |= {"network.starts": starts, "network.others": ends}
-    if population.ids is not population.first_ids:
-        arrays |= {"ids": population.ids, "next_id": np.array([population.next_id], "uint64")}
-    strangers = json.dumps(population.strangers).encode()
-    return arrays | {"strangers": np.frombuffer(strangers, "uint8")}
-
-
-def _used_slots(values: Array) -> Array:
-    """Return a column without its trailing unused slots."""
-    last = values.shape[1]
-    while last > 1 and not values[:, last - 1].any():
-        last -= 1
-    return values[:, :last]
-
-
-def _restore_columns(population: Population, arrays: dict[str, Array]) -> None:
-    """Restore saved columns into a population. Raises StateError: they are of another."""
-    population.note_change()
-    saved_columns = {n.partition(".")[2]: a for n, a in arrays.items() if n.startswith("column.")}
-    differing = set(saved_columns) ^ set(population.arrays)
-    if differing:
-        raise StateError(f"the state and the population differ by the column {min(differing)!r}")
-    _put_ids(population, arrays)
-    for name, array in population.arrays.items():
-        values = saved_columns[name]
-        if len(values) != len(array) or values.dtype != array.dtype:
-            raise StateError(
-                f"column {name!r} of the state is {values.dtype} of shape {values.shape}, and the "
-                f"population's {array.dtype} of shape {array.shape}"
-            )
-    layers = {n.partition(".")[2]: a for n, a in arrays.items() if n.startswith("layer.")}
-    if set(layers) != set(population.layers):
-        raise StateError(f"the state has the layers {[*layers]}, and the population others")
-    for name, values in layers.items():
-        population.layers[name] = values
-    for name, values in saved_columns.items():
-        array = population.arrays[name]
-        if values.shape == array.shape:
-            array[...] = values
-        elif population.declared[name].slots and values.shape[1] <= array.shape[1]:
-            array[:, : values.shape[1]] = values
-            if array[:, values.shape[1] :].any():  # written only then: it may take no memory
-                array[:, values.shape[1] :] = 0
-        else:
-            population.arrays[name] = values.copy()  # a column of several values has grown
-
-
-def _network_of(
-    population: Population, arrays: dict[str, Array], nodes: dict[str, Any]
-) -> Network | None:
-    """Return the network of a state: the first one, or one that a step has put in its place."""
-    if "network.starts" not in arrays:
-        return population.first_network
-    return Network.of_json(nodes, arrays["network.starts"], arrays["network.others"])
-
-
-def _put_ids(population: Population, arrays: dict[str, Array]) -> None:
-    """Restore who there is in a population, where some have come or left."""
-    first_ids = population.first_ids
-    ids = arrays["ids"].copy() if "ids" in arrays else first_ids
-    next_id = arrays["next_id"][0] if "ids" in arrays else first_ids[-1] + np.uint64(1)
-    population.next_id = int(next_id)
-    if ids is population.ids:
-        return
-    if len(ids) != len(population):
-        population.arrays = {
-            name: column.new_array(len(ids)) for name, column in population.declared.items()
-        }
-    settle_ids(population, ids)
-
-
-def _put_answers(books: RowBooks, arrays: dict[str, Array]) -> None:
-    """Restore saved answers and messages into books."""
-    tables: dict[str, dict[str, Array]] = {}
-    if "message.receiver" in arrays:
-        books.messages = Messages(*(arrays[f"message.{name}"] for name in PARTS))
-    books.population.strangers = json.loads(arrays["strangers"].tobytes())
-    for name, values in arrays.items():
-        group, _, rest = name.partition(".")
-        if group == "answer":
-            kind, _, part = rest.partition(".")
-            tables.setdefault(kind, {})[part] = values
-    books.answers = {}
-    for name, parts in tables.items():
-        sender, reason, value = (parts.pop(each) for each in ("", "=", "#"))
-        has_value = bool(parts.pop("?").any())
-        kind_of_want = kind_named(name)
-        books.answers[kind_of_want] = Table(kind_of_want, sender, parts, reason, value, has_value)
-
-
-def _array_rows(arrays: dict[str, Array], store: Callable[[bytes], str]) -> list[list[Any]]:
-    """Return each array as its name, dtype, shape and parts, which `store` gives a text for."""
-    rows: list[list[Any]] = []
-    for name, values in arrays.items():
-        parts = [
-            store(values[at : at + _PART].tobytes()) for at in range(0, max(1, len(values)), _PART)
-        ]
-        rows.append([name, values.dtype.str, list(values.shape), parts])
-    return rows
-
-
-def _read_arrays(rows: Iterable[list[Any]], read_part: Callable[[str], bytes]) -> dict[str, Array]:
-    """Read arrays that `_array_rows` wrote."""
-    arrays = {}
-    for name, dtype, shape, parts in rows:
-        array_type = np.dtype(dtype)
-        if array_type.kind not in "biuf":
-            raise ValueError(f"the type of column {name!r:.80} is {dtype!r:.40}")
-        values = np.frombuffer(b"".join(read_part(part) for part in parts), array_type)
-        arrays[str(name)] = values.reshape([int(length) for length in shape])
-    return arrays

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.society.population.test_looked_at import CITY, COUNT, made, of_agents
 
@@ -15,9 +16,12 @@ from moothall.society import (
     CitizenAgent,
     CitizenMemory,
     City,
+    Column,
     Feed,
+    Grid,
     Intervention,
     LocalEngine,
+    Place,
     Population,
     Society,
     make_economy,
@@ -112,6 +116,76 @@ async def test_state_of_rows_is_that_of_the_same_places_in_a_city_that_has_more(
         await whole.run(steps=4)
         again.load_state_dict(whole.state_dict())
         assert again.books.where == whole.books.where
+
+
+def larger_city(kind: str = "arena") -> City:
+    """The same city with places whose ids and kind come first, and a mode of travel before all."""
+    data = json.loads(CITY.to_json())
+    for place in [each for each in data["places"] if each["kind"] == "shop"]:
+        data["places"].append({**place, "id": f"a-{place['id']}", "kind": kind})
+    data["modes"].insert(1, {**data["modes"][0], "name": "barge"})
+    return City.from_json(json.dumps(data))
+
+
+async def test_state_of_a_population_has_the_same_places_where_a_city_numbers_them_anew() -> None:
+    def town(city: City) -> Society:
+        services = [*make_economy(CITY, seed=5), Feed()]
+        people = Population(COUNT, city, seed=5, layers={"litter": Column("float64", 7)})
+        return Society(people, services=services, start="2026-01-05T06:00")
+
+    async with town(CITY) as whole, town(larger_city()) as again:
+        assert whole.population is not None
+        assert again.population is not None
+        whole.population.layers["litter"][:] = range(len(CITY))
+        await whole.run(steps=61, step="2min")
+        again.load_state_dict(whole.state_dict())
+        layers = [
+            dict(zip(each.city.ids(), each.population.layers["litter"].tolist(), strict=True))
+            for each in (whole, again)
+            if each.population is not None
+        ]
+        assert {each: layers[1][each] for each in layers[0]} == layers[0]
+        assert layers[1]["a-shop-1"] == 7
+        assert any(status["moving"] for status in map(whole.population.status_of, range(COUNT)))
+        for row in range(COUNT):
+            assert again.population.status_of(row) == whole.population.status_of(row)
+            agents = [each.population.promote(row + 1) for each in (whole, again)]  # type: ignore[union-attr]
+            boxes: list[Any] = [each.space_mailbox for each in agents]
+            assert boxes[1].answers == boxes[0].answers
+            assert [each.as_json() for each in boxes[1].mail] == [
+                each.as_json() for each in boxes[0].mail
+            ]
+
+
+@pytest.mark.parametrize("agents", (False, True))
+async def test_state_of_places_that_a_city_has_not_is_refused_by_their_names(agents: bool) -> None:
+    places = [Place(f"p{number}", "home", number, 0, capacity=9) for number in range(4)]
+
+    def town(places: list[Place]) -> Society:
+        city = City(places)
+        if agents:
+            home = places[-1].id
+            return Society([CitizenAgent(1, memory=CitizenMemory({"home": home}))], city)
+        return Society(Population({"place": np.array([len(places) - 1])}, city, []))
+
+    async with town(places) as whole, town(places[:-1]) as again:
+        await whole.run(steps=1)
+        with pytest.raises(StateError, match=r"'p3', which the society's city has not"):
+            again.load_state_dict(whole.state_dict())
+        await again.run(steps=1)  # nothing of it was loaded
+        assert dict(again.books.where) == {"1": "p2"}
+
+
+async def test_state_of_a_layer_is_refused_by_a_grid_that_lacks_a_cell() -> None:
+    def town(width: int, height: int) -> Society:
+        layers = {"sugar": Column("float64", 1)}
+        return Society(Population(3, Grid(width, height), [], layers=layers))
+
+    async with town(4, 3) as whole:
+        for shape in ((3, 4), (3, 3)):
+            async with town(*shape) as again:
+                with pytest.raises(StateError, match=r"'sugar' of the state has the place '3,0'"):
+                    again.load_state_dict(whole.state_dict())
 
 
 @pytest.mark.parametrize("damage", ({"agents": None}, {"columns": [["act"]]}))

@@ -41,6 +41,26 @@ AVOIDS_FLAG, UNTIL_SHIFT = BOUGHT_FLAG << 1, 8 + DO_BITS + 2
 flags `bought` and `avoid`; then the end in seconds after midnight. 0 follows the last item."""
 _OWN_PLACES: Final = {HOME: "plan_home", DUTY: "plan_duty"}
 
+
+def codes_renumbered(codes: Array, numbers: Any) -> Array:
+    """Return places, each as its number + 1, by the numbers of another city."""
+    renumbered: Array = numbers.places(codes.astype(np.int64) - 1) + 1
+    return renumbered
+
+
+def _item_where_renumbered(where: Array, numbers: Any) -> Array:
+    """Return places of items, or −2 − k for the kind k, by the numbers of another city."""
+    places = numbers.places(where)
+    return np.where(where < -1, -2 - numbers.kinds(-2 - where), places)
+
+
+def _items_renumbered(words: Array, numbers: Any) -> Array:
+    """Return a plan's items, some at a kind of place, by the numbers of another city."""
+    where = words.astype(np.int64) & WHERE_MASK
+    kinds = numbers.kinds(where - FIRST_KIND)
+    return np.where(where < FIRST_KIND, words, clear_bits(words, WHERE_MASK) | kinds + FIRST_KIND)
+
+
 ACT: Final[dict[str, Column]] = {"act": Column("uint8", words=ACTS)}
 ERRAND: Final[dict[str, Column]] = {"errand": Column("uint8", words=(None, *ACTIVITIES))}
 """What a citizen buys in passing in this step: its errand was over when it arrived."""
@@ -48,18 +68,19 @@ AGE: Final[dict[str, Column]] = {"age": Column("uint8", 18, key=("profile", "age
 ITEM: Final[dict[str, Column]] = {
     "item_do": Column("uint8", own=True),
     # A place; or −2 − k for the kind k of `city.kinds()`, of which the mobility block chooses one.
-    "item_where": Column("int32", -1, own=True),
+    "item_where": Column("int32", -1, own=True, renumbered=_item_where_renumbered),
     "item_until": Column("int32", own=True),
 }
 """The current item of the plan: its activity (0: none), its place (−1: none) and its end."""
 PLAN: Final[dict[str, Column]] = {
     **ITEM,
-    "plan": Column("uint32", width=MAX_SLOTS, own=True, slots=True),  # items, see the bits above
+    # Items, see the bits above.
+    "plan": Column("uint32", width=MAX_SLOTS, own=True, slots=True, renumbered=_items_renumbered),
     "plan_now": Column("uint8", own=True),  # the slot of the current item
     # The place chosen for the current item, or for an interrupted one that continues later.
     "plan_chosen": Column("place", None, own=True),
     # Places that turned this citizen away in that item, each as its number + 1.
-    "plan_avoid": Column("int32", width=3, own=True, slots=True),
+    "plan_avoid": Column("int32", width=3, own=True, slots=True, renumbered=codes_renumbered),
     "stuck": Column("bool", own=True),  # whether the citizen cannot get to its item's place
 }
 """The plan: consecutive items that cover the whole day, in slots."""

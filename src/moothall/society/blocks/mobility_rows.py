@@ -51,9 +51,12 @@ _CHUNK: Final = 1 << 14
 """Rows that choose a place at a time: their arrays fit the processor's cache."""
 # The numbers of known places, each + 1, in the order of the first visits; and how many visits.
 _VISITS: Final = {
-    f"{name}_{kind}": Column(dtype, width=MAX_VISITED, own=True, slots=True)
+    f"{name}_{kind}": Column(dtype, width=MAX_VISITED, own=True, slots=True, renumbered=change)
     for kind in VISITED_KINDS
-    for name, dtype in (("visited", "int32"), ("visits", "uint16"))
+    for name, dtype, change in (
+        ("visited", "int32", columns.codes_renumbered),
+        ("visits", "uint16", None),
+    )
 }
 COLUMNS: Final[dict[str, Column]] = {
     **columns.ACT,

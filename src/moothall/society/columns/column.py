@@ -43,6 +43,8 @@ class Column:
             slots that nobody uses take no memory; its default must be 0
         citizen: whether its numbers are rows + 1 of citizens (below 0: agents that are no rows), so
             that they follow a row whose number changes
+        renumbered: where its numbers stand for places, or kinds of places, otherwise than `"place"`
+            does: a function of them and of a `Renumbering`, which returns those of another city
     """
 
     dtype: str = "int64"
@@ -54,6 +56,7 @@ class Column:
     own: bool = False
     slots: bool = False
     citizen: bool = False
+    renumbered: Callable[[Array, Any], Array] | None = None
 
     def __post_init__(self) -> None:
         if self.width is not None:
