@@ -53,6 +53,65 @@ async def test_turns_come_to_what_one_after_the_other_comes_to(purpose: str | No
     assert (drawn[0] == drawn[1]) is (purpose is None)  # another order in each step
 
 
+class Eats(RowBlock):
+    """Takes what lies on its place, of those of its breed alone."""
+
+    columns: ClassVar[dict[str, Column]] = {"breed": Column("int8"), "eaten": Column("int64")}
+    whole: ClassVar[bool] = True
+    breed: ClassVar[int]
+
+    def fits_rows(self, rows: Rows) -> Any:
+        return rows["breed"] == self.breed
+
+    def before_rows(self, rows: Rows) -> None:
+        """Food grows, once in a step."""
+        rows.layers["food"] = 1
+
+    def step_rows(self, rows: Rows) -> None:
+        """Eat one after the other."""
+        food, eaten, place = rows.layers["food"], rows["eaten"], rows["place"]
+        for now in rows.order("eats"):
+            eaten[now] += food[place[now]]
+            food[place[now]] = 0
+        rows["eaten"] = eaten
+
+
+class Wolf(Eats):
+    breed = 0
+
+
+class Fox(Eats):
+    breed = 1
+
+
+async def eaten(kinds: list[type[Eats]], mixed: bool) -> list[int]:
+    """Return how much 60 wolves and 60 foxes of one place have eaten after 200 steps."""
+    people = {"place": np.zeros(120, int), "breed": np.arange(120) % 2}
+    blocks = [type(each.__name__, (each,), {"mixed": mixed})() for each in kinds]
+    grid, layers = Grid(1, 1, capacity=None), {"food": Column("float64")}
+    population = Population(people, grid, blocks, seed=4, layers=layers)
+    async with Society(population) as society:
+        await society.run(steps=200)
+    sums = np.bincount(population.columns["breed"], population.columns["eaten"])
+    return [int(each) for each in sums]
+
+
+async def test_two_kinds_of_mixed_blocks_have_equal_chances_in_any_order_of_the_list() -> None:
+    assert await eaten([Wolf, Fox], mixed=False) == [200, 0]  # the first block takes all
+    wolves, foxes = await eaten([Wolf, Fox], mixed=True)
+    assert wolves + foxes == 200
+    assert 70 < wolves < 130  # 100 ± 7
+    assert await eaten([Fox, Wolf], mixed=True) == [wolves, foxes]
+
+
+def test_block_that_says_mixed_and_not_whole_is_refused() -> None:
+    class Parts(RowBlock):
+        mixed = True
+
+    with pytest.raises(ConfigError, match="'Parts' says `mixed = True`: say `whole = True` too"):
+        Population(3, None, [Parts()])
+
+
 async def test_citizen_of_a_block_of_all_rows_is_not_promoted_alone() -> None:
     population = whispers(True)
     refused = "block 'Whispers' says `whole = True`.* citizen 7 alone"

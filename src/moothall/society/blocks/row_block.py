@@ -40,11 +40,14 @@ class RowBlock(CitizenBlock):
         words: the texts that its wants use, such as `("food",)`
         whole: whether it is given the rows of all citizens in one part, in one process, as
             `rows.order` and `rows.turns` need
+        mixed: whether, of a block that says `whole`, its rows act in one drawn order with those of
+            the other blocks that say so: `step_rows` is called for each run of its own rows
     """
 
     columns: ClassVar[Mapping[str, Column]] = {}
     words: ClassVar[Iterable[str]] = ()
     whole: ClassVar[bool] = False
+    mixed: ClassVar[bool] = False
 
     def fits(self, context: Perception) -> float:
         """Return `fits_rows` of the citizen's own row; 1 of an intention in words."""
@@ -133,6 +136,8 @@ def check_block_set(blocks: Iterable[object]) -> tuple[Any, ...]:
         for hook in ("begin_rows", *HOOKS.values()):
             rule = getattr(block, hook, None)
             check_function(f"block {block.name!r}: {hook}", rule, "rows", plain=True, optional=True)
+        if getattr(block, "mixed", False) and not getattr(block, "whole", False):
+            raise ConfigError(f"block {block.name!r} says `mixed = True`: say `whole = True` too")
         for name, column in getattr(block, "columns", {}).items():
             if columns.setdefault(name, column) != column:
                 raise ConfigError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ from moothall.society.columns.register import Register
 from moothall.society.columns.row_part import Moment
 from moothall.society.columns.rows import Rows
 from moothall.society.columns.want_table import Table, join_wants
+from moothall.society.kernel.draw import integers
 from moothall.society.kernel.perception import View
 from moothall.society.kernel.wants import Want
 from moothall.society.people.means import UNKNOWN_INCOME
@@ -52,7 +53,7 @@ def run_slice(population: Register, moment: Moment, first: int, until: int) -> W
     for block in blocks:
         if hasattr(block, "before_rows"):
             call_rule(rows, block, "before_rows", plain_rows)
-    for number, block_rows in _choose_blocks(rows, blocks, plain_rows):
+    for number, block_rows in _mixed(rows, blocks, _choose_blocks(rows, blocks, plain_rows)):
         call_rule(rows, blocks[number], "step_rows", block_rows)
     for block in blocks:
         if hasattr(block, "after_rows"):
@@ -89,6 +90,24 @@ def _choose_blocks(
         if len(positions):
             chosen.append((number, positions if plain_rows is None else plain_rows[positions]))
     return chosen
+
+
+def _mixed(
+    rows: Rows, blocks: Sequence[Any], chosen: Iterable[tuple[int, Array | None]]
+) -> Iterable[tuple[int, Array | None]]:
+    """Return the rows of each block; of blocks that say `mixed`, by runs in one drawn order."""
+    mixed = [each for each in chosen if getattr(blocks[each[0]], "mixed", False)]
+    if len(mixed) < 2:
+        return chosen
+    numbers = np.concatenate([np.full(len(part), number) for number, part in mixed])  # type: ignore[arg-type]
+    parts = np.concatenate([part for _, part in mixed])  # type: ignore[misc]
+    population = rows.population
+    keys = integers(population.seed, population.ids[parts], rows.step, "blocks.mixed")
+    order = np.argsort(keys, kind="stable")
+    ends = np.flatnonzero(np.diff(numbers[order])) + 1
+    runs = [(int(numbers[each[0]]), np.sort(parts[each])) for each in np.split(order, ends)]
+    others = [each for each in chosen if not getattr(blocks[each[0]], "mixed", False)]
+    return [*others, *runs]
 
 
 def call_rule(rows: Rows, block: Any, hook: str, chosen: Array | None = None) -> Any:
