@@ -275,12 +275,22 @@ def osm(file: Path, place: Callable[[Any], Any] = list) -> Path:
     return file
 
 
+def test_roads_of_a_map_have_the_names_of_their_streets_and_else_their_numbers() -> None:
+    lines = [line((0, 0), (0.005, 0), (0.01, 0), ref="B 5"), TOWN["features"][1]]
+    city = City.from_geojson(collection(*lines, area(0, 0, building="yes")))
+    assert {each.name for each in city.roads} == {"B 5", "Hill Street"}
+    changed = city.with_roads({(each, "drive") for each in city.road_index.ids_of(["B 5"])})
+    assert changed.closed_roads == {("n1-n2", "drive"), ("n2-n3", "drive")}
+
+
 def test_map_of_openstreetmap_is_the_same_city(tmp_path: Path) -> None:
     file = osm(tmp_path / "town.osm")
     assert City.from_osm(file)["home-2"].capacity == 3
     town = collection(*TOWN["features"], area(0.003, 1e-4, building="yes"))
     city, other = City.from_osm(file, citizens=50), City.from_geojson(town, citizens=50)
     assert {each.metres for each in city.roads} == {each.metres for each in other.roads}
+    for each in (city, other):
+        assert {road.name for road in each.roads} == {"", "Hill Street"}
     for id in other.ids():
         mine, theirs = city[id], other[id]
         assert (mine.x, mine.y, mine.capacity) == (theirs.x, theirs.y, theirs.capacity)

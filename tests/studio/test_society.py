@@ -583,6 +583,8 @@ def test_town_routes_survey_pay_change_and_locate(studio: Studio) -> None:
     assert "not a place" in change(close=["nowhere"])
     place = asked(studio, "map")["places"][-1][0]
     assert change(close=[place]) == change(open=[place]) == 1
+    assert 'no road "Nowhere Road"' in change(close_roads=["Nowhere Road"])
+    assert change(close_roads=["n0-n1"], hours=6) == 1
     told = pay("everyone", 1_000_000)
     assert "the government has 22,000.00, and is to pay 100,000.00" in told
     assert "greater than or equal to 1" in pay("3", 0)
@@ -590,6 +592,8 @@ def test_town_routes_survey_pay_change_and_locate(studio: Studio) -> None:
     assert [what for _, what, _ in asked(studio, "log")["changes"]] == [
         "government pays 20.00 to citizen 3",
         "government pays 1.50 to everyone",
+        "opens road n0-n1",
+        "closes road n0-n1",
         f"opens {place}",
         f"closes {place}",
         "f[1] is [1]",
@@ -597,7 +601,7 @@ def test_town_routes_survey_pay_change_and_locate(studio: Studio) -> None:
         "fnull is null",
     ]
     before = frame(studio)[0]
-    assert before["changes"] == 7 + 7
+    assert before["changes"] == 8 + 7
     asked(studio, "control", {"speed": 10})
     assert (frame(studio)[0]["speed"], frame(studio)[0]["step"]) == (10, 1)
     asked(studio, "control", {"do": "step"})

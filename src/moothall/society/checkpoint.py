@@ -172,6 +172,7 @@ def _load(society: Steps, data: dict[str, Any], read_part: Callable[[str], bytes
     if society.population is not None and columns:
         arrays = renumbered(society.population, arrays)
     _check_places(society.books.population, data)
+    society.changed.check_state(data["changed"])
     ids = [str(each["id"]) for each in data["agents"]]
     society.make_agents(ids if columns else None)
     mailboxes = {each.id: each for each in society.mailboxes}
@@ -233,10 +234,10 @@ def _load(society: Steps, data: dict[str, Any], read_part: Callable[[str], bytes
 
 
 def _check_places(register: Any, data: dict[str, Any]) -> None:
-    """Check that a society has the places of a state's agents, and those that are closed."""
+    """Check that a society has the places of a state's agents. Raises StateError."""
     if register.city is None:
         return
-    named = dict.fromkeys(data["changed"]["closed"], "has closed")
+    named: dict[object, str] = {}
     for each in data["agents"]:
         status = (each.get("memory") or {}).get("status") or {}
         moving = status.get("moving") or {}

@@ -125,6 +125,11 @@ METRICS: Final = (
         unit="citizens",
     ),
     Metric("working", _working_count),
+    Metric(
+        "stranded",
+        lambda measure: measure.society.books.stranded_count(),
+        most="stranded_most",
+    ),
     Metric("unemployment", _unemployment),
     Metric("unpaid", _unpaid, scale=100),
     Metric(

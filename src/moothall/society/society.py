@@ -46,7 +46,8 @@ from moothall.society.checkpoint import KIND, VERSION, SocietyState
 from moothall.society.clock import DAY_S, Clock, seconds_of
 from moothall.society.decision_log import Decision, decisions
 from moothall.society.kernel.commit import CITY_SERVICE, Service
-from moothall.society.kernel.intervention import Intervention, LastingChanges
+from moothall.society.kernel.intervention import Intervention
+from moothall.society.kernel.lasting_changes import LastingChanges
 from moothall.society.kernel.model_calls import CitizenModelCalls
 from moothall.society.kernel.router import Interceptor
 from moothall.society.live_access import Experiments

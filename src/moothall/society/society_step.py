@@ -24,7 +24,8 @@ from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
 from moothall.society.kernel.commit import CITY_SERVICE, Service, Submission
 from moothall.society.kernel.draw import turn_key
 from moothall.society.kernel.faults import fault_in_words
-from moothall.society.kernel.intervention import Intervention, LastingChanges
+from moothall.society.kernel.intervention import Intervention
+from moothall.society.kernel.lasting_changes import LastingChanges
 from moothall.society.kernel.model_calls import CitizenModel, CitizenModelCalls
 from moothall.society.kernel.perception import Perception, View
 from moothall.society.kernel.router import (

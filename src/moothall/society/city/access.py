@@ -28,6 +28,7 @@ class Access:
         walk: Mode | None = None,
     ) -> None:
         self.roads = roads
+        self.base: Access | None = None  # the access to the usual roads, if these are changed
         self.node = (
             node if snaps is None else _snap_to_large_part(roads, node, xy, spots, snaps, parts)
         )
@@ -35,6 +36,23 @@ class Access:
         is_led = self.node != node
         self._walk = walk if is_led.any() else None
         self._walked: Array = self.walk_m * is_led
+        self._parts_of: tuple[Roads, Array] | None = None
+
+    def has_way(self, start: Array, end: Array) -> Array:
+        """Return whether there is a way from places to places; booleans."""
+        a, b = self.node[start], self.node[end]
+        is_connected = self._strong_parts[a] == self._strong_parts[b]
+        rest = np.flatnonzero(~is_connected)  # there may be a way in this direction alone
+        if len(rest):
+            is_connected[rest] = self.roads.metres(a[rest], b[rest]) >= 0
+        return is_connected
+
+    @property
+    def _strong_parts(self) -> Array:
+        """The number of each node's part, whose nodes all have ways to each other."""
+        if self._parts_of is None or self._parts_of[0] is not self.roads:
+            self._parts_of = self.roads, connected_parts(self.roads.matrix, "strong")
+        return self._parts_of[1]
 
     def metres(self, start: Array, end: Array) -> Array:
         """Return the metres between places of two arrays; int64, −1 without a route."""

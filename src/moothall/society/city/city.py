@@ -5,14 +5,20 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import astuple
+from copy import copy
 from os import PathLike
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from moothall import ConfigError
 from moothall.build import check_integer, excerpt, names_checked
 from moothall.society.arrays import Array, WholeNumber, np, sha256_of
 from moothall.society.city.access import Access, connected_parts
+from moothall.society.city.changed_roads import (
+    RoadIndex,
+    changed_access,
+    changed_metres,
+)
 from moothall.society.city.generate import generate_town
 from moothall.society.city.geo import city_parts, read_geojson, read_osm
 from moothall.society.city.map import (
@@ -31,6 +37,9 @@ from moothall.society.city.place_columns import PlaceColumns
 from moothall.society.city.places import Near, NumberedPlaces
 from moothall.society.city.routes import Roads, Route
 from moothall.society.clock import DAY_S
+from moothall.society.kernel.intervention import check_speeds
+
+_NO_SPEEDS: Final[Mapping[tuple[str, str], int]] = MappingProxyType({})
 
 
 class City(NumberedPlaces):
@@ -57,6 +66,8 @@ class City(NumberedPlaces):
     _unknown = "the city has no place"
     closed: frozenset[str] = frozenset()
     """The places that an intervention has closed."""
+    closed_roads: frozenset[tuple[str, str]] = frozenset()
+    """The roads that are closed, as (id, mode)."""
     is_generated: bool = False
     """Whether `generate` has made it: maps draw its places at their streets."""
 
@@ -89,6 +100,8 @@ class City(NumberedPlaces):
         self._spots = np.concatenate([spots, xy[own_nodes]])
         self._hang_rows = self.places.node.copy()
         self._hang_rows[own_nodes] = range(len(self.nodes), len(self._node_ids))
+        self._edges: tuple[Array, Array] = self._numbered_roads()
+        self._used: dict[str, Array] = {}  # by mode, which roads it may use
         self._access: dict[str, Access] = self._accesses(xy)
         rows = {kind: self._rows_of(kind) for kind in (*self.places.kinds, None)}
         self._nearest = Nearest(rows, self._spots)  # copies of a city share its tables
@@ -195,19 +208,23 @@ class City(NumberedPlaces):
     @functools.cached_property
     def digest(self) -> str:
         """A hash of all that a run depends on; of a large city made far sooner than `sha256`."""
-        places, roads = self.places, [astuple(each) for each in self.roads]
+        places, roads = self.places, [each.as_tuple() for each in self.roads]
         parts = (self.modes, [*self.nodes.items()], roads, places.kinds, self.snap)
         columns = (places.x, places.y, places.capacity, places.opens, places.closes)
         hashes = [sha256_of(each) for each in (*columns, places.node, places.kind)]
         return hashlib.sha256(repr((parts, hashes)).encode()).hexdigest()
 
-    def _accesses(self, xy: Array) -> dict[str, Access]:
-        """Return the roads of each mode as places reach them; modes with equal roads share one."""
+    def _numbered_roads(self) -> tuple[Array, Array]:
+        """Return the roads as numbers of nodes and metres, and which are for one way."""
         index = {node: number for number, node in enumerate(self._node_ids)}
         edges = np.array(
             [(index[road.a], index[road.b], road.metres) for road in self.roads], dtype=np.int64
         ).reshape(-1, 3)
-        oneway = np.array([road.oneway for road in self.roads], dtype=bool)
+        return edges, np.array([road.oneway for road in self.roads], dtype=bool)
+
+    def _accesses(self, xy: Array) -> dict[str, Access]:
+        """Return the roads of each mode as places reach them; modes with equal roads share one."""
+        edges, oneway = self._edges
         snap: tuple[Any, ...] = ()
         if self.snap:
             parts = connected_parts(Roads(edges, oneway, self._spots).matrix)
@@ -215,7 +232,7 @@ class City(NumberedPlaces):
         shared: dict[bytes, Access] = {}
         by_mode = {}
         for mode in self._modes:
-            is_used = np.array(
+            is_used = self._used[mode] = np.array(
                 [road.modes is None or mode in road.modes for road in self.roads], dtype=bool
             )
             if (key := is_used.tobytes()) not in shared:
@@ -223,6 +240,62 @@ class City(NumberedPlaces):
                 shared[key] = Access(roads, self._hang_rows, xy, self._spots, *snap)
             by_mode[mode] = shared[key]
         return by_mode
+
+    # -- changed roads -----------------------------------------------------------------------------
+
+    @functools.cached_property
+    def road_index(self) -> RoadIndex:
+        """The roads by their ids, names and ends."""
+        return RoadIndex(self.roads)
+
+    def with_roads(
+        self,
+        closed: Collection[tuple[str, str]] = (),
+        speeds: Mapping[tuple[str, str], int] = _NO_SPEEDS,
+    ) -> City:
+        """Return the city while some roads are closed or slow; all else is shared with it.
+
+        Args:
+            closed: the closed roads, as (id, mode)
+            speeds: the speed on roads in percent of the usual one, by (id, mode): in `metres`, a
+                road at 50 counts as twice as long
+
+        Raises:
+            ConfigError: there is no such road or mode, or a speed is wrong
+        """
+        closed = frozenset(closed)
+        check_speeds(speeds)
+        for id, mode in (*closed, *speeds):
+            self._mode_of(mode)
+            self.road_index.ids_of([id])
+        city = copy(self)
+        city.closed_roads, city._access = closed, {}
+        city._nearest = Nearest(*self._nearest.parts, usual=self._nearest)
+        shared: dict[tuple[Access, bytes, bytes], Access] = {}
+        edges, oneway = self._edges
+        for mode, access in self._access.items():
+            is_used = self._used[mode]
+            parts = (edges[:, 2], self.road_index, mode, closed, speeds)
+            is_closed, metres = changed_metres(*parts)
+            is_closed &= is_used
+            is_changed = is_closed | (is_used & (metres != edges[:, 2]))
+            if is_changed.any():
+                key = access, is_closed.tobytes(), metres[is_used].tobytes()
+                if key not in shared:
+                    left = is_used & ~is_closed
+                    new_edges = np.column_stack([edges[left, :2], metres[left]])
+                    shared[key] = changed_access(access, new_edges, oneway[left])
+                access = shared[key]
+            city._access[mode] = access
+        return city
+
+    def have_ways(self, place: Array, to: Array) -> Array:
+        """Return whether there is a way from each place to another by any mode; booleans."""
+        has_way = place == to
+        for access in dict.fromkeys(self._access.values()):
+            rest = np.flatnonzero(~has_way)
+            has_way[rest] = access.has_way(place[rest], to[rest])
+        return has_way
 
     # -- places ------------------------------------------------------------------------------------
 

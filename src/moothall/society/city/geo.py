@@ -32,7 +32,9 @@ from moothall.society.city.tags import (
     is_road,
     modes_and_directions,
     place_kind,
+    printable_name,
     stated_capacity,
+    street_name,
     usual_capacity,
 )
 from moothall.society.kernel.draw import choices, integers
@@ -230,7 +232,7 @@ def city_parts(
         check_integer("citizens", citizens, 1, 10_000_000)
     names = [mode.name for mode in modes]
     lines = [
-        (keys, spots, ways)
+        (keys, spots, ways, street_name(tags))
         for keys, spots, tags in collected.lines
         if len(keys) > 1 and is_road(tags) and (ways := list(modes_and_directions(tags, names)))
     ]
@@ -267,9 +269,7 @@ def city_parts(
     for (_, tags, kind), (x, y), node, capacity in zip(tagged, spots, nearest, seats, strict=True):
         counts[kind] += 1
         opens, closes = hours_of(kind, tags)
-        name = str(tags.get("name") or "")[:255]
-        id = f"{kind}-{counts[kind]}"
-        label = name if name.isprintable() else ""
+        id, label = f"{kind}-{counts[kind]}", printable_name(tags.get("name"))
         places.append(
             Place(id, kind, round(x), round(y), capacity, opens, closes, label, node_ids[node])
         )
@@ -338,8 +338,8 @@ def _roads(
     ends = {key for keys, *_ in lines for key in (keys[0], keys[-1])}
     numbers: dict[Any, int] = {}
     positions: dict[int, tuple[float, float]] = {}
-    shortest: dict[tuple[int, int, tuple[str, ...], bool], float] = {}
-    for keys, spots, ways in lines:
+    shortest: dict[tuple[int, int, tuple[str, ...], bool], tuple[float, str]] = {}
+    for keys, spots, ways, name in lines:
         points = [metres(spot) for spot in spots]
         start, length = None, 0.0
         for number, (key, point) in enumerate(zip(keys, points, strict=True)):
@@ -354,15 +354,16 @@ def _roads(
                     a, b = (node, start) if direction < 0 else (start, node)
                     a, b = (a, b) if direction else (min(a, b), max(a, b))
                     edge = (a, b, names, direction != 0)
-                    shortest[edge] = min(length, shortest.get(edge, math.inf))
+                    if edge not in shortest or length < shortest[edge][0]:
+                        shortest[edge] = length, name
             start, length = node, 0.0
     largest = _largest_part(list(shortest), len(numbers))
     roads = [
-        Road(f"n{a}", f"n{b}", max(1, round(length)), names, oneway)
-        for (a, b, names, oneway), length in shortest.items()
+        Road(f"n{a}", f"n{b}", max(1, round(length)), names, oneway, name=name)
+        for (a, b, names, oneway), (length, name) in shortest.items()
         if a in largest
     ]
-    all_metres = sum(shortest.values())
+    all_metres = sum(length for length, _ in shortest.values())
     if (metres_left_out := all_metres - sum(road.metres for road in roads)) > all_metres * _MUCH:
         logger.warning(
             "%s: %s m of %s m of roads are left out: they are not connected to the largest part; "

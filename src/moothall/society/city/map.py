@@ -14,6 +14,7 @@ from moothall.society.clock import DAY_S
 
 _LIMIT = 10_000_000
 _MAX_METRES = 1_000_000
+_MAX_ID = 255
 _MAX_CAPACITY = 1_000_000_000
 _FORMAT = "moothall.city/1"
 
@@ -79,6 +80,9 @@ class Road:
         metres: the length, 1 … 1,000,000
         modes: the modes that may use it; None for all
         oneway: whether it leads from `a` to `b` only
+        id: what interventions call it; roads of one id are closed together. By default its two
+            ends, in order, such as `n1-n2`
+        name: the name of its street, which many roads may share; empty for none
 
     Raises:
         ConfigError: a field is wrong; the text names it.
@@ -89,6 +93,8 @@ class Road:
     metres: int
     modes: tuple[str, ...] | None = None
     oneway: bool = False
+    id: str = ""
+    name: str = ""
 
     def __post_init__(self) -> None:
         check_text("road: a", self.a)
@@ -103,6 +109,27 @@ class Road:
             object.__setattr__(self, "modes", tuple(sorted(set(self.modes))))
         if type(self.oneway) is not bool:
             raise ConfigError(f"{title}oneway must be a boolean, got {excerpt(self.oneway)}")
+        if self.id == "":
+            object.__setattr__(self, "id", self._usual_id)
+        check_text(title + "id", self.id)
+        if self.name != "":
+            check_text(title + "name", self.name)
+
+    @property
+    def _usual_id(self) -> str:
+        return "-".join(sorted((self.a, self.b)))[:_MAX_ID]
+
+    def as_tuple(self) -> tuple[object, ...]:
+        """Return its fields; without an id and a name of its own, the first five."""
+        fields = (self.a, self.b, self.metres, self.modes, self.oneway)
+        has_own = self.name or self.id != self._usual_id
+        return (*fields, self.id, self.name) if has_own else fields
+
+    def as_object(self) -> dict[str, Any]:
+        """Return its fields by name, without an id or a name that is not its own."""
+        data = {name: getattr(self, name) for name in ("a", "b", "metres", "modes", "oneway")}
+        data |= {"id": self.id} if self.id != self._usual_id else {}
+        return data | ({"name": self.name} if self.name else {})
 
 
 @names_checked
@@ -236,7 +263,7 @@ def canonical_json(
         "modes": [_as_object(mode) for mode in modes],
         "nodes": nodes,
         "places": [_as_object(place) for place in places],
-        "roads": [_as_object(road) for road in roads],
+        "roads": [road.as_object() for road in roads],
         **({"snap": True} if snap else {}),
     }
     return json.dumps(data, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
@@ -265,7 +292,7 @@ def read_city(
     )
 
 
-def _as_object(part: Place | Road | Mode) -> dict[str, Any]:
+def _as_object(part: Place | Mode) -> dict[str, Any]:
     return {name: getattr(part, name) for name in part.__slots__}
 
 

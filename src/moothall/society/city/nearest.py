@@ -9,6 +9,8 @@ from moothall.society.arrays import Array, np
 from moothall.society.city.access import Access
 from moothall.society.city.routes import MAX_IN_TABLE, dijkstra
 
+_MAX_CHECKED: Final = 64
+"""For so many changed roads it is looked which nodes they concern; of more, all are searched."""
 _MAX_CELLS: Final = 1 << 22
 _MAX_RADIUS: Final = 1 << 32
 _NO_PLACE: Final = 2**63 - 1
@@ -17,12 +19,22 @@ _NO_PLACE: Final = 2**63 - 1
 class Nearest:
     """The nearest places of each kind (None: all) from every node, in tables made on first use."""
 
-    def __init__(self, kinds: Mapping[str | None, Array], spots: Array) -> None:
+    def __init__(
+        self, kinds: Mapping[str | None, Array], spots: Array, usual: Nearest | None = None
+    ) -> None:
         self._kinds, self._node_positions = kinds, spots
+        self._usual = usual  # of the usual roads, where these are changed
         self._tables: dict[tuple[Access, str | None], tuple[Array, Array]] = {}
+
+    @property
+    def parts(self) -> tuple[Mapping[str | None, Array], Array]:
+        """The places of each kind, and the positions of the nodes."""
+        return self._kinds, self._node_positions
 
     def table(self, access: Access, kind: str | None, limit: int) -> tuple[Array, Array]:
         """Return each node's `limit` + 1 nearest places of a kind, and their metres, by rank."""
+        if self._usual is not None and access.base is None:
+            return self._usual.table(access, kind, limit)
         table = self._tables.get(key := (access, kind))
         if table is None or len(table[0]) <= limit:
             table = self._tables[key] = self._build(access, kind, limit)
@@ -32,7 +44,7 @@ class Nearest:
         targets, roads = self._kinds.get(kind, np.zeros(0, np.int32)), access.roads
         keys = np.full((roads.count, limit + 1), _NO_PLACE, np.int64)
         if roads.count > MAX_IN_TABLE:
-            self._search(access, targets, keys)
+            self._search(access, targets, keys, self._keep_unchanged(access, kind, keys))
         else:
             for part in _row_parts(np.arange(roads.count), len(targets)):
                 metres = roads.all_metres[part][:, access.node[targets]]
@@ -42,8 +54,31 @@ class Nearest:
         places = np.where(is_place, keys % count, -1).astype(np.int32)
         return places, np.where(is_place, keys // count, 0).astype(np.int32)
 
-    def _search(self, access: Access, targets: Array, keys: Array) -> None:
-        """Find the least keys in a large graph, from the places, since they are fewer than nodes.
+    def _keep_unchanged(self, access: Access, kind: str | None, keys: Array) -> Array:
+        """Keep the keys of nodes whose nearest places changed roads do not concern; return others.
+
+        Where roads are longer or gone, the routes that did not lead over them are the shortest yet.
+        """
+        nodes = np.arange(access.roads.count)
+        longer, base = access.roads.longer, access.base
+        if self._usual is None or base is None or longer is None or len(longer) > _MAX_CHECKED:
+            return nodes
+        places, metres = self._usual.table(base, kind, keys.shape[1] - 1)
+        is_place, at = places >= 0, base.node[places]
+        metres_to_node = metres - base.walk_m[places]
+        is_concerned = np.zeros(places.shape, bool)
+        there = base.roads.matrix
+        back = there.T.tocsr()
+        for a, b, length in longer.tolist():
+            to, on = dijkstra(back, indices=a), dijkstra(there, indices=b)
+            is_concerned |= to + length + on[at] == metres_to_node
+        is_concerned &= is_place
+        kept = np.where(is_place, metres.astype(np.int64) * len(base.node) + places, _NO_PLACE)
+        keys[...] = kept.T
+        return nodes[is_concerned.any(axis=0)]
+
+    def _search(self, access: Access, targets: Array, keys: Array, pending: Array) -> None:
+        """Find the least keys of nodes in a large graph, from the places, since these are fewer.
 
         The radius grows until each node has all its places, or nothing bounds it any more. Places
         of a tile are searched for together, in the part of the graph that has their routes.
@@ -56,7 +91,7 @@ class Nearest:
         targets = targets[np.arange(len(targets)) - first < width]
         extent = np.ptp(self._node_positions, axis=0)
         radius = max(500.0, 1.4 * (extent.prod() / max(1, len(targets)) * width) ** 0.5)
-        tile_side, pending = max(1500, int(radius)), np.arange(graph.count)
+        tile_side = max(1500, int(radius))
         while len(pending) and radius <= _MAX_RADIUS:
             near = dijkstra(graph.matrix, indices=pending, min_only=True, limit=radius)
             keys[pending] = _NO_PLACE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from copy import copy
 from typing import Any, Final, NamedTuple
 
 from moothall import ConfigError
@@ -32,10 +33,16 @@ class Route(NamedTuple):
 
 
 class Roads:
-    """A graph of nodes 0 … n−1, and the shortest routes between them, in exact whole metres."""
+    """A graph of nodes 0 … n−1, and the shortest routes between them, in exact whole metres.
+
+    `base` is the graph of which this one has some edges changed: its labels are taken over where
+    the changes do not reach.
+    """
 
     # An edge is (from, to, metres).
-    def __init__(self, edges: Array, oneway: Array, spots: Array) -> None:
+    def __init__(
+        self, edges: Array, oneway: Array, spots: Array, *, base: Roads | None = None
+    ) -> None:
         if int(edges[:, 2].sum()) > _TOO_FAR:
             raise ConfigError(f"the roads together must have at most {_TOO_FAR} metres")
         directed = np.concatenate([edges, edges[~oneway][:, [1, 0, 2]]])
@@ -46,8 +53,9 @@ class Roads:
         is_first[1:] = (directed[1:, :2] != directed[:-1, :2]).any(axis=1)
         directed = directed[is_first]
         self.count: int = len(spots)
-        self._symmetric = not oneway.any()
-        self._node_positions = spots
+        self._symmetric: bool = not oneway.any() if base is None else base._symmetric
+        self.spots = spots
+        self.base = base
         ends = (directed[:, 0], directed[:, 1])
         shape = (self.count, self.count)
         self.matrix: Any = import_package("scipy.sparse").csr_array(
@@ -62,8 +70,29 @@ class Roads:
         return np.where(np.isinf(distances), -1, distances).astype(np.int32)
 
     @functools.cached_property
+    def longer(self) -> Array | None:
+        """The edges of `base` that are longer here, or gone: from, to, metres there.
+
+        None: there is no base, or some edge is shorter here.
+        """
+        if self.base is None:
+            return None
+        gain = (self.base.matrix - self.matrix).tocoo()
+        # Of an edge that is gone, the gain is its length; of a longer one, it is below 0.
+        old = np.asarray(self.base.matrix[gain.row, gain.col]).reshape(-1)
+        is_changed = gain.data != 0
+        if (is_changed & (gain.data > 0) & (gain.data != old)).any() or (
+            is_changed & (old == 0)
+        ).any():
+            return None
+        parts = (gain.row, gain.col, old)
+        return np.stack([each[is_changed].astype(np.int64) for each in parts], axis=1)
+
+    @functools.cached_property
     def _labels(self) -> Labels:
-        return Labels(self.matrix, self._node_positions, symmetric=self._symmetric)
+        if self.base is not None and self.longer is not None:
+            return self.base._labels.lengthened(self.matrix, self.longer)
+        return Labels(self.matrix, self.spots, symmetric=self._symmetric)
 
     @functools.cached_property
     def _cache(self) -> Array:
@@ -153,8 +182,9 @@ class Labels:
     """
 
     def __init__(self, graph: Any, spots: Array, *, symmetric: bool = False) -> None:
-        # By level: the number of each node's cell, −1 in none, and its labels, there and back.
-        self._levels: list[tuple[Array, _Label, _Label]] = []
+        # By level: the number of each node's cell, −1 in none, its labels, there and back, and
+        # which nodes of each cell separate it.
+        self._levels: list[tuple[Array, _Label, _Label, list[Array]]] = []
         transposed = None if symmetric else graph.T.tocsr()
         undirected = graph if transposed is None else graph + transposed
         level = [np.arange(len(spots))]
@@ -173,14 +203,48 @@ class Labels:
             if there.dtype != back.dtype:
                 there.widen()
                 back.widen()
-            self._levels.append((cell, there, back))
+            self._levels.append((cell, there, back, [separating for _, separating in cells]))
             level = next_level
+
+    def lengthened(self, graph: Any, longer: Array) -> Labels:
+        """Return the labels of a graph with longer or fewer edges; all else is as it was here.
+
+        Only cells that have both ends of such an edge are searched anew, and in these only from
+        separating nodes of whose shortest routes it was part.
+
+        Args:
+            graph: the graph
+            longer: the edges as they were: from, to, metres
+        """
+        labels = Labels.__new__(Labels)
+        labels._levels = []
+        for cell, there, back, separating in self._levels:
+            a, b = cell[longer[:, 0]], cell[longer[:, 1]]
+            is_inside = (a == b) & (a >= 0)
+            if is_inside.any():
+                inside = longer[is_inside]
+                cells = [
+                    (number, np.flatnonzero(cell == number), separating[number])
+                    for number in np.unique(a[is_inside]).tolist()
+                ]
+                is_symmetric = there is back
+                back = back.lengthened(cells, graph, inside, is_symmetric)
+                there = (
+                    back
+                    if is_symmetric
+                    else there.lengthened(cells, graph.T.tocsr(), inside[:, [1, 0, 2]], False)
+                )
+                if there.dtype != back.dtype:
+                    there.widen()
+                    back.widen()
+            labels._levels.append((cell, there, back, separating))
+        return labels
 
     def metres(self, start: Array, end: Array) -> Array:
         """Return the metres between nodes; int64, −1 without a route."""
         metres = np.full(len(start), _TOO_FAR, np.int64)
         pairs = np.arange(len(start))
-        for cell, there, back in self._levels:
+        for cell, there, back, _ in self._levels:
             # A cell's separating nodes are in neither half.
             pairs = pairs[(cell[start[pairs]] == cell[end[pairs]]) & (cell[start[pairs]] >= 0)]
             for part in np.array_split(pairs, max(1, len(pairs) * there.width // _BATCH_SIZE)):
@@ -215,6 +279,52 @@ class _Label:
     @property
     def dtype(self) -> Any:
         return self._excess.dtype
+
+    def lengthened(
+        self,
+        cells: list[tuple[int, Array, Array]],
+        graph: Any,
+        longer: Array,
+        symmetric: bool,
+    ) -> _Label:
+        """Return the label of a graph whose edges `longer`, as they were, are longer or gone.
+
+        Args:
+            cells: the cells that have such edges: number, nodes and which of them separate it
+            graph: the graph
+            longer: the edges: from, to, metres
+            symmetric: whether all edges lead both ways
+        """
+        changed = copy(self)
+        changed._nearest, changed._excess = self._nearest.copy(), self._excess.copy()
+        for _, nodes, separating in cells:
+            metres = self._metres_of(nodes, len(separating))
+            is_here = np.isin(longer[:, 0], nodes)
+            a, b = (np.searchsorted(nodes, longer[is_here, end]) for end in (0, 1))
+            # An edge was on a shortest route from a node if it led on from one end to the other.
+            was_on_route = metres[:, a] + longer[is_here, 2] == metres[:, b]
+            again = np.flatnonzero((was_on_route & np.isfinite(metres[:, b])).any(axis=1))
+            if not len(again):
+                continue
+            metres[again] = dijkstra(graph[nodes][:, nodes], indices=separating[again])
+            span = metres[np.isfinite(metres)].max(initial=0) * (1 if symmetric else 2)
+            if span >= _no_way(changed.dtype):
+                changed.widen()
+            changed._put_metres(nodes, metres)
+        return changed
+
+    def _metres_of(self, nodes: Array, count: int) -> Array:
+        """Return the metres of nodes of a cell from each of its `count` separating nodes."""
+        excess = self._excess[nodes, :count].T
+        return np.where(excess == _no_way(self.dtype), np.inf, excess + self._nearest[nodes])
+
+    def _put_metres(self, nodes: Array, metres: Array) -> None:
+        """Write the metres of nodes of a cell from each of its separating nodes."""
+        nearest = metres.min(axis=0, initial=np.inf)
+        nearest[np.isinf(nearest)] = 0
+        excess = metres - nearest
+        excess[np.isinf(excess)] = _no_way(self.dtype)
+        self._nearest[nodes], self._excess[nodes, : len(metres)] = nearest, excess.T
 
     def widen(self) -> None:
         """Hold 32 bits each, as the other label of the level: no way must be above their sums."""

@@ -81,6 +81,17 @@ def place_kind(tags: Mapping[str, object]) -> str:
     return ""
 
 
+def printable_name(value: object) -> str:
+    """Return a name of at most 255 characters; empty for none, or one that cannot be shown."""
+    name = str(value or "").strip()[:255]
+    return name if name.isprintable() else ""
+
+
+def street_name(tags: Mapping[str, object]) -> str:
+    """Return the name of a road, or the number that signs have of it; empty for none."""
+    return printable_name(tags.get("name")) or printable_name(tags.get("ref"))
+
+
 def stated_capacity(tags: Mapping[str, object]) -> int | None:
     """Return the capacity that tags state; None: they state none."""
     for name, times in (("capacity", 1.0), ("beds", 1.0), ("building:flats", 2.5)):

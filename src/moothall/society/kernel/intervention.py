@@ -6,7 +6,7 @@ import copy
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, fields
 from datetime import datetime, timedelta
-from itertools import chain, product
+from itertools import product
 from typing import Any, Final
 
 from moothall import ConfigError
@@ -15,9 +15,10 @@ from moothall.society.clock import Clock
 from moothall.society.kernel.draw import turn_key
 from moothall.society.kernel.facts import Facts
 from moothall.society.kernel.mind import HEARD_FROM
-from moothall.society.kernel.variables import variables_of
 
 _MAX_TEXT: Final = 2_000  # characters of a text that citizens are told
+USUAL_SPEED: Final = 100  # of roads, in percent
+_MAX_SPEED: Final = 1_000
 _COMMIT_FIELDS: Final = ("money", "place", "moving")
 """The parts of a citizen's status that only the commit stage writes."""
 
@@ -38,6 +39,12 @@ class Intervention:
         close: ids of places, or kinds of them, that are closed from then on, as outside of their
             opening hours: a citizen may still go there, but no firm there sells or has work
         open: closed places, or kinds of them, that keep their own hours again
+        close_roads: roads of a `City` that are closed from then on, by their ids, by the name of a
+            street, or by their two ends, such as `("n17", "n24")`; who is on the way arrives
+        open_roads: closed roads that are open again
+        road_speed: the speed on roads in percent of the usual one from then on, such as
+            `{"Main Street": 50}`; 100 is the usual speed
+        modes: for which modes of travel roads are closed, opened or slow; for all if left out
         status: values that replace those in the status of citizens, by name; a dict in it, such
             as `{"needs": {"hunger": 200}}`, replaces only what it names; money, place and moving
             cannot be set
@@ -58,6 +65,10 @@ class Intervention:
     facts: Mapping[str, Any] = field(default_factory=dict)
     close: Sequence[str] = ()
     open: Sequence[str] = ()
+    close_roads: Sequence[str | Sequence[str]] = ()
+    open_roads: Sequence[str | Sequence[str]] = ()
+    road_speed: Mapping[str, int] = field(default_factory=dict)
+    modes: Sequence[str] | None = None
     status: Mapping[str, Any] = field(default_factory=dict)
     citizens: Sequence[str | int] | Mapping[str, Any] | None = None
     pay: Sequence[Sequence[Any]] = ()
@@ -70,12 +81,17 @@ class Intervention:
         if self.at_step is not None:
             check_integer("at_step", self.at_step, 0, None)
         values = {**vars(self), "when": self._moment and self._moment.isoformat()}
-        for name in ("facts", "status"):
+        for name in ("facts", "status", "road_speed"):
             if not isinstance(mapping := getattr(self, name) or {}, Mapping):
                 raise ConfigError(f"{name} must be a dict, got {mapping!r:.80}")
             values[name] = dict(mapping)
-        for name in ("close", "open", "pay", "news", "tell"):
+        for name in ("close", "open", "close_roads", "open_roads", "pay", "news", "tell"):
             values[name] = checked_list(values[name], name)
+        for name in ("close_roads", "open_roads"):
+            values[name] = [_road(each, name) for each in values[name]]
+        check_speeds(values["road_speed"])
+        if self.modes is not None:
+            values["modes"] = checked_list(self.modes, "modes")
         values["pay"] = [_payment(each) for each in values["pay"]]
         if self.citizens is not None and not isinstance(self.citizens, Mapping):
             values["citizens"] = [str(id) for id in checked_list(self.citizens, "citizens")]
@@ -83,7 +99,7 @@ class Intervention:
             if not isinstance(text, str) or not 0 < len(text.strip()) <= len(text) <= _MAX_TEXT:
                 rule = f"must be texts of 1 to {_MAX_TEXT} characters"
                 raise ConfigError(f"tell {rule}, got {excerpt(text)}")
-        if not any(values[name] for name in CHANGE_FIELDS if name != "citizens"):
+        if not any(values[name] for name in CHANGE_FIELDS if name not in _WHOSE):
             raise ConfigError("an intervention must change something: facts, status, close, …")
         for name in _COMMIT_FIELDS:
             if name in values["status"]:
@@ -112,6 +128,12 @@ class Intervention:
         parts = [f"news: {each}" for each in self.news]
         parts += [f"closes {each}" for each in self.close]
         parts += [f"opens {each}" for each in self.open]
+        for verb, roads in (("closes", self.close_roads), ("opens", self.open_roads)):
+            parts += [f"{verb} road {_road_in_words(each)}{self._for_modes}" for each in roads]
+        parts += [
+            f"road {road} is at {percent} % of its speed{self._for_modes}"
+            for road, percent in self.road_speed.items()
+        ]
         parts += [f"{name} is {value}" for name, value in self.facts.items()]
         if isinstance(self.citizens, Mapping):
             values = ", ".join(f"{k} {excerpt(v)}" for k, v in self.citizens.items())
@@ -126,9 +148,14 @@ class Intervention:
             parts.append(f"{sender} pays {cents / 100:,.2f} to {receivers}")
         return "; ".join(parts)
 
+    @property
+    def _for_modes(self) -> str:
+        return "" if self.modes is None else f" for {', '.join(self.modes)}"
+
     def as_json(self) -> dict[str, Any]:
         """Return the arguments that make it, as JSON data."""
-        return asdict(self)
+        data = asdict(self)
+        return {name: each for name, each in data.items() if each or name not in _OF_ROADS}
 
     def falls_in(self, step: int, clock: Clock) -> bool:
         """Return whether it is made at the start of `step`, which begins at the clock's time."""
@@ -148,11 +175,9 @@ class Intervention:
         A payment that nobody could make, and a status that could be set for no citizen, are also
         noted in the society's `unmade`.
         """
-        changed: LastingChanges = society.changed
+        changed = society.changed
         changed.facts.update(copy_json(self.facts))
-        if self.close or self.open:
-            changed.closed.update(changed.place_ids(self.close))
-            changed.closed.difference_update(changed.place_ids(self.open))
+        if changed.close_and_open(self):
             society.city = society.books.city = changed.city()
         failed: list[str] = []
         if self.status:
@@ -202,73 +227,13 @@ def _everyone_in_turn(society: Any) -> list[str]:
     return sorted(society.books.where, key=lambda id: turn_key(society.seed, id, society.number))
 
 
+_OF_ROADS: Final = ("close_roads", "open_roads", "road_speed", "modes")
+_WHOSE: Final = ("citizens", "modes")
+"""The arguments that say whom a change concerns, and change nothing themselves."""
 CHANGE_FIELDS: Final = tuple(
     each.name for each in fields(Intervention) if each.name not in ("at_step", "when")
 )
 """The arguments that say what it changes."""
-
-
-_CLOSING: Final = ("is_open", "closed")  # what `LastingChanges.city` puts on a copy of the city
-
-
-class LastingChanges:
-    """The lasting changes of interventions: facts and closed places."""
-
-    def __init__(self, city: Any) -> None:
-        self._city = self._current = city
-        self.facts: dict[str, Any] = {}
-        self.closed: set[str] = set()
-
-    def with_facts(self, facts: Any) -> Any:
-        """Return the society's facts with those of interventions."""
-        return Facts({**(facts or {}), **self.facts}) if self.facts else facts
-
-    def city(self) -> Any:
-        """Return the city, with the closed places closed."""
-        own_city, closed = self.own_city(), frozenset(self.closed)
-        if not closed:
-            self._current = own_city
-            return own_city
-        own_is_open = getattr(own_city, "is_open", None)
-
-        def is_open(place: str, time: int) -> bool:
-            return place not in closed and (own_is_open is None or bool(own_is_open(place, time)))
-
-        changed_city = copy.copy(own_city)
-        changed_city.is_open = is_open
-        changed_city.closed = closed  # for callers that ask for many places at once
-        self._current = changed_city
-        return changed_city
-
-    def own_city(self) -> Any:
-        """Return the city without the changes, with what rules have set on the one they see."""
-        if self._current is not self._city:
-            variables, attributes = variables_of(self._current), vars(self._city)
-            for name in variables_of(self._city).keys() - variables.keys():
-                del attributes[name]
-            attributes.update({k: v for k, v in variables.items() if k not in _CLOSING})
-        return self._city
-
-    def place_ids(self, names: Sequence[str]) -> list[str]:
-        """Return the ids of places that are named by their ids or kinds."""
-        kinds = self._city.kinds() if hasattr(self._city, "by_kind") else ()
-        ids = (self._city.by_kind(each) if each in kinds else [each] for each in names)
-        return [*chain.from_iterable(ids)]
-
-    def check(self, intervention: Intervention) -> None:
-        """Check that the places that it closes or opens exist. Raises ConfigError."""
-        ids = set() if self._city is None else set(self._city.ids())
-        for id in self.place_ids([*intervention.close, *intervention.open]):
-            if id not in ids:
-                raise ConfigError(f"an intervention closes or opens {id!r}, which is not a place")
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the changes as JSON data."""
-        return {"facts": self.facts, "closed": sorted(self.closed)}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the changes that `state_dict` returned."""
-        self.facts, self.closed = dict(state["facts"]), set(state["closed"])
 
 
 def has_values(status: Mapping[str, object], values: Mapping[str, object]) -> bool:
@@ -307,11 +272,36 @@ def set_values(status: dict[str, Any], values: Mapping[str, object]) -> None:
             status[key] = copy.deepcopy(value)
 
 
+def _road(named: object, name: str) -> str | list[str]:
+    """Return a road as it is named: a text, or its two ends. Raises ConfigError."""
+    if isinstance(named, str):
+        return named
+    ends = list(named) if isinstance(named, list | tuple) else []
+    if len(ends) != 2 or not all(isinstance(each, str) for each in ends):
+        rule = "must be ids or names of roads, or pairs of their ends"
+        raise ConfigError(f"{name} {rule}, got {named!r:.80}")
+    return ends
+
+
+def _road_in_words(named: str | Sequence[str]) -> str:
+    return named if isinstance(named, str) else "–".join(named)
+
+
 def checked_list(values: object, name: str) -> list[Any]:
     """Return an iterable as a list. Raises ConfigError for a text, a dict and others."""
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise ConfigError(f"{name} must be a list, got {values!r:.80}")
     return list(values)
+
+
+def check_speeds(speeds: Mapping[Any, Any]) -> None:
+    """Check that speeds are percents of the usual ones. Raises ConfigError."""
+    for road, percent in speeds.items():
+        if type(percent) is not int or not 1 <= percent <= _MAX_SPEED:
+            raise ConfigError(
+                f"road_speed of {excerpt(road)} must be a percentage of the usual speed, a whole "
+                f"number from 1 to {_MAX_SPEED}, got {excerpt(percent)}"
+            )
 
 
 def _payment(value: Any) -> list[Any]:

@@ -257,3 +257,14 @@ def _one_by_one(books: AgentBooks, table: Table, reason: Array, value: Array) ->
         settle(books, single)
         reason[entry], value[entry] = single.reason[0], single.value[0]
     table.set_outcomes(reason, value)
+
+
+def stranded_count(books: Any) -> int:
+    """Return how many are elsewhere and have no way home by any mode, while roads are closed."""
+    if not getattr(books.city, "closed_roads", ()):
+        return 0
+    where = books.population.arrays["place"]
+    rows = (where >= 0).nonzero()[0]
+    place, home = where[rows], books.column("home", rows, -1)
+    is_known = home >= 0
+    return int((~books.city.have_ways(place[is_known], home[is_known])).sum())

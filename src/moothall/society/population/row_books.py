@@ -240,6 +240,7 @@ class RowBooks(AgentBooks):
         np.add.at(money, to[is_row], cents[is_row])
         np.add.at(self.balances.cents, -1 - to[~is_row], cents[~is_row])
 
+    stranded_count = moves.stranded_count
     keep_rows = keep_rows
     one_by_one = settle_each
     settle_alone = settle_alone

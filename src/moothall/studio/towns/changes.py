@@ -25,6 +25,8 @@ class Change(BaseModel):
     news: list[_Text] = []
     close: list[_Name] = []
     open: list[_Name] = []
+    close_roads: list[_Name] = []
+    open_roads: list[_Name] = []
     facts: dict[_Name, bool | int | float | _Text] = {}
     pay: list[tuple[Literal["government"], _Name, _Cents]] = []
     hours: float = CheckedField(0, ge=0, le=1e6)  # after which what closes opens; 0: it does not

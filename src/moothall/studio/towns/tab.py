@@ -361,8 +361,10 @@ class SocietyTab(Tab):
         town, society = self._ready_town()
         step = town.intervene(**change.arguments_for(society))
         reopen_step = step + math.ceil(change.hours * 3600 / society.clock.step_s)
-        if change.close and step < reopen_step < town.order.steps:
-            society.intervene(Intervention(reopen_step, open=change.close))
+        closes = change.close or change.close_roads
+        if closes and step < reopen_step < town.order.steps:
+            reopened = {"open": change.close, "open_roads": change.close_roads}
+            society.intervene(Intervention(reopen_step, **reopened))
             town.notify_pages()
         return step
 
