@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import math
 import random
 from pathlib import Path
@@ -234,11 +235,8 @@ def test_income_of_a_household_is_not_that_of_each_of_its_persons(tmp_path: Path
     assert incomes == [361000, 361000, 59220]
 
 
-def test_table_of_pandas_is_refused_with_what_to_do(tmp_path: Path, city: City) -> None:
+def test_frame_of_pandas_is_refused_with_what_to_do(city: City) -> None:
     frame = pandas.DataFrame({"id": [1, 2], "age": [30, 40]})
-    frame.to_csv(tmp_path / "p.csv")
-    with pytest.raises(ConfigError, match=r"got \"\": pandas writes its index so, without to_csv"):
-        read_people(tmp_path / "p.csv")
     takers: list[Any] = [read_people, lambda table: Society(table, city), Population]
     for take in takers:
         with pytest.raises(ConfigError, match=r"got a DataFrame: write it by to_csv\(path, index"):
@@ -359,3 +357,125 @@ def test_sample_of_an_office_is_drawn_by_households_that_meet_margins(tmp_path: 
     assert completed(rows, count=1000, seed=1, margins=margins) == made
     with pytest.raises(ConfigError, match="no people of these margins: age 100-999"):
         completed(rows, count=1000, margins={"age": {"0-99": 1, "100+": 1}})
+
+
+# -- numbers with zeros, codes for what is not known, packed files ---------------------------------
+
+ZEROS = (
+    "serialno,sporder,puma,wagp,agep,sex,pwgtp,veh,hincp\n"
+    "1000481,01,00106,0000000,070,1,00100,00,-0004500\n"
+    "1002740,02,10106,0028000,025,2,00122,04,00117600\n"
+)
+
+
+def test_known_numbers_have_leading_zeros_and_codes_of_areas_keep_them(tmp_path: Path) -> None:
+    names = ("puma", "income", "age", "weight", "cars", "household_income")
+    assert [[each[name] for name in names] for each in profiles(tmp_path, ZEROS)] == [
+        ["00106", 0, 70, 100, 0, -4500],
+        ["10106", 28000, 25, 122, 4, 117600],
+    ]
+    own = "id,age,income,weight,tract\n1,041,+052000.50,0038,004300\n2,12,,41,4301\n"
+    first, second = profiles(tmp_path, own)
+    assert [first[name] for name in ("age", "income", "weight")] == [41, 52000.5, 38]
+    assert [each["tract"] for each in (first, second)] == ["004300", "4301"]
+
+
+def test_known_numbers_of_a_table_of_columns_have_leading_zeros_too() -> None:
+    table = {
+        "agep": np.array([25, 70]),
+        "wagp": np.array(["0028000", "-1"]),
+        "puma": np.array(["00106", "00107"]),
+    }
+    population = Population(table, blocks=all_blocks(), seed=1)
+    assert population.columns["pay"].tolist() == [28000, 0]
+    assert population.to_arrow()["puma"].to_pylist() == ["00106", "00107"]
+
+
+@pytest.mark.parametrize("empty", ("", "NA", "N", "-9", "-1", "bb"))
+def test_codes_for_what_is_not_known_leave_it_to_be_drawn(tmp_path: Path, empty: str) -> None:
+    names = ("SEX", "SCHL", "OCCP", "SOCP", "WAGP", "VEH", "HINCP", "AGEP")
+    known = "2,22,1021,111021,28000,2,90000,41"
+    cells = ",".join([empty] * len(names))
+    text = f"SERIALNO,SPORDER,{','.join(names)}\n1,1,{known}\n2,1,{cells}\n"
+    first, second = profiles(tmp_path, text)
+    ours = ("gender", "education", "occupation", "income", "cars", "household_income", "age")
+    assert [first[name] for name in ours] == [
+        *("female", "master", "management or a profession", 28000, 2, 90000, 41),
+    ]
+    assert [second.get(name) for name in ours] == [None] * len(ours)
+    assert all(
+        each["profile"]["age"] for each in completed(read_people(tmp_path / "p.csv"), seed=1)
+    )
+
+
+def test_amounts_that_stand_for_none_in_the_census_bureaus_interface_are_left_out(
+    tmp_path: Path,
+) -> None:
+    text = "SERIALNO,SPORDER,AGEP,{name},HINCP\n1,1,9,{code},-60000\n2,1,40,-4500,-4500\n"
+    for name, code in (("PINCP", -19999), ("PERNP", -10001), ("WAGP", -1)):
+        child, other = profiles(tmp_path, text.format(name=name, code=code))
+        assert "income" not in child
+        assert "household_income" not in child
+        assert (other["income"], other["household_income"]) == (-4500, -4500)
+
+
+@pytest.mark.parametrize("code", ("25", "x", "-10", "1.5"))
+def test_code_that_no_list_has_is_refused_yet(tmp_path: Path, code: str) -> None:
+    with pytest.raises(ConfigError, match="row 1, column 'SCHL' must be a code of SCHL of the ACS"):
+        profiles(tmp_path, f"SERIALNO,SPORDER,SCHL\n1,1,{code}\n")
+
+
+def test_table_with_the_index_of_pandas_is_read_without_it(tmp_path: Path) -> None:
+    frame = pandas.DataFrame({"id": [*"abc"], "age": [41, 12, 9]})
+    office = pandas.DataFrame({"serialno": [7, 7, 7], "agep": [41, 12, 9]})
+    for table in (frame, office):
+        table.to_csv(tmp_path / "p.csv")
+        pandas.read_csv(tmp_path / "p.csv").to_csv(tmp_path / "again.csv", index=False)
+        table.set_index(pandas.Index([5, 3, 8])).to_parquet(tmp_path / "p.parquet")
+        found = [read_people(tmp_path / name) for name in ("p.csv", "again.csv", "p.parquet")]
+        assert [[each["profile"]["age"] for each in people] for people in found] == [
+            [41, 12, 9]
+        ] * 3
+        ids = [[each["id"] for each in people] for people in found]
+        assert ids == ([[*"abc"]] * 3 if table is frame else [[0, 1, 2], [0, 1, 2], [5, 3, 8]])
+    for wrong in (",age\n1,41\n1,12\n", ",age\nx,41\ny,12\n"):
+        with pytest.raises(ConfigError, match="pandas writes its index so"):
+            profiles(tmp_path, wrong)
+    with pytest.raises(ConfigError, match="no column 'id'"):  # no persons
+        profiles(tmp_path, ",TRACTCE,num_people\n0,430101,2217\n1,430102,863\n")
+
+
+def test_persons_of_an_offices_households_need_no_number(tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text("serialno,agep\n7,41\n7,12\n8,70\n")
+    people = completed(read_people(tmp_path / "p.csv"), seed=1)
+    assert [each["id"] for each in people] == [1, 2, 3]
+    assert people[0]["kin"] == {"2": "child"}
+    with pytest.raises(ConfigError, match="no column 'id'"):
+        profiles(tmp_path, "serialno,np\n7,2\n8,1\n")
+
+
+def test_packed_table_is_read_as_it_is(tmp_path: Path) -> None:
+    for name, text in (("p.csv.gz", ZEROS), ("p.tsv.gz", ZEROS.replace(",", "\t"))):
+        (tmp_path / name).write_bytes(gzip.compress(text.encode()))
+        assert [each["profile"]["age"] for each in read_people(tmp_path / name)] == [70, 25]
+    population = Population(tmp_path / "p.csv.gz", blocks=all_blocks(), seed=1)
+    assert population.columns["age"].tolist() == [70, 25]
+    with Society(tmp_path / "p.csv.gz", seed=1) as town:
+        assert len(town.agents) == 2
+    (tmp_path / "broken.csv.gz").write_bytes(b"no archive")
+    for wrong, said in (("broken.csv.gz", "cannot be read"), ("p.json.gz", "a table must be .csv")):
+        (tmp_path / wrong).touch()
+        with pytest.raises(ConfigError, match=said):
+            read_people(tmp_path / wrong)
+
+
+def test_remarks_between_the_rows_of_a_table_are_left_out(tmp_path: Path) -> None:
+    text = "id,age\n1,41\n# of the second zone\n2,12\n"
+    assert [each["age"] for each in profiles(tmp_path, text)] == [41, 12]
+
+
+def test_codes_of_education_in_a_planners_sample_are_its_own(tmp_path: Path) -> None:
+    text = "hh_id,perid,pnum,age,sex,educ\n603391,1625131,1,59,2,9\n603391,1625132,2,65,1,13\n"
+    found = profiles(tmp_path, text)
+    assert [(each["gender"], each["educ"]) for each in found] == [("female", 9), ("male", 13)]
+    assert all("education" not in each for each in found)

@@ -363,7 +363,7 @@ def test_people_who_are_drawn_are_not_told_of_small_places(
 
 
 def test_tables_of_other_forms_and_values_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"must be \.csv, \.tsv or \.parquet"):
+    with pytest.raises(ConfigError, match=r"must be \.csv, \.csv\.gz, \.tsv or \.parquet"):
         read_people(tmp_path / "people.txt")
     with pytest.raises(ConfigError, match="cannot be read"):
         read_people(tmp_path / "none.csv")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import codecs
 import csv
+import gzip
 import hashlib
 import importlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -31,6 +33,7 @@ __all__ = [
     "np",
     "sha256_of",
     "smaller",
+    "table_suffix",
     "where",
     "within",
 ]
@@ -119,9 +122,19 @@ def sha256_of(array: Array) -> str:
     return hashlib.sha256(array.tobytes()).hexdigest()
 
 
+def table_suffix(path: str | PathLike[str]) -> str:
+    """Return the suffix of a table's file in small letters, such as `.csv`, also of `.csv.gz`."""
+    file = Path(path)
+    is_packed = file.suffix.lower() == ".gz"
+    suffix = Path(file.stem).suffix.lower() if is_packed else file.suffix.lower()
+    return "" if is_packed and suffix not in (".csv", ".tsv") else suffix
+
+
 @contextmanager
 def csv_rows(file: Path) -> Iterator[Any]:
     """Open a CSV file as spreadsheets write it: with commas, semicolons or tabs; UTF-8 or UTF-16.
+
+    One that ends in `.gz` is unpacked.
 
     Spaces divide cells if there is nothing else. Lines before the first row that begin with `# `,
     as SNAP has them, are left out.
@@ -129,10 +142,12 @@ def csv_rows(file: Path) -> Iterator[Any]:
     Raises:
         ConfigError: it is in another encoding
     """
-    with file.open("rb") as head:
+    opens: Any = gzip.open if file.suffix.lower() == ".gz" else open
+    with opens(file, "rb") as head:
         is_utf16 = head.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     try:
-        with file.open(encoding="utf-16" if is_utf16 else "utf-8-sig", newline="") as lines:
+        encoding = "utf-16" if is_utf16 else "utf-8-sig"
+        with opens(file, "rt", encoding=encoding, newline="") as lines:
             start, first_line = 0, lines.readline(1 << 16)
             while first_line.startswith("# "):
                 start, first_line = lines.tell(), lines.readline(1 << 16)

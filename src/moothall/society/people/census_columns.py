@@ -12,6 +12,9 @@ of IPUMS USA. Codes mean what their dictionaries say:
   EDUC with codes of its own. Amounts of nines, of 6 digits or more, are codes for none
 * Federal Highway Administration, "2017 NHTS Codebook": HOUSEID, PERSONID, R_AGE, R_SEX, EDUC (its
   code 3 is also of associates), DRIVER, WTPERFIN, HHVEHCNT; below 0 nothing is known
+* U.S. Census Bureau, PUMS of its data API: what is not known is `N`, −1, or in PINCP −19999, in
+  PERNP −10001, in HINCP −60000. A dictionary writes `b` for a blank, R writes `NA`, and planners'
+  samples −9: no code and no rounded amount of the PUMS is from −9 to −1
 """
 
 from __future__ import annotations
@@ -23,13 +26,18 @@ from typing import Any, Final, TypeAlias
 from moothall import ConfigError
 from moothall.build import excerpt
 from moothall.society.blocks.columns import EDUCATION, GENDERS, OCCUPATIONS
+from moothall.society.people.written_numbers import (
+    NOT_KNOWN,
+    is_numeric,
+    plain_numbers,
+    without_zeros,
+)
 
 _Meaning: TypeAlias = Callable[[object], object]
-_NUMBER: Final = re.compile(r"[-+]?[0-9][0-9.,'’ \u00a0\u202f]*")
-_COMMAS: Final = re.compile(r"[-+]?[1-9][0-9]{0,2}(,[0-9]{3})+")
-_DOTS: Final = re.compile(r"[-+]?[1-9][0-9]{0,2}(\.[0-9]{3})+")
-_GAPS: Final = re.compile(r"(?<=[0-9])['’ \u00a0\u202f](?=[0-9]{3}(?![0-9]))")
-_MONEY: Final = re.compile(r"^\s*(?:[$€£]|USD|EUR)\s*|\s*(?:[$€£]|USD|EUR)\s*$")
+_NO_CODES: Final = range(-9, 0)
+_INDEX_LEVEL: Final = "__index_level_0__"
+_INDEX_NAMES: Final = ("", "unnamed: 0", _INDEX_LEVEL)
+"""What pandas calls its index, where it has no name: in CSV the first column."""
 _TEXTS: Final = ("id", "name", "home", "work", "school", "interests", "opinions", "relations")
 NUMBERS: Final[tuple[str, ...]] = ("income", "household_income", "weight", "cars", "bicycles")
 """Columns beside those of a citizen that must be numbers: dollars a year, of how many persons a row
@@ -40,10 +48,13 @@ def _by_code(code_list: str, codes: Mapping[int, object]) -> _Meaning:
     """Return what tells the meaning of a code; a range of codes is named by its first."""
 
     def meaning(value: object) -> object:
+        text = str(value).strip().removesuffix(".0")
         try:
-            code = int(str(value).strip().removesuffix(".0"))
+            code = int(text)
         except ValueError:
-            code = min(codes) - 1
+            code = min(*codes, -9) - 1
+        if NOT_KNOWN.fullmatch(text) or (code in _NO_CODES and min(codes) >= 0):
+            return None
         starts = [each for each in codes if each <= code]
         entry = codes[max(starts)] if starts else ...
         if entry is ...:
@@ -139,7 +150,8 @@ def _soc(value: object) -> object:
 
 def _sex(value: object) -> object:
     digit = str(value).strip().removesuffix(".0")
-    return _by_code("SEX: 1 male, 2 female", _SEX)(digit) if digit.isdecimal() else _gender(value)
+    is_code = digit.lstrip("-").isdecimal() or NOT_KNOWN.fullmatch(digit)
+    return _by_code("SEX: 1 male, 2 female", _SEX)(digit) if is_code else _gender(value)
 
 
 def _yes_or_no(value: object) -> bool:
@@ -181,7 +193,7 @@ def _same_value(value: object) -> object:
 
 
 _MEANINGS: Final[dict[str, dict[str, _Meaning]]] = {
-    "age": {"age": _missing_codes(999), "agep": _same_value},
+    "age": {"age": _missing_codes(999), "agep": _missing_codes(*_NO_CODES)},
     "gender": {"gender": _gender, "sex": _sex},
     "education": {
         "education": _by_word(EDUCATION, _EDUCATION_SPELLINGS),
@@ -191,12 +203,17 @@ _MEANINGS: Final[dict[str, dict[str, _Meaning]]] = {
     },
     "income": {
         "income": _same_value,
-        **dict.fromkeys(("pincp", "pernp", "wagp"), _same_value),
+        "pincp": _missing_codes(-19_999, *_NO_CODES),
+        "pernp": _missing_codes(-10_001, *_NO_CODES),
+        "wagp": _missing_codes(*_NO_CODES),
         "inctot": _none_of_nines(7),
         "incearn": _none_of_nines(7),
         "incwage": _none_of_nines(6),
     },
-    "household_income": {"hincp": _same_value, "hhincome": _none_of_nines(7)},
+    "household_income": {
+        "hincp": _missing_codes(-60_000, *_NO_CODES),
+        "hhincome": _none_of_nines(7),
+    },
     "occupation": {
         "occp": _by_code("the 2018 Census Occupation Code List", _OCCP),
         "occ": _by_code("the 2018 Census Occupation Code List", _OCCP),
@@ -204,7 +221,7 @@ _MEANINGS: Final[dict[str, dict[str, _Meaning]]] = {
     },
     "cars": {
         "cars": _same_value,
-        "veh": _same_value,
+        "veh": _missing_codes(*_NO_CODES),
         "vehicles": _by_code("VEHICLES of IPUMS", _VEHICLES),
     },
     "licence": {"licence": _yes_or_no},
@@ -239,9 +256,12 @@ _CASE_SENSITIVE_NAMES: Final = (
 _OF_SAMPLES: Final = ("sample", "year", "month")
 _PERSON_ID_COLUMNS: Final = (
     ("serialno", "sporder"),
+    ("serialno", "pnum"),
     ("serial", "pernum"),
     ("houseid", "personid"),
 )
+_PLANNERS_COLUMNS: Final = ("hh_id", "perid")
+"""Of samples of ActivitySim and PopulationSim, in which EDUC has codes of other lists."""
 
 
 def standard_columns(
@@ -259,9 +279,13 @@ def standard_columns(
     """
     meanings: dict[str, tuple[str, _Meaning]] = {}
     is_of_cps = any(_has_columns(columns, name) for name in ("cpsid", "asecwt", "wtsupp", "wtfinl"))
+    columns, index = _without_index(columns)
+    is_of_planners = any(_has_columns(columns, name) for name in _PLANNERS_COLUMNS)
     survey_parsers = _NHTS if _has_columns(columns, "houseid") else _CPS if is_of_cps else {}
     for name, parsers in _MEANINGS.items():
         parsers = parsers | survey_parsers.get(name, {})
+        if is_of_planners:
+            parsers = {each: of for each, of in parsers.items() if each != "educ"}
         by_lower_name: dict[str, str] = {}
         for each in sorted(columns, key=lambda each: each != each.lower()):  # our own name first
             if (lower := each.lower()) in parsers and (
@@ -274,16 +298,40 @@ def standard_columns(
     result: dict[str, Sequence[object]] = {}
     for column, cells in columns.items():
         name, meaning = meanings.get(column, (column, _same_value))
-        if name == column and _is_numeric(cells):
+        if name == column and is_numeric(cells):
             meaning = _same_value  # our own codes
         if name not in _TEXTS and name != "household_id":
             cells = plain_numbers(cells, f"{source}, column {column!r}", comma=comma)
+        if name in NUMBERS or name == "age":
+            cells = without_zeros(cells)
         result[name] = _cell_meanings(cells, meaning, f"{source}, row %s, column {column!r}")
         if column.lower() == "serial" and name == "household_id":
             result[name] = _within_samples(columns, result[name])
     if "id" not in result and any(_has_columns(columns, *pair) for pair in _PERSON_ID_COLUMNS):
         result["id"] = range(1, len(next(iter(columns.values()))) + 1)
+    if "id" not in result and ("age" in result or "gender" in result):  # rows are persons
+        count = len(next(iter(columns.values())))
+        if index is not None:
+            result["id"] = index
+        elif _has_columns(columns, "serialno"):
+            result["id"] = range(1, count + 1)
     return result
+
+
+def _without_index(
+    columns: Mapping[str, Sequence[object]],
+) -> tuple[Mapping[str, Sequence[object]], Sequence[object] | None]:
+    """Return the columns without pandas' index, and it: another whole number in each row."""
+    first, *others = columns or ("id",)
+    name = _INDEX_LEVEL if _INDEX_LEVEL in others else first
+    is_index = isinstance(name, str) and name.strip().lower() in _INDEX_NAMES
+    if not is_index or not others:
+        return columns, None
+    index = [str(each).strip().removesuffix(".0") for each in columns[name]]
+    if len({*index}) < len(index) or not all(each.isdecimal() for each in index):
+        return columns, None
+    rest = {each: cells for each, cells in columns.items() if each != name}
+    return rest, [int(each) for each in index]
 
 
 def _within_samples(columns: Mapping[str, Sequence[object]], serials: Any) -> Any:
@@ -293,10 +341,6 @@ def _within_samples(columns: Mapping[str, Sequence[object]], serials: Any) -> An
     if not samples:
         return serials
     return [" ".join(map(str, each)) for each in zip(*samples, serials, strict=True)]
-
-
-def _is_numeric(cells: object) -> bool:
-    return getattr(getattr(cells, "dtype", None), "kind", "") in ("b", "i", "u", "f")
 
 
 def _has_columns(columns: Iterable[str], *names: str) -> bool:
@@ -319,60 +363,3 @@ def _cell_meanings(cells: Sequence[object], meaning: _Meaning, title: str) -> Se
                 raise ConfigError(f"{title % number} {error}") from None
         values.append(meanings[cell])
     return values
-
-
-# -- how numbers are written -----------------------------------------------------------------------
-
-
-def plain_numbers(cells: Sequence[object], at: str = "", *, comma: bool = False) -> Sequence[Any]:
-    """Return texts that are numbers with separators as plain ones: `52,000`, `1,25`, `52.000,50`.
-
-    One mark holds for a column: what its numbers show together, or else what `comma` says. A column
-    with other texts stays as it is.
-    """
-    if _is_numeric(cells):
-        return cells
-    texts = {cell for cell in cells if isinstance(cell, str) and cell.strip()}
-    stripped = {text: _GAPS.sub("", _MONEY.sub("", text.strip())) for text in texts}
-    numbers = set(stripped.values())
-    marks = ",." if comma else ","
-    is_plain = not any(mark in each for each in numbers for mark in marks)
-    is_plain &= all(text == number for text, number in stripped.items())
-    if is_plain or not all(_NUMBER.fullmatch(each) for each in numbers):
-        return cells
-    is_money = any(_MONEY.search(text) for text in texts)  # cents have two digits
-    mark = _decimal_mark(numbers, comma=comma, is_money=is_money)
-    if not mark:
-        return cells
-    other = "." if mark == "," else ","
-    plain = {text: n.replace(other, "").replace(mark, ".") for text, n in stripped.items()}
-    return [plain.get(cell, cell) if isinstance(cell, str) else cell for cell in cells]
-
-
-def _decimal_mark(numbers: Iterable[str], *, comma: bool, is_money: bool) -> str:
-    """Return the decimal mark of some numbers; empty if they contradict each other."""
-    certain: set[str] = set()
-    ambiguous: set[str] = set()  # marks before three digits, which may be either
-    for each in numbers:
-        marks = [mark for mark in ",." if mark in each]
-        if len(marks) == 2:
-            last_mark = max(marks, key=each.rindex)
-            certain.add(last_mark)
-            if each.count(last_mark) > 1:
-                return ""
-        elif marks:
-            (mark,) = marks
-            is_grouped = (_COMMAS if mark == "," else _DOTS).fullmatch(each)
-            if each.count(mark) > 1:
-                if not is_grouped:
-                    return ""
-                certain.add("." if mark == "," else ",")
-            elif is_grouped and is_money:
-                certain.add("." if mark == "," else ",")
-            elif is_grouped:
-                ambiguous.add(mark)
-            else:
-                certain.add(mark)
-    if len(certain) > 1:
-        return ""
-    return certain.pop() if certain else "," if comma else "."

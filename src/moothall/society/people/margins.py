@@ -23,9 +23,10 @@ from moothall.build import excerpt
 from moothall.society.arrays import Array, np
 from moothall.society.blocks.columns import EDUCATION, GENDERS, HOUSEHOLDS
 from moothall.society.kernel.draw import choices_by, hash_of_text, id_words, integers
-from moothall.society.people.census_columns import NUMBERS, plain_numbers
+from moothall.society.people.census_columns import NUMBERS
 from moothall.society.people.means import ATTRIBUTES
 from moothall.society.people.table import COLUMNS, read_table
+from moothall.society.people.written_numbers import plain_numbers
 
 _HOUSEHOLD_ATTRIBUTES: Final = {
     "age": None,

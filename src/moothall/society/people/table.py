@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from moothall import ConfigError, MoothallError
 from moothall.build import address, check_integer, error_text, excerpt
-from moothall.society.arrays import csv_rows, import_package, kind_in_words
+from moothall.society.arrays import csv_rows, import_package, kind_in_words, table_suffix
 from moothall.society.blocks.columns import HOUSEHOLDS
 from moothall.society.blocks.needs import NEEDS
 from moothall.society.city.places import Places
@@ -68,7 +68,8 @@ def read_people(
 
     Args:
         path: a `.parquet` file, or a `.csv` or `.tsv` one with a header, in UTF-8, or UTF-16 with
-            its mark; with commas, semicolons or tabs
+            its mark; with commas, semicolons or tabs; also packed, as `.csv.gz`. Lines of a remark
+            begin with `# `
         city: the city that must have `home`, `work` and `school`; None skips this check
         households: a table of their households, each with its `household_id`: its `home` and its
             other columns are those of its persons, unless these have their own
@@ -98,9 +99,9 @@ def read_table(path: str | PathLike[str]) -> PeopleTable:
     if not isinstance(path, str | PathLike):
         raise ConfigError(f"a table must be the path of a file, got {kind_in_words(path)}")
     file = Path(path)
-    read = {".parquet": _parquet, ".csv": _csv, ".tsv": _csv}.get(file.suffix.lower())
+    read = {".parquet": _parquet, ".csv": _csv, ".tsv": _csv}.get(table_suffix(file))
     if read is None:
-        raise ConfigError(f"{file.name}: a table must be .csv, .tsv or .parquet")
+        raise ConfigError(f"{file.name}: a table must be .csv, .csv.gz, .tsv or .parquet")
     try:
         return PeopleTable(file.name, *read(file))
     except MoothallError:
@@ -330,6 +331,8 @@ def _csv(file: Path) -> tuple[list[str], list[dict[str, Any]], bool]:
         columns = [column.strip() for column in next(lines, [])]
         rows: list[dict[str, object]] = []
         for cells in filter(None, lines):
+            if len(cells) == 1 < len(columns) and cells[0].startswith("# "):
+                continue  # a remark
             if len(cells) != len(columns):
                 raise ConfigError(
                     f"{file.name}, row {len(rows) + 1} (line {lines.line_num}) must have "

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from moothall import ConfigError
-from moothall.society.arrays import Array, np
+from moothall.society.arrays import Array, np, table_suffix
 from moothall.society.columns.column import COMMIT_COLUMNS, Column
 from moothall.society.columns.table import columns_of, extra_column
 from moothall.society.people.census_columns import NUMBERS, standard_columns
@@ -38,7 +38,7 @@ def read_citizens(
     Raises:
         ConfigError: they are neither, or a value is wrong
     """
-    if isinstance(citizens, str | PathLike) and Path(citizens).suffix.lower() in (".csv", ".tsv"):
+    if isinstance(citizens, str | PathLike) and table_suffix(citizens) in (".csv", ".tsv"):
         citizens = completed(read_people(Path(citizens), city), city, seed=seed, params=params)
     is_rows = isinstance(citizens, list | tuple) and len(citizens) > 0
     if not is_rows or not all(isinstance(each, Mapping) and "id" in each for each in citizens):
