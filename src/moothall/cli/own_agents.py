@@ -16,9 +16,11 @@ from moothall import (
     ConfigError,
     DefinitionError,
     Host,
+    MissingExtra,
     MoothallError,
     OpenAIFunctionAgent,
     TokenBoundedMemory,
+    WeightsError,
 )
 from moothall.agents import AgentSource
 from moothall.build import Space, Thread, escaped
@@ -77,6 +79,7 @@ class ChatParticipants:
     has_small_model: bool  # one that cannot call actions
     notes: list[str] = field(default_factory=list)  # shown to the person
     model: Any = None
+    fault: str = ""  # why there is no model, where one may be lacking
 
     @classmethod
     def of(
@@ -88,8 +91,12 @@ class ChatParticipants:
         root: str | None,
         agents: Sequence[str],
         network: bool,
+        may_lack_model: bool = False,
     ) -> ChatParticipants:
-        """Make the agents that the command line, the environment and moothall.toml name."""
+        """Make the agents that the command line, the environment and moothall.toml name.
+
+        With `may_lack_model`, the model that nobody has named may lack its weights or its extra.
+        """
         settings_used = {"model_name", "root", "agents"}
         if over_broker:  # then only what the command line names is added
             settings_used = {each for each in settings_used if is_on_command_line(each)}
@@ -98,11 +105,16 @@ class ChatParticipants:
         agent_names: Sequence[str] = ()
         if "agents" in settings_used:
             agent_names = agents or permitted_agents(configured.get("agents", []))
+        is_named, fault = bool(model_name) or "model" in configured, ""
         with as_usage_error(source_of("model_name", of_file="model" in configured)):
-            model = made_model(model_text, key) if "model_name" in settings_used else None
-        participants = cls(
-            [named_agent(each) for each in agent_names], is_small_model(model_text), model=model
-        )
+            try:
+                model = made_model(model_text, key) if "model_name" in settings_used else None
+            except (WeightsError, MissingExtra) as error:
+                if is_named or not may_lack_model:
+                    raise
+                model, fault = None, str(error)
+        members = [named_agent(each) for each in agent_names]
+        participants = cls(members, is_small_model(model_text), model=model, fault=fault)
         if "root" in settings_used:
             with as_usage_error(source_of("root", of_file="root" in configured)):
                 host = Host("Host", root or configured.get("root", "."), network=network)

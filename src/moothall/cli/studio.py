@@ -62,7 +62,8 @@ def command(
     Open the page with the printed address, which contains a token; only this machine can reach it.
     On the page you talk with Chatty, Host (whose actions ask you first) and your own agents; with a
     larger model than the bundled one also with FunctionAI. You start work on a folder, research and
-    societies there, and see all runs of the journal, also those of other commands.
+    societies there, and see all runs of the journal, also those of other commands. Without the
+    weights of the bundled one it says what to fetch, and all else is there.
 
     \b
     Examples:
@@ -79,10 +80,12 @@ def command(
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     MissingExtra.unless("moothall studio", "studio", "fastapi", "uvicorn", "websockets")
     logging.getLogger("moothall").addHandler(logging.NullHandler())
-    participants = ChatParticipants.of(name, broker.is_chosen, **agent_options)
+    participants = ChatParticipants.of(name, broker.is_chosen, **agent_options, may_lack_model=True)
     hidden_id = "FunctionAI" if participants.has_small_model else None
     members = [each for each in participants.members if each.id != hidden_id]
     studio = Studio(name)
+    if participants.fault:
+        studio.faults.append(f"Chatty and FunctionAI are not here: {participants.fault}")
     try:
         with broker.space() if broker.is_chosen else NativeSpace() as space:
             space.add(studio.user)
