@@ -7,11 +7,13 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, Final, cast
 
 from moothall import Memory, StateError
 from moothall.build import APPENDED, Record, RecordedAgent, is_ours
 from moothall.society.arguments import claim_parts, owners_of
+from moothall.society.arrays import Array, np
 from moothall.society.clock import Clock
 from moothall.society.column_state import (
     array_rows,
@@ -21,8 +23,10 @@ from moothall.society.column_state import (
     read_arrays,
     renumbered,
     restore_columns,
+    status_of_row,
 )
 from moothall.society.kernel.citizen import CitizenAgent
+from moothall.society.kernel.commit import Service
 from moothall.society.kernel.router import SentItem, SocietyMailbox
 from moothall.society.kernel.variables import (
     hash_non_json,
@@ -31,6 +35,10 @@ from moothall.society.kernel.variables import (
     states_of,
 )
 from moothall.society.kernel.wants import answer_from_json, answer_json, id_order
+from moothall.society.population.life import answers_of
+from moothall.society.population.population import Population
+from moothall.society.population.row_books import RowBooks
+from moothall.society.population.row_messages import messages_of
 from moothall.society.society_step import Steps
 
 KIND: Final = "Society"
@@ -99,22 +107,17 @@ def agents_as_bytes(agents: Iterable[dict[str, Any]]) -> bytes:
 _decode: Final = partial(base64.b64decode, validate=True)
 
 
-def state_of(society: Steps, agents: list[dict[str, Any]] | None = None) -> dict[str, Any]:
-    """Return a society's whole state as JSON data; with `agents`, that of agents for rows."""
+def state_of(society: Steps) -> dict[str, Any]:
+    """Return a society's whole state as JSON data."""
     state: dict[str, object] = json.loads(
         as_bytes(society_state(society), "the state of the society")
     )
-    state["agents"] = json.loads(
-        agents_as_bytes(map(agent_json, society.mailboxes) if agents is None else agents)
-    )
-    if society.population is not None and agents is None:
-        state["columns"] = columns_of(society)
+    state["agents"] = json.loads(agents_as_bytes(map(agent_json, society.mailboxes)))
+    if society.population is not None:
+        state["columns"] = array_rows(
+            arrays_of(society), lambda part: base64.b64encode(part).decode()
+        )
     return state
-
-
-def columns_of(society: Steps) -> list[list[Any]]:
-    """Return the columns of a society's population as JSON data."""
-    return array_rows(arrays_of(society), lambda part: base64.b64encode(part).decode())
 
 
 def save(society: Steps, record: Record[SocietyState], state: SocietyState) -> None:
@@ -162,13 +165,11 @@ def _load(society: Steps, data: dict[str, Any], read_part: Callable[[str], bytes
     population, columns = society.own_population, data.get("columns") or []
     if society.in_columns and columns:
         population = society.population
-    if (population is None) == bool(columns):
-        state_has, society_has = ("a", "none") if columns else ("no", "one")
-        raise StateError(
-            f"the state is of {state_has} Population, and the society has {society_has}: make it "
-            "as there"
-        )
     arrays = read_arrays(columns, read_part)
+    if population is None and columns:
+        data, columns, arrays = _as_agents(society, data, arrays), [], {}
+    if (population is None) == bool(columns):
+        raise StateError("the state is of no Population, and the society has one: make it as there")
     if society.population is not None and columns:
         arrays = renumbered(society.population, arrays)
     _check_places(society.books.population, data)
@@ -231,6 +232,42 @@ def _load(society: Steps, data: dict[str, Any], read_part: Callable[[str], bytes
     load_states({**owners_of(society), "the places": society.city}, data)
     society.books.load_state_dict(data["services"])
     society.broken = ""
+
+
+def _as_agents(society: Steps, data: dict[str, Any], arrays: dict[str, Array]) -> dict[str, Any]:
+    """Return a state of drawn citizens in columns as one of agents, for a society without columns.
+
+    Such as one with a model. StateError: they are not those of the society.
+    """
+    count = len(arrays["column.money"])
+    usual = {"ids": np.arange(1, count + 1, dtype=np.uint64)}
+    usual["next_id"] = np.array([count + 1], np.uint64)
+    services = {id: Service(id) for id in society.services}
+    population = Population(1, society.changed.own_city(), None, society.seed)
+    population.enter(society, services)
+    books = RowBooks(population.city, services, population, society.seed)
+    try:
+        arrays = {**usual, **renumbered(population, arrays)}
+        restore_columns(population, arrays)
+    except StateError as error:
+        reason = "the state is of a Population, and the society has none: make it as there"
+        raise StateError(f"{reason} ({error})") from error
+    put_answers(books, arrays)
+    rows = SimpleNamespace(books=books, population=population)
+    agents = {str(each["id"]): each for each in data["agents"]}
+    mailboxes = {each.id: each for each in society.mailboxes}
+    for row, id in enumerate(population.all_ids()):
+        if id in agents:
+            continue
+        is_new = data["step"] == 0
+        status = status_of_row(population, row, is_new=is_new) | population.settled_status(row)
+        agents[id] = {
+            **({"id": id} if id not in mailboxes else agent_json(mailboxes[id])),
+            "memory": {"status": status, "stream": []},
+            "answers": [answer_json(each) for each in answers_of(books, row)],
+            "mail": [each.as_json() for each in messages_of(rows, row)],
+        }
+    return {**data, "agents": [agents[id] for id in sorted(agents, key=id_order)], "columns": []}
 
 
 def _check_places(register: Any, data: dict[str, Any]) -> None:

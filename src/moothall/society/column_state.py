@@ -13,6 +13,7 @@ from moothall.society.columns.column import PLACES
 from moothall.society.columns.renumbering import Renumbering, names_of
 from moothall.society.columns.want_table import Table
 from moothall.society.kernel.wants import PLACE, TEXT, field_kinds, kind_named
+from moothall.society.people.means import ATTRIBUTES
 from moothall.society.population.changing import settle_ids
 from moothall.society.population.population import Population
 from moothall.society.population.row_books import RowBooks
@@ -20,6 +21,14 @@ from moothall.society.population.row_messages import PARTS, Messages
 from moothall.society.society_step import Steps
 
 _PART: Final = 1 << 18  # entries of an array stored under one hash
+_PROFILE_NAMES: Final = (
+    *("age", "gender", "education", "household", "skill"),
+    *(*ATTRIBUTES, "interests", "income"),
+)
+_STATUS: Final = (
+    "home profile work money needs opinions school jobless income relations kin place moving"
+)
+"""The status of a citizen that has not lived yet, in the order of `make_people`."""
 
 
 def arrays_of(society: Steps) -> dict[str, Array]:
@@ -41,12 +50,25 @@ def arrays_of(society: Steps) -> dict[str, Array]:
     if population.later_network is not None:
         starts, ends = population.later_network.links
         arrays |= {"network.starts": starts, "network.others": ends}
-    if population.ids is not population.first_ids:
+    ids = population.first_ids
+    if population.ids is not ids or (len(ids) and (ids[0], ids[-1]) != (1, len(ids))):
         arrays |= {"ids": population.ids, "next_id": np.array([population.next_id], "uint64")}
     texts = {"strangers": population.strangers, "names": names_of(population)}
     return arrays | {
         name: np.frombuffer(json.dumps(each).encode(), "uint8") for name, each in texts.items()
     }
+
+
+def status_of_row(population: Population, row: int, *, is_new: bool) -> dict[str, Any]:
+    """Return the status of a row; of one that has not lived yet, as `make_people` has it."""
+    status = population.status_of(row)
+    if is_new:
+        profile, school = status["profile"], population.of_kind("school", 1)
+        omitted = set() if 5 <= profile["age"] < 18 and len(school) else {"school"}
+        omitted |= {"jobless"} if status["jobless"] == -1 else set()
+        status["profile"] = {name: profile[name] for name in _PROFILE_NAMES if name in profile}
+        status = {name: status[name] for name in _STATUS.split() if name in {*status} - omitted}
+    return status
 
 
 def _used_slots(values: Array) -> Array:

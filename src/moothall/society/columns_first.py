@@ -10,36 +10,25 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from moothall import BROADCAST, Agent, ConfigError, StateError
+from moothall import BROADCAST, Agent, ConfigError
 from moothall.build import is_ours
-from moothall.society import checkpoint
 from moothall.society.city.city import City
+from moothall.society.column_state import status_of_row
 from moothall.society.kernel.citizen import CitizenAgent, CitizenAgentParams, CitizenMemory
 from moothall.society.kernel.commit import Service
 from moothall.society.kernel.draw import Draws
 from moothall.society.kernel.intervention import Intervention
-from moothall.society.kernel.router import SentItem, SocietyMailbox
-from moothall.society.kernel.wants import Answer, answer_json, id_order
+from moothall.society.kernel.router import SocietyMailbox
 from moothall.society.people import generator
-from moothall.society.people.means import ATTRIBUTES
 from moothall.society.people.params import PeopleParams
-from moothall.society.population.life import answers_of
 from moothall.society.population.population import Population
 from moothall.society.population.row_books import nested_values
-from moothall.society.population.row_messages import is_heard_in_full, messages_of
+from moothall.society.population.row_messages import is_heard_in_full
 from moothall.society.society_step import Steps
 
 MIN_CITIZENS: Final = 100
 """Fewer citizens are agents from the start: a step of few costs less so."""
 _AGENTS_PER_YIELD: Final = 32  # agents are made while others wait for the loop
-_PROFILE_NAMES: Final = (
-    *("age", "gender", "education", "household", "skill"),
-    *(*ATTRIBUTES, "interests", "income"),
-)
-_STATUS: Final = (
-    "home profile work money needs opinions school jobless income relations kin place moving"
-)
-"""The status of a citizen that has not lived yet, in the order of `make_people`."""
 
 
 def may_live_in_columns(
@@ -209,21 +198,8 @@ def _blocks_of(population: Population) -> list[object]:
 def _status_of(society: Steps, row: int) -> dict[str, Any]:
     """Return the status of a row."""
     population: Population = society.books.population
-    status = population.status_of(row)
-    if society.number == 0 and society.want_tables is None:
-        profile, school = status["profile"], population.of_kind("school", 1)
-        omitted = set() if 5 <= profile["age"] < 18 and len(school) else {"school"}
-        omitted |= {"jobless"} if status["jobless"] == -1 else set()
-        status["profile"] = {name: profile[name] for name in _PROFILE_NAMES if name in profile}
-        status = {name: status[name] for name in _STATUS.split() if name in {*status} - omitted}
-    return status
-
-
-def _inbox_of(society: Steps, row: int) -> tuple[Sequence[Answer], Sequence[SentItem]]:
-    """Return the answers and the messages of a row, which it has no more after its turn."""
-    if society.want_tables is not None or row in society.books.population.agents:
-        return (), ()
-    return answers_of(society.books, row), messages_of(society, row)
+    is_new = society.number == 0 and society.want_tables is None
+    return status_of_row(population, row, is_new=is_new)
 
 
 # -- what rows cannot do ---------------------------------------------------------------------------
@@ -264,50 +240,3 @@ def _citizens_changed(society: Steps, intervention: Intervention) -> list[str]:
     except (ConfigError, KeyError):
         fits = False
     return [] if fits else [population.id_of(int(row)) for row in rows]
-
-
-# -- what is told of all ---------------------------------------------------------------------------
-
-
-def state_of(society: Steps) -> dict[str, Any]:
-    """Return the state that a society has once all are agents, and in `rows` what keeps them rows.
-
-    A society of agents loads it, too, such as one with a model, which leaves out `rows`.
-    """
-    population: Population = society.books.population
-    agents = {each.rank: checkpoint.agent_json(each) for each in society.mailboxes}
-    common: dict[str, Any] = {}  # what all rows have in common
-    for row, id in enumerate(population.all_ids()):
-        if row in population.agents:
-            continue
-        if not common:
-            mailbox = SocietyMailbox(_agent_of(society, row), society, society.router)
-            common = checkpoint.agent_json(mailbox)
-        status = _status_of(society, row) | population.settled_status(row)
-        answers, mail = _inbox_of(society, row)
-        agents[id_order(id)] = {
-            **common,
-            "id": id,
-            "memory": {**common["memory"], "status": status},
-            "answers": [answer_json(each) for each in answers],
-            "mail": [each.as_json() for each in mail],
-        }
-    rows = {
-        "agents": sorted((each.id for each in society.mailboxes), key=id_order),
-        "columns": checkpoint.columns_of(society),
-    }
-    ordered = [agents[each] for each in sorted(agents)]
-    return {**checkpoint.state_of(society, ordered), "rows": rows}
-
-
-def load(society: Steps, state: Any) -> None:
-    """Load a state; who was a row is one again."""
-    rows = state.get("rows") if isinstance(state, dict) else None
-    try:
-        if rows is not None:
-            agents = {*rows["agents"]}
-            agent_states = [each for each in state["agents"] if each["id"] in agents]
-            state = {**state, "agents": agent_states, "columns": rows["columns"]}
-    except (KeyError, TypeError, AttributeError) as error:
-        raise StateError(f"the state of the Society is damaged: {error!r:.300}") from error
-    checkpoint.load(society, state)

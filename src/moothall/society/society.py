@@ -583,8 +583,7 @@ class Society(Experiments):
         Raises:
             StateError: a step is under way, or an agent's state is not JSON data
         """
-        module = columns_first if self.in_columns and not self.is_closed else checkpoint
-        state: dict[str, object] = self.on_loop(module.state_of, self)
+        state: dict[str, object] = self.on_loop(checkpoint.state_of, self)
         return state
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
@@ -596,5 +595,4 @@ class Society(Experiments):
             StateError: it is not such a state, it has other agents, or a step is under way
         """
         copied = json.loads(checkpoint.as_bytes(state, "a state"))
-        module = columns_first if self.in_columns and not self.is_closed else checkpoint
-        self.on_loop(module.load, self, copied)
+        self.on_loop(checkpoint.load, self, copied)

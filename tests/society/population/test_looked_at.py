@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 
-from moothall.foundation.errors import ConfigError
+from moothall.foundation.errors import ConfigError, StateError
 from moothall.society import (
     CitizenAgent,
     CitizenMemory,
@@ -20,6 +20,7 @@ from moothall.society import (
     Intervention,
     Move,
     OtherBlock,
+    Population,
     Society,
     make_economy,
 )
@@ -66,11 +67,6 @@ def alike(town: Society, agents: Society, exactly: bool = True) -> None:
             elif name == "stuck":
                 own, value = bool(own), bool(value)
             assert own == value, (mine.id, name)
-
-
-def of_all(town: Society) -> dict[str, Any]:
-    """The state of a town as a town of agents has it."""
-    return {name: each for name, each in town.state_dict().items() if name != "rows"}
 
 
 @pytest.mark.parametrize("before", (0, 3))
@@ -324,23 +320,34 @@ async def test_intervention_that_no_column_holds_is_that_of_agents(
         alike(town, agents)
 
 
-async def test_town_in_columns_has_the_state_of_agents_and_leaves_rows_as_they_are() -> None:
-    async with made() as town, made() as agents, made() as fork:
-        for each in (town, agents):
-            assert each.agents[8].id == 9
-            await each.run(steps=1)
-        states = town.state_dict()
-        assert town.population is not None
-        assert len([*agents.agents]) == COUNT
-        del states["rows"]
-        assert json.dumps(states) == json.dumps(of_all(agents))
-        fork.load_state_dict(states)
+@pytest.mark.parametrize("before", (0, 1, 5))
+async def test_state_of_a_town_in_columns_is_taken_by_one_of_agents_and_the_other_way(
+    before: int,
+) -> None:
+    async with made() as town, of_agents() as agents, made() as fork:
+        assert town.agents[8].id == 9
+        if before:
+            await town.run(steps=before)
+        state = json.loads(json.dumps(town.state_dict()))
+        assert [each["id"] for each in state["agents"]] == ["9"]
+        agents.load_state_dict(state)
+        fork.load_state_dict(agents.state_dict())
         for each in (town, agents, fork):
             await each.run(steps=4)
         assert town.population is not None
-        assert fork.metrics == town.metrics[1:]
+        assert len(town.population.agents) == 1
+        assert agents.metrics == fork.metrics == town.metrics[before:]
+        alike(fork, agents)
+        town.metrics = town.metrics[before:]
         alike(town, agents)
-        assert json.dumps(of_all(fork)) == json.dumps(of_all(agents))
+
+
+async def test_state_of_other_columns_is_refused_by_a_town_of_agents() -> None:
+    population = Population(COUNT, CITY, [OtherBlock()], seed=5)
+    async with Society(population) as town, of_agents() as agents:
+        with pytest.raises(StateError, match="of a Population, and the society has none"):
+            agents.load_state_dict({**town.state_dict(), "services": agents.books.state_dict()})
+        await agents.run(steps=1)  # nothing was loaded
 
 
 @pytest.mark.parametrize("looks", (False, True))

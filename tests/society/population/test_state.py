@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,19 @@ async def test_state_of_a_population_has_what_came_of_each_want() -> None:
         assert any(each.value for some in answers[0] for each in some)
 
 
+async def test_towns_of_rows_have_a_state_of_the_same_parts(tmp_path: Path) -> None:
+    keys = []
+    journal = made(journal=tmp_path / "runs.db")
+    for town in (made(), looked_at(), journal, in_part(LocalEngine()), made(mailbox=9)):
+        async with town:
+            await town.run(steps=1)
+            state = town.state_dict()
+            keys.append(sorted(state))
+            assert len(json.dumps(state)) < 200_000
+    assert all(each == keys[0] for each in keys)
+    assert "columns" in keys[0]
+
+
 async def test_state_of_rows_is_that_of_the_same_places_in_a_city_that_has_more() -> None:
     data = json.loads(CITY.to_json())
     shop = next(each for each in data["places"] if each["kind"] == "shop")
@@ -192,6 +206,6 @@ async def test_state_of_a_layer_is_refused_by_a_grid_that_lacks_a_cell() -> None
 async def test_state_of_rows_that_is_damaged_is_refused(damage: dict[str, Any]) -> None:
     async with made() as town:
         state = town.state_dict()
-        state["rows"] |= damage
+        state |= damage
         with pytest.raises(StateError, match="damaged"):
             town.load_state_dict(state)
