@@ -200,7 +200,7 @@ def goes_at(step: int, to: str, home: str = "west") -> CitizenAgent:
     return Goes(step, memory=CitizenMemory({"home": home}))
 
 
-async def test_who_is_on_the_way_arrives_and_who_has_no_way_home_is_stranded() -> None:
+async def test_citizen_on_the_way_arrives_and_one_without_a_way_home_is_stranded() -> None:
     city = City(PLACES, ROADS[:2])
     citizens = [
         goes_at(1, "east"),

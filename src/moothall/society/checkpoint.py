@@ -274,16 +274,16 @@ def _check_places(register: Any, data: dict[str, Any]) -> None:
     """Check that a society has the places of a state's agents. Raises StateError."""
     if register.city is None:
         return
-    named: dict[object, str] = {}
+    use_by_place: dict[object, str] = {}
     for each in data["agents"]:
         status = (each.get("memory") or {}).get("status") or {}
         moving = status.get("moving") or {}
         for place in (status.get("place"), moving.get("to"), moving.get("from")):
-            named[place] = f"has agent {each['id']!r} at or on the way to"
-    for place, what in named.items():
+            use_by_place[place] = f"has agent {each['id']!r} at or on the way to"
+    for place, use in use_by_place.items():
         if place is not None and place not in register.place_numbers:
             raise StateError(
-                f"the state {what} {place!r:.80}, which the society's city has not: add it, or "
+                f"the state {use} {place!r:.80}, which the society's city has not: add it, or "
                 "load the state into a society of the same places"
             )
 

@@ -90,25 +90,25 @@ def renumbered(population: Population, arrays: dict[str, Array]) -> dict[str, Ar
     numbers, result = Renumbering(names, population), {**arrays}
     for name, values in arrays.items():
         group, _, rest = name.partition(".")
-        own = numbers.of(f"the {group} {rest!r} of the state")
+        named_numbers = numbers.with_title(f"the {group} {rest!r} of the state")
         if group == "column" and (column := population.declared.get(rest)) is not None:
             change = column.renumbered
             if column.dtype == PLACE:
-                result[name] = own.places(values)
+                result[name] = named_numbers.places(values)
             elif column is PLACES["mode"]:
-                result[name] = own.words(values)
+                result[name] = named_numbers.words(values)
             elif change is not None:
-                result[name] = change(values, own)
+                result[name] = change(values, named_numbers)
         elif group == "layer" and rest in population.layers:
             layer = population.layers[rest].copy()
-            layer[own.all_places] = values
+            layer[named_numbers.all_places] = values
             result[name] = layer
         elif group == "answer" and (kind := rest.partition(".")[2]) not in ("", "=", "#", "?"):
             content = field_kinds(kind_named(rest.partition(".")[0]))[kind]
-            changes = {PLACE: own.places, TEXT: own.words}
+            changes = {PLACE: named_numbers.places, TEXT: named_numbers.words}
             result[name] = changes[content](values) if content in changes else values
         elif name in ("message.topic", "message.text"):
-            result[name] = own.words(values)
+            result[name] = named_numbers.words(values)
         result[name] = result[name].astype(values.dtype, copy=False)
     return result
 

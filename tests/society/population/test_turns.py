@@ -96,7 +96,7 @@ async def eaten(kinds: list[type[Eats]], mixed: bool) -> list[int]:
     return [int(each) for each in sums]
 
 
-async def test_two_kinds_of_mixed_blocks_have_equal_chances_in_any_order_of_the_list() -> None:
+async def test_mixed_blocks_of_two_kinds_have_equal_chances_in_any_order_of_the_list() -> None:
     assert await eaten([Wolf, Fox], mixed=False) == [200, 0]  # the first block takes all
     wolves, foxes = await eaten([Wolf, Fox], mixed=True)
     assert wolves + foxes == 200

@@ -51,14 +51,17 @@ def codes_renumbered(codes: Array, numbers: Any) -> Array:
 def _item_where_renumbered(where: Array, numbers: Any) -> Array:
     """Return places of items, or −2 − k for the kind k, by the numbers of another city."""
     places = numbers.places(where)
-    return np.where(where < -1, -2 - numbers.kinds(-2 - where), places)
+    renumbered: Array = np.where(where < -1, -2 - numbers.kinds(-2 - where), places)
+    return renumbered
 
 
 def _items_renumbered(words: Array, numbers: Any) -> Array:
     """Return a plan's items, some at a kind of place, by the numbers of another city."""
     where = words.astype(np.int64) & WHERE_MASK
     kinds = numbers.kinds(where - FIRST_KIND)
-    return np.where(where < FIRST_KIND, words, clear_bits(words, WHERE_MASK) | kinds + FIRST_KIND)
+    moved: Array = clear_bits(words, WHERE_MASK) | kinds + FIRST_KIND
+    renumbered: Array = np.where(where < FIRST_KIND, words, moved)
+    return renumbered
 
 
 ACT: Final[dict[str, Column]] = {"act": Column("uint8", words=ACTS)}

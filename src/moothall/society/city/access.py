@@ -41,7 +41,7 @@ class Access:
     def has_way(self, start: Array, end: Array) -> Array:
         """Return whether there is a way from places to places; booleans."""
         a, b = self.node[start], self.node[end]
-        is_connected = self._strong_parts[a] == self._strong_parts[b]
+        is_connected: Array = self._strong_parts[a] == self._strong_parts[b]
         rest = np.flatnonzero(~is_connected)  # there may be a way in this direction alone
         if len(rest):
             is_connected[rest] = self.roads.metres(a[rest], b[rest]) >= 0

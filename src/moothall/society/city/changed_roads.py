@@ -31,23 +31,23 @@ class RoadIndex:
             if road.name:
                 self._names.setdefault(road.name, []).append(road.id)
 
-    def ids_of(self, named: Iterable[object]) -> list[str]:
+    def ids_of(self, roads: Iterable[object]) -> list[str]:
         """Return the ids of roads that are named by id, by name, or by their two ends.
 
         Raises:
             ConfigError: there is no such road
         """
-        return [*dict.fromkeys(chain.from_iterable(map(self._ids_of, named)))]
+        return [*dict.fromkeys(chain.from_iterable(map(self._ids_of, roads)))]
 
-    def _ids_of(self, named: Any) -> Sequence[str]:
-        if isinstance(named, str):
-            found: Sequence[str] = (named,) if named in self.ids else self._names.get(named, ())
-            hint = nearest(named, [*self._names, *self.ids][:_MAX_LIKENED])
-        else:
-            found, hint = self._ends.get(_ends(*named), ()), ""
-        if not found:
-            raise ConfigError(f"there is no road {excerpt(named)} in the city{hint}")
-        return found
+    def _ids_of(self, road: Any) -> Sequence[str]:
+        is_name = isinstance(road, str)
+        ids: Sequence[str] = () if is_name else self._ends.get(_ends(*road), ())
+        if is_name:
+            ids = (road,) if road in self.ids else self._names.get(road, ())
+        if not ids:
+            hint = nearest(road, [*self._names, *self.ids][:_MAX_LIKENED]) if is_name else ""
+            raise ConfigError(f"there is no road {excerpt(road)} in the city{hint}")
+        return ids
 
 
 def _ends(a: str, b: str) -> tuple[str, str]:

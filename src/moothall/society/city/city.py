@@ -282,16 +282,16 @@ class City(NumberedPlaces):
             if is_changed.any():
                 key = access, is_closed.tobytes(), metres[is_used].tobytes()
                 if key not in shared:
-                    left = is_used & ~is_closed
-                    new_edges = np.column_stack([edges[left, :2], metres[left]])
-                    shared[key] = changed_access(access, new_edges, oneway[left])
+                    is_open = is_used & ~is_closed
+                    new_edges = np.column_stack([edges[is_open, :2], metres[is_open]])
+                    shared[key] = changed_access(access, new_edges, oneway[is_open])
                 access = shared[key]
             city._access[mode] = access
         return city
 
     def have_ways(self, place: Array, to: Array) -> Array:
         """Return whether there is a way from each place to another by any mode; booleans."""
-        has_way = place == to
+        has_way: Array = place == to
         for access in dict.fromkeys(self._access.values()):
             rest = np.flatnonzero(~has_way)
             has_way[rest] = access.has_way(place[rest], to[rest])

@@ -73,8 +73,8 @@ class Nearest:
             to, on = dijkstra(back, indices=a), dijkstra(there, indices=b)
             is_concerned |= to + length + on[at] == metres_to_node
         is_concerned &= is_place
-        kept = np.where(is_place, metres.astype(np.int64) * len(base.node) + places, _NO_PLACE)
-        keys[...] = kept.T
+        kept_keys = np.where(is_place, metres.astype(np.int64) * len(base.node) + places, _NO_PLACE)
+        keys[...] = kept_keys.T
         return nodes[is_concerned.any(axis=0)]
 
     def _search(self, access: Access, targets: Array, keys: Array, pending: Array) -> None:

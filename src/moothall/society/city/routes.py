@@ -303,10 +303,10 @@ class _Label:
             a, b = (np.searchsorted(nodes, longer[is_here, end]) for end in (0, 1))
             # An edge was on a shortest route from a node if it led on from one end to the other.
             was_on_route = metres[:, a] + longer[is_here, 2] == metres[:, b]
-            again = np.flatnonzero((was_on_route & np.isfinite(metres[:, b])).any(axis=1))
-            if not len(again):
+            sources = np.flatnonzero((was_on_route & np.isfinite(metres[:, b])).any(axis=1))
+            if not len(sources):
                 continue
-            metres[again] = dijkstra(graph[nodes][:, nodes], indices=separating[again])
+            metres[sources] = dijkstra(graph[nodes][:, nodes], indices=separating[sources])
             span = metres[np.isfinite(metres)].max(initial=0) * (1 if symmetric else 2)
             if span >= _no_way(changed.dtype):
                 changed.widen()

@@ -40,11 +40,11 @@ class Renumbering:
         self._names = names
         self._title = title
         self._numbers: dict[str, Array] = {}
-        for name, own in names_of(register).items():
-            own_numbers = {each: number for number, each in enumerate(own)}
-            self._numbers[name] = np.array([own_numbers.get(each, -1) for each in names[name]], int)
+        for name, texts in names_of(register).items():
+            numbers = {each: number for number, each in enumerate(texts)}
+            self._numbers[name] = np.array([numbers.get(each, -1) for each in names[name]], int)
 
-    def of(self, title: str) -> Renumbering:
+    def with_title(self, title: str) -> Renumbering:
         """Return the same numbers, whose errors name what has them."""
         copy = Renumbering.__new__(Renumbering)
         copy._names, copy._numbers, copy._title = self._names, self._numbers, title
@@ -74,6 +74,6 @@ class Renumbering:
             return old
         renumbered: Array = np.where(is_one, new_numbers[np.where(is_one, old, 0)], old)
         if (missing := old[is_one & (renumbered < 0)]).size:
-            what = _TITLES[name].format(self._names[name][int(missing.min())])
-            raise StateError(f"{self._title} has {what}")
+            lacking_text = _TITLES[name].format(self._names[name][int(missing.min())])
+            raise StateError(f"{self._title} has {lacking_text}")
         return renumbered

@@ -99,7 +99,7 @@ class Intervention:
             if not isinstance(text, str) or not 0 < len(text.strip()) <= len(text) <= _MAX_TEXT:
                 rule = f"must be texts of 1 to {_MAX_TEXT} characters"
                 raise ConfigError(f"tell {rule}, got {excerpt(text)}")
-        if not any(values[name] for name in CHANGE_FIELDS if name not in _WHOSE):
+        if not any(values[name] for name in CHANGE_FIELDS if name not in _RECEIVERS):
             raise ConfigError("an intervention must change something: facts, status, close, …")
         for name in _COMMIT_FIELDS:
             if name in values["status"]:
@@ -228,7 +228,7 @@ def _everyone_in_turn(society: Any) -> list[str]:
 
 
 _OF_ROADS: Final = ("close_roads", "open_roads", "road_speed", "modes")
-_WHOSE: Final = ("citizens", "modes")
+_RECEIVERS: Final = ("citizens", "modes")
 """The arguments that say whom a change concerns, and change nothing themselves."""
 CHANGE_FIELDS: Final = tuple(
     each.name for each in fields(Intervention) if each.name not in ("at_step", "when")
@@ -272,19 +272,19 @@ def set_values(status: dict[str, Any], values: Mapping[str, object]) -> None:
             status[key] = copy.deepcopy(value)
 
 
-def _road(named: object, name: str) -> str | list[str]:
-    """Return a road as it is named: a text, or its two ends. Raises ConfigError."""
-    if isinstance(named, str):
-        return named
-    ends = list(named) if isinstance(named, list | tuple) else []
+def _road(road: object, name: str) -> str | list[str]:
+    """Return a road as it is called: a text, or its two ends. Raises ConfigError."""
+    if isinstance(road, str):
+        return road
+    ends = list(road) if isinstance(road, list | tuple) else []
     if len(ends) != 2 or not all(isinstance(each, str) for each in ends):
         rule = "must be ids or names of roads, or pairs of their ends"
-        raise ConfigError(f"{name} {rule}, got {named!r:.80}")
+        raise ConfigError(f"{name} {rule}, got {road!r:.80}")
     return ends
 
 
-def _road_in_words(named: str | Sequence[str]) -> str:
-    return named if isinstance(named, str) else "–".join(named)
+def _road_in_words(road: str | Sequence[str]) -> str:
+    return road if isinstance(road, str) else "–".join(road)
 
 
 def checked_list(values: object, name: str) -> list[Any]:

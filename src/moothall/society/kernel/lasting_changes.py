@@ -74,11 +74,11 @@ class LastingChanges:
         self._cities[key] = changed
         if len(self._cities) > _MAX_KEPT:
             del self._cities[next(iter(self._cities))]
-        shown, variables = copy.copy(changed), variables_of(city)
-        for name in variables_of(shown).keys() - variables.keys():
-            delattr(shown, name)
-        vars(shown).update(variables)  # what rules have set since
-        return shown
+        changed_city, variables = copy.copy(changed), variables_of(city)
+        for name in variables_of(changed_city).keys() - variables.keys():
+            delattr(changed_city, name)
+        vars(changed_city).update(variables)  # what rules have set since
+        return changed_city
 
     def own_city(self) -> Any:
         """Return the city without the changes, with what rules have set on the one they see."""
@@ -99,11 +99,11 @@ class LastingChanges:
         self, intervention: Intervention, roads: Iterable[object]
     ) -> Iterable[tuple[str, str]]:
         """Return roads as (id, mode), for the modes of an intervention."""
-        if not (named := [*roads]):
+        if not (road_names := [*roads]):
             return ()
         modes = intervention.modes
         names = [each.name for each in self._city.modes] if modes is None else modes
-        return product(self._city.road_index.ids_of(named), names)
+        return product(self._city.road_index.ids_of(road_names), names)
 
     def check(self, intervention: Intervention) -> None:
         """Check that the places, roads and modes that it names exist. Raises ConfigError."""
@@ -117,12 +117,12 @@ class LastingChanges:
         if not hasattr(self._city, "road_index"):
             raise ConfigError("an intervention changes roads, which only a City has")
         self._city.road_index.ids_of(roads)
-        known = [each.name for each in self._city.modes]
+        mode_names = [each.name for each in self._city.modes]
         for mode in intervention.modes or ():
-            if mode not in known:
+            if mode not in mode_names:
                 raise ConfigError(
                     f"an intervention names the mode {mode!r:.80}, and the city has "
-                    f"{', '.join(known)}"
+                    f"{', '.join(mode_names)}"
                 )
 
     def state_dict(self) -> dict[str, Any]:

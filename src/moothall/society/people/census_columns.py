@@ -285,7 +285,7 @@ def standard_columns(
     for name, parsers in _MEANINGS.items():
         parsers = parsers | survey_parsers.get(name, {})
         if is_of_planners:
-            parsers = {each: of for each, of in parsers.items() if each != "educ"}
+            parsers = {each: parsers[each] for each in parsers if each != "educ"}
         by_lower_name: dict[str, str] = {}
         for each in sorted(columns, key=lambda each: each != each.lower()):  # our own name first
             if (lower := each.lower()) in parsers and (
@@ -322,10 +322,10 @@ def _without_index(
     columns: Mapping[str, Sequence[object]],
 ) -> tuple[Mapping[str, Sequence[object]], Sequence[object] | None]:
     """Return the columns without pandas' index, and it: another whole number in each row."""
-    first, *others = columns or ("id",)
-    name = _INDEX_LEVEL if _INDEX_LEVEL in others else first
+    first, *other_names = columns or ("id",)
+    name = _INDEX_LEVEL if _INDEX_LEVEL in other_names else first
     is_index = isinstance(name, str) and name.strip().lower() in _INDEX_NAMES
-    if not is_index or not others:
+    if not is_index or not other_names:
         return columns, None
     index = [str(each).strip().removesuffix(".0") for each in columns[name]]
     if len({*index}) < len(index) or not all(each.isdecimal() for each in index):

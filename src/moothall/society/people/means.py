@@ -102,7 +102,7 @@ _MAX_SKILL: Final = 100_000
 _MIN_VALUES_AGE: Final = 12  # who is younger is asked by no questionnaire
 
 
-ATTRIBUTES: Final = {
+ATTRIBUTES: Final[dict[str, Attribute]] = {
     "occupation": Attribute((None, *OCCUPATIONS), _occupations),
     "licence": Attribute((False, True), _licences),
     "cars": Attribute((), _cars),

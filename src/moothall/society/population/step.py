@@ -96,18 +96,20 @@ def _mixed(
     rows: Rows, blocks: Sequence[Any], chosen: Iterable[tuple[int, Array | None]]
 ) -> Iterable[tuple[int, Array | None]]:
     """Return the rows of each block; of blocks that say `mixed`, by runs in one drawn order."""
-    mixed = [each for each in chosen if getattr(blocks[each[0]], "mixed", False)]
+    mixed: list[tuple[int, Any]] = [
+        each for each in chosen if getattr(blocks[each[0]], "mixed", False)
+    ]
     if len(mixed) < 2:
         return chosen
-    numbers = np.concatenate([np.full(len(part), number) for number, part in mixed])  # type: ignore[arg-type]
-    parts = np.concatenate([part for _, part in mixed])  # type: ignore[misc]
+    numbers = np.concatenate([np.full(len(part), number) for number, part in mixed])
+    parts = np.concatenate([part for _, part in mixed])
     population = rows.population
     keys = integers(population.seed, population.ids[parts], rows.step, "blocks.mixed")
     order = np.argsort(keys, kind="stable")
     ends = np.flatnonzero(np.diff(numbers[order])) + 1
     runs = [(int(numbers[each[0]]), np.sort(parts[each])) for each in np.split(order, ends)]
-    others = [each for each in chosen if not getattr(blocks[each[0]], "mixed", False)]
-    return [*others, *runs]
+    other_parts = [each for each in chosen if not getattr(blocks[each[0]], "mixed", False)]
+    return [*other_parts, *runs]
 
 
 def call_rule(rows: Rows, block: Any, hook: str, chosen: Array | None = None) -> Any:

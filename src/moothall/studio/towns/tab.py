@@ -363,7 +363,7 @@ class SocietyTab(Tab):
         reopen_step = step + math.ceil(change.hours * 3600 / society.clock.step_s)
         closes = change.close or change.close_roads
         if closes and step < reopen_step < town.order.steps:
-            reopened = {"open": change.close, "open_roads": change.close_roads}
+            reopened: dict[str, Any] = {"open": change.close, "open_roads": change.close_roads}
             society.intervene(Intervention(reopen_step, **reopened))
             town.notify_pages()
         return step
