@@ -10,7 +10,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final, cast
 
-from moothall import Memory, StateError
+from moothall import ConfigError, Memory, StateError
 from moothall.build import APPENDED, Record, RecordedAgent, is_ours
 from moothall.society.arguments import claim_parts, owners_of
 from moothall.society.arrays import Array, np
@@ -153,6 +153,8 @@ def load(society: Steps, data: object, read_part: Callable[[str], bytes] = _deco
         _load(society, state, read_part)
     except StateError:
         raise
+    except ConfigError as error:
+        raise StateError(f"the state does not fit the society: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise StateError(f"the state of the Society is damaged: {error!r:.300}") from error
 

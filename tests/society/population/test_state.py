@@ -190,6 +190,16 @@ async def test_state_of_places_that_a_city_has_not_is_refused_by_their_names(age
         assert dict(again.books.where) == {"1": "p2"}
 
 
+async def test_state_of_more_citizens_at_a_place_than_it_holds_is_refused_by_its_name() -> None:
+    def town(capacity: int, *places: int) -> Society:
+        city = City([Place("p", "home", 0, 0, capacity=capacity)])
+        return Society(Population({"place": np.array(places)}, city, []))
+
+    async with town(5, 0, 0, 0) as whole, town(2, 0, -1, -1) as again:
+        with pytest.raises(StateError, match="does not fit the society: 3 citizens start at 'p'"):
+            again.load_state_dict(whole.state_dict())
+
+
 async def test_state_of_a_layer_is_refused_by_a_grid_that_lacks_a_cell() -> None:
     def town(width: int, height: int) -> Society:
         layers = {"sugar": Column("float64", 1)}
