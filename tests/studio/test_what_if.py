@@ -73,3 +73,35 @@ def test_place_that_was_found_is_shut_and_opened_again(
     press(page, "Show")
     page.get_by_role("button", name="Open it again").first.click()
     expect(page.get_by_role("button", name="Close it").first).to_be_visible()
+
+
+def test_road_that_was_clicked_on_the_map_is_shut_and_opened_again(
+    studio: Studio, open_page: Callable[..., Page]
+) -> None:
+    page = open_page("Society")
+    studio.society.set_up(SimulateOrder(20, days=30.0))
+    expect(page.locator(".s-map")).to_have_attribute("data-drawn", "dots")
+    assert studio.society.town is not None
+    society = studio.society.town.wait_for_society()
+    canvas, (left, low, wide, tall) = page.locator(".s-map canvas"), studio.society.map()["bounds"]
+    box = canvas.bounding_box()
+    assert box is not None
+    scale = 0.96 * min(box["width"] / (wide + 24), box["height"] / (tall + 24))
+    shown = page.get_by_text("road n")
+    for road in society.city.roads:  # of some, a citizen or a place is nearer
+        ends = [society.city.position(each) for each in (road.a, road.b)]
+        x, y = (sum(each[axis] for each in ends) / 2 for axis in (0, 1))
+        right, down = (x - left - wide / 2) * scale, (low + tall / 2 - y) * scale
+        at = {"x": box["width"] / 2 + right, "y": box["height"] / 2 + down}
+        canvas.click(position=at)  # type: ignore[arg-type]
+        if shown.count():
+            break
+    expect(shown).to_contain_text(road.id)
+    page.get_by_role("button", name="Close it").first.click()
+    press(page, "Step")
+    expect(page.get_by_role("button", name="Open it again")).to_be_visible()
+    page.get_by_role("button", name="Open it again").click()
+    press(page, "Step")
+    expect(page.get_by_role("button", name="Close it")).to_be_visible()
+    said = [each.in_words() for each in society.interventions]
+    assert said == [f"closes road {road.id}", f"opens road {road.id}"]

@@ -43,7 +43,7 @@ export function besideTown(maps, when, onPick, changed) {
       map.show(await call("society/map?second=true"));
       planOf = now.town;
     }
-    map.frame(citizens, now.acts, now.closed, now.level);
+    map.frame(citizens, now.acts, now.closed, now.closed_roads, now.level);
     changed();
   }, 0);
 

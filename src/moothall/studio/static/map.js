@@ -19,7 +19,7 @@ export const NAMES = { sleep: "asleep", work: "at work or school", food: "eat or
 export const GROUP_OF = { sleep: 0, work: 1, study: 1, eat: 2, shop: 2, social: 3, browse: 3, leisure: 4, travel: 5 };
 export const SHAPES = { home: "□", work: "■", school: "▲", shop: "◆", restaurant: "●", park: "✿", hospital: "✚" };
 
-export function makeMap(onPick, label = "Map of the town", onPlace = null) { // a citizen, or a place where none is
+export function makeMap(onPick, label = "Map of the town", onPlace = null, onRoad = null) { // a citizen, or a place where none is, or a road
   const canvas = h("canvas", { tabindex: 0, role: "application", "aria-label": `${label}. Plus, minus and Ctrl with the wheel zoom, arrows move, 0 shows all, Enter picks the citizen nearest to the middle.` });
   const tip = h("div", { class: "s-tip", hidden: true });
   const tool = (text, label, work) => h("button", { type: "button", class: "s-button", title: label, "aria-label": label, onclick: work }, text);
@@ -30,7 +30,7 @@ export function makeMap(onPick, label = "Map of the town", onPlace = null) { // 
   const base = document.createElement("canvas");
   const grid = document.createElement("canvas");
   let [width, height, ratio] = [0, 0, 1];
-  let [plan, streets, closed, colours] = [null, null, new Set(), {}];
+  let [plan, streets, closed, closedRoads, colours] = [null, null, new Set(), new Set(), {}];
   let view = { x: 0, y: 0, scale: 1 }; // the metres in the middle, and pixels of a metre
   let whole = true; // whether all of it is shown, also when the window changes
   let fresh = false; // whether roads and places are drawn as they are to be
@@ -125,6 +125,16 @@ export function makeMap(onPick, label = "Map of the town", onPlace = null) { // 
         on.stroke();
       });
     }
+    Object.assign(on, { strokeStyle: colours.ink, lineWidth: 3 });
+    on.setLineDash([2, 6]);
+    on.beginPath();
+    for (const [a, b, , id] of closedRoads.size ? plan.roads : []) {
+      if (!closedRoads.has(id)) continue;
+      on.moveTo(px(plan.nodes[a][0]), py(plan.nodes[a][1]));
+      on.lineTo(px(plan.nodes[b][0]), py(plan.nodes[b][1]));
+    }
+    on.stroke();
+    on.setLineDash([]);
     const size = Math.min(18, Math.max(8, 26 * view.scale));
     const sign = (text, at, up, font, fillStyle, globalAlpha = 1) => {
       Object.assign(on, { font: `${font}px system-ui, sans-serif`, fillStyle, globalAlpha });
@@ -308,7 +318,18 @@ export function makeMap(onPick, label = "Map of the town", onPlace = null) { // 
     const found = nearest(x, y, within, xs.length, (i) => [xs[i], ys[i]]);
     if (found >= 0) return onPick(found);
     const place = plan?.places[nearestPlace(x, y)];
-    if (place && onPlace) onPlace(place[0]);
+    if (place && onPlace) return onPlace(place[0]);
+    const road = plan?.roads[nearestRoad(x, y)];
+    if (road?.[3] && onRoad) onRoad(road[3], road[4]);
+  }
+
+  // The road that is nearest to a point, by its index; -1 if none is within a few pixels.
+  function nearestRoad(x, y) {
+    return nearest(x, y, 10, plan?.roads.length || 0, (i) => {
+      const [[ax, ay], [bx, by]] = plan.roads[i].slice(0, 2).map((end) => [px(plan.nodes[end][0]), py(plan.nodes[end][1])]);
+      const part = Math.min(1, Math.max(0, ((x - ax) * (bx - ax) + (y - ay) * (by - ay)) / ((bx - ax) ** 2 + (by - ay) ** 2 || 1)));
+      return [ax + part * (bx - ax), ay + part * (by - ay)];
+    });
   }
 
   const nearestPlace = (x, y) => nearest(x, y, 10, plan?.places.length || 0, (i) => [px(plan.places[i][2]), py(plan.places[i][3])]);
@@ -384,9 +405,9 @@ export function makeMap(onPick, label = "Map of the town", onPlace = null) { // 
     },
     // Where its citizens are: n times x, n times y in 16 bits, n times what they do in 8, and with a
     // layer n times their level in 8.
-    frame(packed, names, shut, layer) {
-      if (shut.join() !== [...closed].join()) {
-        closed = new Set(shut);
+    frame(packed, names, shut, shutRoads, layer) {
+      if (shut.join() !== [...closed].join() || shutRoads.join() !== [...closedRoads].join()) {
+        [closed, closedRoads] = [new Set(shut), new Set(shutRoads)];
         changed();
       }
       const count = packed.byteLength / (layer ? 6 : 5);

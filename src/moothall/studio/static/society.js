@@ -85,7 +85,7 @@ export function mount(root) {
   const idAt = (index) => (head.ids ? head.ids[index] : String(index + 1));
   const indexOf = (id) => (head.ids ? head.ids.indexOf(id) : Number(id) - 1);
   const isCitizen = (id) => (head.ids ? head.ids.includes(id) : /^\d+$/.test(id));
-  const map = makeMap((index) => choose(idAt(index)), undefined, (id) => showPlaces([id]));
+  const map = makeMap((index) => choose(idAt(index)), undefined, (id) => showPlaces([id]), showRoad);
   let plays = false; // the town that is being set up is to play at once
   const atOnce = button("Play a town of 300 citizens", async () => {
     plays = true;
@@ -123,6 +123,10 @@ export function mount(root) {
     choose("");
     replace(who, listOf(map.places("").filter(([id]) => ids.includes(id))));
     map.spot(ids[0]);
+  }
+  function showRoad(id, name) { // of a click on the map
+    choose("");
+    replace(who, h("ul", { class: "s-list" }, h("li", {}, name ? `${name} · ` : "", `road ${id} `, gate(id, head.closed_roads?.includes(id), post, "_roads"))));
   }
   const who = h("div", { class: "s-person" });
   const card = h("div", { class: "s-person" });
@@ -375,7 +379,7 @@ export function mount(root) {
         layer.value = now.by ?? now.layers.find(([value]) => !/[.]|^(money|savings|income|x|y)$/.test(value))?.[0] ?? now.layers[0]?.[0] ?? "";
         return load();
       }
-      map.frame(citizens, now.acts, now.closed, now.level);
+      map.frame(citizens, now.acts, now.closed, now.closed_roads, now.level);
       drawScale(now.level);
       curves.draw(head, rows, beside.rows());
       happened.look(head);

@@ -38,11 +38,11 @@ export function whatIf(beside, post) {
   };
 }
 
-// A button that shuts a place, or opens one that is shut; `post` changes the town.
-export function gate(id, isShut, post) {
+// A button that shuts a place, or opens one that is shut; `post` changes the town. With "_roads" it is of a road.
+export function gate(id, isShut, post, of = "") {
   const words = () => (isShut ? "Open it again" : "Close it");
   const shown = button(words(), async () => {
-    await post("intervene", isShut ? { open: [id] } : { close: [id], hours: 0 });
+    await post("intervene", isShut ? { [`open${of}`]: [id] } : { [`close${of}`]: [id], hours: 0 });
     toast(`${id} ${isShut ? "opens" : "closes"} at the next step.`, false);
     isShut = !isShut;
     shown.textContent = words();

@@ -70,7 +70,10 @@ class TownMap:
         return xs, ys
 
     def data(self) -> dict[str, Any]:
-        """Return the map: bounds, kinds, places, nodes, roads by class (2 the widest), quarters."""
+        """Return the map: bounds, kinds, places, nodes, roads and quarters.
+
+        A road has its two ends, its class (2 the widest), its id and the name of its street.
+        """
         city, kinds = self._city, list(self._city.kinds())
         classes = self._classes()
         return {
@@ -81,7 +84,12 @@ class TownMap:
                 for each in city.places
             ],
             "nodes": self._nodes_at,
-            "roads": [[*ends, classes[number]] for number, ends in enumerate(self._road_ends)],
+            "roads": [
+                [*ends, class_number, road.id, road.name]
+                for ends, class_number, road in zip(
+                    self._road_ends, classes, city.roads, strict=True
+                )
+            ],
             "quarters": self._quarters(),
         }
 

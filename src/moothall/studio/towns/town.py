@@ -410,6 +410,7 @@ class Town:
                 "rate": round(len(ids) / mean_s) if (mean_s := self._mean_step_duration_s) else 0,
                 "rows": rows,
                 "closed": sorted(society.changed.closed),
+                "closed_roads": sorted({id for id, _ in society.changed.closed_roads}),
                 "columns": columns,
                 "charts": charts(),
                 "own": custom_columns,
