@@ -16,7 +16,8 @@ from moothall.society.blocks.ties import STRENGTH
 from moothall.society.city.city import City
 from moothall.society.city.map import Mode, Place, Road
 from moothall.society.city.network import Network
-from moothall.society.city.routes import Labels, Roads
+from moothall.society.city.labels import Labels
+from moothall.society.city.routes import Roads
 from moothall.society.columns.column import COMMIT_COLUMNS
 from moothall.society.population.population import Population
 

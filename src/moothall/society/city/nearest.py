@@ -7,7 +7,8 @@ from typing import Final
 
 from moothall.society.arrays import Array, np
 from moothall.society.city.access import Access
-from moothall.society.city.routes import MAX_IN_TABLE, dijkstra
+from moothall.society.city.labels import dijkstra
+from moothall.society.city.routes import MAX_IN_TABLE
 
 _MAX_CHECKED: Final = 64
 """For so many changed roads it is looked which nodes they concern; of more, all are searched."""

@@ -9,8 +9,8 @@ from typing import Any, Final
 from moothall import ConfigError
 from moothall.build import check_integer, check_text, excerpt
 from moothall.society.arrays import Array, ArrayLike, import_package, np
+from moothall.society.city.labels import dijkstra
 from moothall.society.city.places import SteppedPlaces
-from moothall.society.city.routes import dijkstra
 from moothall.society.kernel.draw import Draws, draw_below, uniforms
 from moothall.society.kernel.wants import id_order
 
