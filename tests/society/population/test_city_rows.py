@@ -14,9 +14,9 @@ from moothall.society import Move, RowBlock, Society
 from moothall.society.blocks import all_blocks
 from moothall.society.blocks.ties import STRENGTH
 from moothall.society.city.city import City
+from moothall.society.city.labels import Labels
 from moothall.society.city.map import Mode, Place, Road
 from moothall.society.city.network import Network
-from moothall.society.city.labels import Labels
 from moothall.society.city.routes import Roads
 from moothall.society.columns.column import COMMIT_COLUMNS
 from moothall.society.population.population import Population

@@ -187,11 +187,11 @@ class _Label:
         to_a, to_b = (self._metres_of(nodes[each], len(separating)) for each in (a, b))
         # An edge was on a shortest route from a node if it led on from one end to the other.
         was_on_route = (to_a + length == to_b) & np.isfinite(to_b)
-        found, far = [], []
+        searched_rows, far_rows = [], []
         onward, back = None, None
         for row in np.flatnonzero(was_on_route.any(axis=1)).tolist():
             if len(edges) > _MAX_EDGES:
-                far.append(row)
+                far_rows.append(row)
                 continue
             if onward is None:
                 onward, back = dijkstra(old, indices=b), new.T.tocsr()
@@ -199,14 +199,19 @@ class _Label:
             ways = (to_a[row, some] + length[some])[:, None] + onward[some]
             is_concerned = ((ways == metres) & np.isfinite(metres)).any(axis=0)
             if is_concerned.mean() > _MANY:
-                far.append(row)
+                far_rows.append(row)
             else:
                 values = _search_again(new, back, metres, is_concerned)
-                found.append((row, np.flatnonzero(is_concerned), values))
-        if far:
-            all_values, everyone = dijkstra(new, indices=separating[far]), np.arange(len(nodes))
-            found += [(row, everyone, each) for row, each in zip(far, all_values, strict=True)]
-        return found
+                searched_rows.append((row, np.flatnonzero(is_concerned), values))
+        if far_rows:
+            all_values, everyone = (
+                dijkstra(new, indices=separating[far_rows]),
+                np.arange(len(nodes)),
+            )
+            searched_rows += [
+                (row, everyone, each) for row, each in zip(far_rows, all_values, strict=True)
+            ]
+        return searched_rows
 
     def _metres_of(self, nodes: Array, until: int, first: int = 0) -> Array:
         """Return the metres of nodes of a cell from its separating nodes `first` … `until` − 1."""
