@@ -188,7 +188,7 @@ def put_answers(books: RowBooks, arrays: dict[str, Array]) -> None:
     books.answers = {}
     for name, parts in tables.items():
         sender, reason, value = (parts.pop(each) for each in ("", "=", "#"))
-        has_value = bool(parts.pop("?", value).any())  # earlier versions have not written it
+        has_value = bool(parts.pop("?").any())
         kind_of_want = kind_named(name)
         books.answers[kind_of_want] = Table(kind_of_want, sender, parts, reason, value, has_value)
 
