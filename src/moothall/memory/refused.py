@@ -34,7 +34,7 @@ _QUESTION_NOTE: Final = (
     "[The server of the model refused what stood here: do not guess what it was.]"
 )
 _ORDER: Final[tuple[str, ...]] = (*LEFT_OUT,)
-_KEPT: Final = "kept"
+_OF_MEMORY: Final = "kept"
 """The mark of a message of the user's role that the memory wrote itself, such as a summary."""
 
 _Placed: TypeAlias = tuple[int, dict[str, Any]]
@@ -53,7 +53,7 @@ def has_refusals(messages: Iterable[Mapping[str, Any]]) -> bool:
 def as_kept(message: dict[str, Any]) -> dict[str, Any]:
     """Return a message that the memory wrote itself, which no refusal of a question takes away."""
     marks = message.get(MARKS_FIELD) or {}
-    return {**message, MARKS_FIELD: {**marks, "refused": [_KEPT]}}
+    return {**message, MARKS_FIELD: {**marks, "refused": [_OF_MEMORY]}}
 
 
 def with_unanswered(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -77,17 +77,17 @@ def next_cut(messages: Sequence[dict[str, Any]]) -> Cut:
     It follows from the messages alone: no word of the error is read.
     """
     rest = _Rest(messages)
-    tried = _ORDER.index(rest.cut) if rest.cut else -1
+    last_order = _ORDER.index(rest.cut) if rest.cut else -1
     results = [message for _, message in rest.since_answer if message.get("role") == "tool"]
-    if tried < 0 and any(_is_unanswered(message) for _, message in rest.kept):
+    if last_order < 0 and any(_is_unanswered(message) for _, message in rest.messages):
         return "unanswered"
-    if tried < 1 and any(_has_parts(message) for _, message in rest.before_answer):
+    if last_order < 1 and any(_has_parts(message) for _, message in rest.before_answer):
         return "older"
-    if tried < 2 and any(map(_has_parts, results)):
+    if last_order < 2 and any(map(_has_parts, results)):
         return "parts"
-    if tried < 3 and results:
+    if last_order < 3 and results:
         return "results"
-    if tried < 4 and rest.was_question and rest.has_earlier:
+    if last_order < 4 and rest.was_question and rest.has_earlier:
         return "earlier"
     return "question"
 
@@ -96,7 +96,7 @@ def allowed(messages: Sequence[dict[str, Any]]) -> Iterator[_Placed]:
     """Yield what a model may be shown of a memory's messages, each with its place among them."""
     rest = _Rest(messages)
     rest.apply()
-    yield from rest.kept
+    yield from rest.messages
 
 
 def as_allowed(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -112,10 +112,11 @@ class _Rest:
     """
 
     def __init__(self, messages: Iterable[dict[str, Any]]) -> None:
-        self.kept: list[_Placed] = []
+        self.messages: list[_Placed] = []
         self.cut: str = ""  # the last since the last answer or question
         self.was_question = False  # whether a question was refused since the last answer
-        self._answered = self._asked = 0  # where what came since the last answer or question begins
+        # Where the last answer ends, and where what came since it or the last question begins.
+        self._answer_end = self._question_start = 0
         for place, message in enumerate(messages):
             cut = _cut_of(message)
             if cut == "question":
@@ -126,54 +127,57 @@ class _Rest:
                 is_answer = message.get("role") == "assistant"
                 if is_answer:
                     self.apply()
-                self.kept.append((place, message))
-                if is_answer or cut == _KEPT:
-                    self._answered = self._asked = len(self.kept)
+                self.messages.append((place, message))
+                if is_answer or cut == _OF_MEMORY:
+                    self._answer_end = self._question_start = len(self.messages)
                     self.cut, self.was_question = "", False
 
     @property
     def before_answer(self) -> list[_Placed]:
-        return self.kept[: self._answered]
+        return self.messages[: self._answer_end]
 
     @property
     def since_answer(self) -> list[_Placed]:
-        return self.kept[self._answered :]
+        return self.messages[self._answer_end :]
 
     @property
     def has_earlier(self) -> bool:
-        return any(message.get("role") != "system" for _, message in self.kept[: self._asked])
+        earlier = self.messages[: self._question_start]
+        return any(message.get("role") != "system" for _, message in earlier)
 
     def _drop_question(self) -> None:
-        new = self.kept[self._asked :]
-        self.kept[self._asked :] = [each for each in new if each[1].get("role") != "user"]
-        self._asked, self.cut, self.was_question = len(self.kept), "", True
+        start = self._question_start
+        new = self.messages[start:]
+        self.messages[start:] = [each for each in new if each[1].get("role") != "user"]
+        self._question_start, self.cut, self.was_question = len(self.messages), "", True
 
     def apply(self) -> None:
         """Leave out what the last refusal says."""
-        kept, answered = self.kept, self._answered
+        messages, answer_end = self.messages, self._answer_end
         if self.cut == "earlier":
-            first = [each for each in kept[: self._asked] if each[1].get("role") == "system"]
-            kept[: self._asked] = first
-            self._answered = self._asked = len(first)
+            start = self._question_start
+            first = [each for each in messages[:start] if each[1].get("role") == "system"]
+            messages[:start] = first
+            self._answer_end = self._question_start = len(first)
             return
-        for index, (place, message) in enumerate(kept) if self.cut else ():
+        for index, (place, message) in enumerate(messages) if self.cut else ():
             if _is_unanswered(message):
-                kept[index] = place, {**message, "content": _QUESTION_NOTE}
-        for index in range(answered) if self.cut in ("older", "results") else ():
-            kept[index] = kept[index][0], _without_parts(kept[index][1])
-        for index in range(answered, len(kept)) if self.cut in ("parts", "results") else ():
-            place, message = kept[index]
+                messages[index] = place, {**message, "content": _QUESTION_NOTE}
+        for index in range(answer_end) if self.cut in ("older", "results") else ():
+            messages[index] = messages[index][0], _without_parts(messages[index][1])
+        for index in range(answer_end, len(messages)) if self.cut in ("parts", "results") else ():
+            place, message = messages[index]
             if message.get("role") == "tool":
                 is_whole = self.cut == "results"
                 cut_message = {**message, "content": _RESULT_NOTE} if is_whole else message
-                kept[index] = place, _without_parts(cut_message)
+                messages[index] = place, _without_parts(cut_message)
 
 
 def _cut_of(message: Mapping[str, Any]) -> str:
     marks = message.get(MARKS_FIELD)
     cuts = marks.get("refused") if isinstance(marks, dict) else None
     cut = cuts[0] if isinstance(cuts, list) and cuts else ""
-    return cut if cut in _ORDER or cut == _KEPT else ""
+    return cut if cut in _ORDER or cut == _OF_MEMORY else ""
 
 
 def _is_unanswered(message: Mapping[str, Any]) -> bool:

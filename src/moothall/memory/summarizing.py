@@ -244,8 +244,8 @@ class SummarizingMemory(TokenBoundedMemory):
             while batch := self._take_batch():
                 outcome: str | BaseException = self._summary
                 try:
-                    if shown := self._shown_batch:
-                        outcome = asyncio.run(self._write_summary(self._summary, shown))
+                    if batch_shown := self._shown_batch:
+                        outcome = asyncio.run(self._write_summary(self._summary, batch_shown))
                 except BaseException as error:
                     outcome = error
                 with self._lock:
@@ -264,8 +264,8 @@ class SummarizingMemory(TokenBoundedMemory):
             if not batch:
                 self._idle_event.set()
             ids = {id(item) for item in batch}  # a refusal may stand after its end
-            shown = allowed(self._items)
-            self._shown_batch = [each for n, each in shown if id(self._items[n]) in ids]
+            readable = allowed(self._items)
+            self._shown_batch = [each for n, each in readable if id(self._items[n]) in ids]
             return batch
 
     def _apply_summary(self, batch: list[dict[str, Any]], outcome: str | BaseException) -> None:

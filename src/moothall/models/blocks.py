@@ -102,8 +102,8 @@ def name_of(block: dict[str, Any]) -> str:
     """Return what a block that is not text is called: its file's name, its address, or its kind."""
     kind = str(block.get("type"))
     parts = block.get(kind)
-    known = parts if isinstance(parts, dict) else {"url": parts}
-    for each in (known.get(key) for key in ("filename", "file_url", "url")):
+    fields = parts if isinstance(parts, dict) else {"url": parts}
+    for each in (fields.get(key) for key in ("filename", "file_url", "url")):
         if isinstance(each, str) and each and not each.startswith("data:"):
             return each[:200]
     return BLOCKS[kind].label if kind in BLOCKS else "an attachment"

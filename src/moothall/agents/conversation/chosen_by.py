@@ -182,6 +182,6 @@ class ChosenBy(Order):
 
 def _transcripts(transcript: Sequence[Utterance]) -> list[list[Utterance]]:
     """Return a transcript, and those to ask with if a server refuses it: with fewer texts."""
-    whole = [*transcript]
-    silent = [replace(each, content="(left out)") for each in whole]
-    return [whole, [*whole[:-1], silent[-1]], silent] if whole else [whole]
+    all_of_it = [*transcript]
+    silent = [replace(each, content="(left out)") for each in all_of_it]
+    return [all_of_it, [*all_of_it[:-1], silent[-1]], silent] if all_of_it else [all_of_it]

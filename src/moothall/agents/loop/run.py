@@ -104,7 +104,7 @@ class LoopRun:
             allowed=request.allowed, joined=[*self.thread.found_actions]
         )
         self.record: Record[Any] | None = request.recorded
-        self.kept: LoopMemory = LoopMemory(self.id, memory, request, self.record)
+        self.run_memory: LoopMemory = LoopMemory(self.id, memory, request, self.record)
         self.view: ModelView = ModelView(agent, request, memory)
         self._call_ids: set[str] = set()  # of the calls
         if request.conversation or type(request.content) is list:  # they may have calls, too
@@ -167,13 +167,13 @@ class LoopRun:
             self.thread.defers_actions = None  # as its actions are now
             first_turn, marks = LoopTurn(), Marks(request.outside) if request.outside else None
             first_turn.add({"role": "user", "content": request.content}, marks)
-            self.kept.save(self.state, first_turn, ends=False)
+            self.run_memory.save(self.state, first_turn, ends=False)
             del first_turn, marks
         elif (reply := self._terminal_before() or self._refused_before()) is not None:
             return reply
         # A refusal is a turn of its own, and none of those that the agent may take.
         while (
-            state.iteration < agent.max_iterations + self.kept.refusal_count
+            state.iteration < agent.max_iterations + self.run_memory.refusal_count
             or self._has_more_turns()
         ):
             # By an action, from Python 3.13 on: it ends all the same.
@@ -189,7 +189,7 @@ class LoopRun:
                 reply = None
                 if steering.undo_cancellations():
                     if state.iteration < turn.iteration:  # while the model answered
-                        self.kept.save(self.state, turn)
+                        self.run_memory.save(self.state, turn)
                 elif is_cancelled():
                     raise
                 else:
@@ -200,7 +200,7 @@ class LoopRun:
                     self._take_new_texts()
             if reply is not None:
                 return reply
-        turn_count = state.iteration - self.kept.refusal_count
+        turn_count = state.iteration - self.run_memory.refusal_count
         detail = f"no answer after {counted(turn_count, 'iteration')}"
         if state.faults:
             detail += f"; the last could not be used: {state.faults}"
@@ -239,7 +239,7 @@ class LoopRun:
             state.faults = fault
             state.unusable += 1
             state.same, state.before = 0, ()
-            self.kept.save(state, turn)
+            self.run_memory.save(state, turn)
             # Asked again, a model that refuses would refuse again.
             ends = state.unusable > agent.tries or is_refusal
             return self.end(Stop("unreadable", fault)) if ends else None
@@ -247,14 +247,14 @@ class LoopRun:
         if not answer.calls:
             turn.add(answer.message(), marks_after_reading(self.thread))
             state.same, state.before = 0, ()
-            self.kept.save(self.state, turn)
+            self.run_memory.save(self.state, turn)
             if self._steering.pending_texts:
                 return None  # the user has interrupted meanwhile
             return self._make_reply("done", cause, value)
         outcomes = await self.act(turn, answer)
         is_interrupted = self._steering.pending_texts
         repeated = "" if is_interrupted else self._repetition_fault(answer, outcomes)
-        self.kept.save(self.state, turn)
+        self.run_memory.save(self.state, turn)
         if is_interrupted:
             return None
         for call, step in zip(answer.calls, turn.steps, strict=True):
@@ -317,7 +317,7 @@ class LoopRun:
         if record.state is not None:
             self.state, self.request.allowed = record.state, record.state.allowed
             thread.defers_actions, thread.found_actions = self.state.defers, (*self.state.joined,)
-            self.kept.refusal_count = self.state.refusal_count
+            self.run_memory.refusal_count = self.state.refusal_count
             messages = with_marks(self.state.messages, self.state.marks)
             if thread.last_checked is None:  # its earlier replies count, too
                 messages = [*messages_of(self.memory, self.id, None)[0], *messages]
@@ -325,12 +325,12 @@ class LoopRun:
             self.view.refresh_actions()  # what it looks at may be results of the loop's own actions
             note_messages(thread, self.request, messages, self.view.action_named)
             self._call_ids |= call_ids(record.state.messages)
-            self.kept.count = len(record.state.messages)
+            self.run_memory.count = len(record.state.messages)
         if self.emit is not None:
             tell_past(self.id, self.request, record.entries())
         catch_up(self.agent, record, self.memory, self.budget)
-        if self.kept.forgets:
-            self.kept.note_forgetting()
+        if self.run_memory.forgets:
+            self.run_memory.note_forgetting()
         await restore_asked(record, self.budget, self.view.action)
 
     # -- being interrupted -------------------------------------------------------------------------
@@ -346,7 +346,7 @@ class LoopRun:
             marks = Marks(text.sources) if isinstance(text, SourcedText) else None
             turn.add({"role": "user", "content": str(text)}, marks)
         self.state.reset_faults()
-        self.kept.save(self.state, turn, ends=False)
+        self.run_memory.save(self.state, turn, ends=False)
 
     # -- asking the model --------------------------------------------------------------------------
 
@@ -384,7 +384,7 @@ class LoopRun:
             kind, text = type(error).__name__, error_message(error)
             detail = f"{kind}: {text}" if text else kind
             is_refusal = getattr(error, "of_content", False)
-            if is_refusal and self.kept.leave_out(self.state, turn, detail):
+            if is_refusal and self.run_memory.leave_out(self.state, turn, detail):
                 return None
             log_failure(logger, f"the model of agent {self.agent.id!r} failed", error)
             stop = refused_question(error) if is_refusal else Stop("error", detail, error)
@@ -422,7 +422,7 @@ class LoopRun:
 
     def next_prompt(self) -> list[dict[str, Any]]:
         """Return the prompt as it is once the messages up to now are recorded and remembered."""
-        return [*self.view.prompt(), *self.state.messages[self.kept.count :]]
+        return [*self.view.prompt(), *self.state.messages[self.run_memory.count :]]
 
     def prompt_entry(self, step: LoopModelStep, is_retry: bool) -> dict[str, Any]:
         """Return what is recorded of a prompt; with `is_retry`, of the step's second try."""
@@ -455,10 +455,10 @@ class LoopRun:
                 # Memory shows what was cut off, and not what the budget never let begin.
                 if calls.in_doubt or (isinstance(error, Stop) and error.reason != "budget"):
                     self._keep(turn, answer, calls, ends=False)
-                    self.kept.save(self.state, turn, ends=False)
+                    self.run_memory.save(self.state, turn, ends=False)
             else:
                 self._keep(turn, answer, calls)
-                self.kept.save(self.state, turn)
+                self.run_memory.save(self.state, turn)
             raise
         return self._keep(turn, answer, calls)
 
