@@ -182,9 +182,9 @@ FLOORS = {
         "deleting",
         "moving",
         "shared_budgets",
-        "run_parts",
         "run_waits",
         "journal",
+        "run_view",
     ),
     "journal.store": (
         "shapes",

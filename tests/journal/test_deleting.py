@@ -27,7 +27,7 @@ from moothall import (
     Waiting,
 )
 from moothall.foundation.errors import ConfigError, DefinitionError, JournalError, NoSuchRun
-from moothall.journal import Entry
+from moothall.journal import RunView
 from moothall.models.protocol import Call
 
 SECRET = "the secret of anna"
@@ -125,9 +125,8 @@ def test_thread_in_a_file_whose_earlier_runs_are_deleted_goes_on(
                 assert operator.delete(*gone).runs == gone
 
         for run in journal.runs():
-            entries = journal.entries(run.id)
-            answer = next(each for each in entries if each.kind == "ended")
-            given = Entry.prompt_in(entries, answer.sequence, journal.kept)
+            view = RunView(journal, run)
+            given = view.prompt(next(each.sequence for each in view.entries if each.ends_step))
             assert given is not None
             number = int(run.id[1:])
             said = [each["content"] for each in given["messages"]]

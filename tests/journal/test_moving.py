@@ -30,7 +30,7 @@ from moothall import (
     Usage,
 )
 from moothall.foundation.errors import ConfigError, DefinitionError, NoSuchRun, StateError
-from moothall.journal import Entry
+from moothall.journal import RunView
 from moothall.models.protocol import Call
 
 
@@ -79,9 +79,8 @@ def test_imported_run_is_the_exported_one(journal: Journal, place: Place, tmp_pa
 
 def prompts(journal: Journal, run_id: str) -> list[Any]:
     """What the model was given for each of its answers."""
-    entries = journal.entries(run_id)
-    answers = (e.sequence for e in entries if "prompt" in e.data)
-    return [Entry.prompt_in(entries, number, journal.kept) for number in answers]
+    view = RunView(journal, run_id)
+    return [view.prompt(each.sequence) for each in view.entries if "prompt" in each.data]
 
 
 def test_imported_run_goes_on_where_it_stopped(

@@ -41,7 +41,7 @@ from moothall.agents.replies.events import (
 from moothall.agents.replies.reply import Reply
 from moothall.foundation.errors import RequestCancelled
 from moothall.journal import Done as Ended
-from moothall.journal import Entry
+from moothall.journal import Entry, RunView
 from moothall.models.protocol import Call, ModelReply
 
 
@@ -666,10 +666,10 @@ def test_prompts_are_recorded_as_what_is_new_in_the_thread(
                 agent = made()
                 agent.load_state_dict(state)
             agent.reply_sync(f"Question {n}: " + "x" * 100, run_id=f"{n}")
-            entries = journal.entries(f"{n}")
+            view = RunView(journal, f"{n}")
             given += [
-                Entry.prompt_in(entries, each.sequence, journal.kept)
-                for each in entries
+                view.prompt(each.sequence)
+                for each in view.entries
                 if each.kind == "ended" and "prompt" in each.data
             ]
             with closing(sqlite3.connect(tmp_path / "j")) as db:

@@ -30,7 +30,7 @@ from moothall.cli.shared_options import (
     mismatch_option,
     open_journal,
 )
-from moothall.journal import Doubt, Entry, Outline
+from moothall.journal import Doubt, Outline, RunView
 from moothall.studio.orders import (
     ActOrder,
     AnyOrder,
@@ -242,14 +242,21 @@ def _resume_kind(as_json: bool, recorded: RecordedRun) -> int:
 def _resume_agent(agent: Any, as_json: bool, recorded: RecordedRun) -> int:
     """Resume a run by the user's own agent."""
     outline = recorded.outline
-    question = Entry.asked_in(recorded.entries)
-    if question is None:
+    asked = RunView(recorded.journal, outline).asked
+    if asked is None:
         raise StateError(f"run {outline.id!r} was not begun by an agent: begin another run")
     agent.journal = recorded.journal
     permission = Permission(make_display(outline.kind, as_json, recorded))
     return exit_code(
         interruptible(
-            stream_to_screen(agent, permission, question.pop("text"), outline.id, **question)
+            stream_to_screen(
+                agent,
+                permission,
+                asked.text,
+                outline.id,
+                schema=asked.schema,
+                thread=asked.thread,
+            )
         )
     )
 

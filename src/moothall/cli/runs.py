@@ -290,7 +290,7 @@ def _print_run(recorded: RecordedRun, as_json: bool) -> None:
         print_json(run=outline, entries=entries, in_doubt=in_doubt)
         return
     end = None if outline.under_way else Entry.end_of(entries)
-    print_outline(outline, "" if end is None else str(end.data.get("detail") or ""))
+    print_outline(outline, "" if end is None else end.detail)
     day = ""
     for entry in entries:
         moment = datetime.fromtimestamp(entry.at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -9,10 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+from moothall.actions.approval.decision import DECISION_ENTRIES
 from moothall.actions.provenance import Origin
-from moothall.actions.provenance.marks import with_marks, without_marks
-from moothall.foundation.errors import JournalError, NoSuchRun
-from moothall.foundation.jsonvalue import read_json
+from moothall.foundation.errors import JournalError, NoSuchRun, StateError
 from moothall.foundation.text.display import SafeHTML
 from moothall.journal.attributes import RecordedAttributes
 from moothall.journal.describe import entry_line, origins_in
@@ -101,14 +101,81 @@ class Entry:
         name = self.data.get("part")
         return subpath(self.path, name) if self.kind == "started" and type(name) is str else None
 
-    @staticmethod
-    def asked_in(entries: Iterable[Entry]) -> dict[str, Any] | None:
-        """Return the arguments with which a run's reply was asked for; None before it began."""
-        start = begin_data_of(entries)
-        if start is None or "given" not in start:
-            return None
-        text = start["task"] if start["given"] is None else start["given"]
-        return {"text": text, "schema": start["schema"], "thread": start["thread"]}
+    @property
+    def key(self) -> str:
+        """The key of the step that it is of, such as `1.plan`; empty for anything else."""
+        return str(self.data.get("key", ""))
+
+    @property
+    def begins_part(self) -> bool:
+        """Whether a part of the run begins with it."""
+        return self.kind == "begun"
+
+    @property
+    def starts_step(self) -> bool:
+        """Whether it is the start of a step; one that was cut off may start again."""
+        return self.kind == "started"
+
+    @property
+    def ends_step(self) -> bool:
+        """Whether it is the end of a step: its result, or its failure."""
+        return self.kind in ("ended", "failed")
+
+    @property
+    def decides_doubt(self) -> bool:
+        """Whether a person has decided about a call in doubt by it, or to resume the run."""
+        return self.kind == "decided"
+
+    @property
+    def is_decision(self) -> bool:
+        """Whether somebody has permitted or refused a call by it."""
+        return self.kind in DECISION_ENTRIES
+
+    @property
+    def args(self) -> Any:
+        """The arguments with which its step starts; None for anything else."""
+        return self.data.get("args") if self.starts_step else None
+
+    @property
+    def result(self) -> Any:
+        """What its step ended with, or why it failed; None for anything else."""
+        return self.data.get("result", self.data.get("error")) if self.ends_step else None
+
+    @property
+    def charged(self) -> dict[str, Any] | None:
+        """What budgets were charged for its step, such as `tokens` and `usd`; None if nothing."""
+        return self.data.get("charged")
+
+    @property
+    def state(self) -> dict[str, Any] | None:
+        """The state that a part has saved, without its lists that only grow; None if it is none."""
+        return self.data["state"] if self.kind == "state" else None
+
+    @property
+    def added(self) -> dict[str, list[Any]]:
+        """What the saved state has added to lists that only grow, by their names."""
+        return self.data["appended"] if self.kind == "state" else {}
+
+    @property
+    def reason(self) -> str | None:
+        """For what reason a part ended or stopped, such as `done`; None for anything else."""
+        return str(self.data.get("reason")) if self.kind == "over" else None
+
+    @property
+    def detail(self) -> str:
+        """Why a part ended, in words; empty if its reason says it all."""
+        return str(self.data.get("detail") or "") if self.kind == "over" else ""
+
+    @property
+    def text(self) -> str:
+        """What a part replied at its end; empty for anything else."""
+        text = self.data.get("text") if self.kind == "over" else None
+        return text if isinstance(text, str) else ""
+
+    @property
+    def shown_data(self) -> dict[str, Any]:
+        """Its data without the prompt of a model, which `RunView.prompt` has whole."""
+        return {name: each for name, each in self.data.items() if name != "prompt"}
 
     @staticmethod
     def state_in(entries: Iterable[Entry], path: str = "") -> dict[str, Any] | None:
@@ -122,62 +189,6 @@ class Entry:
             for name, items in data["appended"].items():
                 state[name] = [*state.get(name, ()), *items]
         return state
-
-    @staticmethod
-    def messages_in(entries: Iterable[Entry]) -> list[dict[str, Any]]:
-        """Return the messages that a run's own agent has saved, as its memory keeps them."""
-        state = Entry.state_in(entries) or {}
-        return with_marks(state.get("messages", ()), state.get("marks", ()))
-
-    @staticmethod
-    def prompt_in(
-        entries: Iterable[Entry],
-        sequence: int,
-        read_value: Callable[[str], bytes],
-        path: str = "",
-    ) -> dict[str, Any] | None:
-        """Return what a model was given for its answer; None where that is not known.
-
-        Args:
-            entries: those of the run, up to the answer at least
-            sequence: the number of the answer's entry, or of its failure
-            read_value: returns a stored value by its hash, as `journal.kept` does
-            path: the part of the run that the entry belongs to
-
-        Returns:
-            `messages`, `tools` and `schema`.
-        """
-        run_messages: list[Any] = []
-        messages_before: list[Any] = []
-        tools_and_schema: dict[str, Any] = {}
-        for entry in entries:
-            if entry.path != path:
-                continue
-            if entry.kind == "state":
-                run_messages += map(
-                    without_marks, entry.data.get("appended", {}).get("messages", ())
-                )
-            prompt = entry.data.get("prompt")
-            if prompt is not None:
-                if "before" in prompt:
-                    messages_before = read_json(prompt["before"])
-                if "earlier" in prompt:
-                    messages_before += read_list(prompt["earlier"], read_value)
-                if "gone" in prompt:
-                    gone_start = int(messages_before[0].get("role") == "system")
-                    del messages_before[gone_start : gone_start + prompt["gone"]]
-                if "tools" in prompt:
-                    tools_and_schema = {
-                        "tools": read_json(prompt["tools"]),
-                        "schema": prompt["schema"],
-                    }
-            if entry.sequence == sequence:
-                if prompt is None:
-                    return None
-                messages_after = read_json(prompt.get("after", "[]"))
-                messages = [*messages_before, *run_messages[slice(*prompt["own"])], *messages_after]
-                return {"messages": [*map(without_marks, messages)], **tools_and_schema}
-        return None
 
 
 def subpath(path: str, name: str) -> str:
@@ -361,3 +372,26 @@ def read_list(name: str, read_value: Callable[[str], bytes]) -> list[Any]:
         groups = [read_value(each).hex() for each in hashes]
         hashes = [each[at : at + 64] for each in groups for at in range(0, len(each), 64)]
     return [json.loads(read_value(each)) for each in hashes]
+
+
+# By class of agent: the module whose `replayed_reply(run_id, entries)` rebuilds a run. These
+# modules import the journal, so they are only named here.
+_REPLAY_MODULES: Final = {
+    "ReActAgent": "moothall.agents.loop.recording",
+    "DualActAgent": "moothall.agents.dualact.dual_act_state",
+    "Conversation": "moothall.agents.conversation.conversation_record",
+    "Researcher": "moothall.research.recording",
+}
+
+
+def reply_of(run_id: str, entries: Sequence[Entry]) -> Any:
+    """Return the reply of a run, rebuilt from its entries; StateError before its end."""
+    if (end := Entry.end_of(entries)) is None:
+        raise StateError(
+            f"run {run_id!r} has not ended: call its agent with this run_id to resume it"
+        )
+    start = begin_data_of(entries) or {}
+    module = _REPLAY_MODULES.get(str(start.get("kind")))
+    if module is not None:
+        return importlib.import_module(module).replayed_reply(run_id, entries)
+    return {"begun": start, "state": Entry.state_in(entries) or {}, "over": end.data}

@@ -23,12 +23,11 @@ from moothall.journal.attributes import attributes_json, read_attributes
 from moothall.journal.commits import Commits
 from moothall.journal.deleting import Deleted, Deletions
 from moothall.journal.doubt import Doubt
-from moothall.journal.entry import Entry, Outline, Outlines, Sums, outlines_of_kind
+from moothall.journal.entry import Entry, Outline, Outlines, Sums, outlines_of_kind, reply_of
 from moothall.journal.find import FIELDS, FILTERS, Filters, RunFilter, RunQuery, with_filters
 from moothall.journal.forking import fork_run
 from moothall.journal.moving import adopt_run, export_run, file_path, import_run, move_run
-from moothall.journal.opening import RunOpener
-from moothall.journal.run_parts import RunPart, reply_of
+from moothall.journal.opening import RunOpener, RunPart
 from moothall.journal.run_waits import Waits
 from moothall.journal.shared_budgets import SharedBudgets
 from moothall.journal.store.backup import back_up, find_faults, restore_journal

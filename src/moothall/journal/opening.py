@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 from weakref import WeakSet
 
 from moothall.actions.approval.decision import DECISION_ENTRIES, DECISION_KINDS
@@ -21,7 +21,7 @@ from moothall.foundation.errors import RunHeld, StateError
 from moothall.foundation.threads import WORKERS, guard
 from moothall.journal.commits import Commits, OpenRun
 from moothall.journal.doubt import Doubt
-from moothall.journal.entry import Entry
+from moothall.journal.entry import ROOT, Entry, subpath
 from moothall.journal.stop_reason import ELSEWHERE_STATE, OPEN_STATES
 from moothall.journal.store.store import RunEnd, Store, WriteUncertain
 from moothall.journal.store.wait_rows import WAIT_ENTRY_KINDS
@@ -225,3 +225,45 @@ class RunOpener:
         if inserted:  # else another process has made it meanwhile
             self._store.index_text(db, number, search_text(new_run[2], ""))
         return int(number), str(holder)
+
+
+class RunPart:
+    """One part of an open run: that of its agent, or of an agent that works on its behalf."""
+
+    __slots__ = ("past_entries", "path", "run")
+
+    def __init__(self, run: OpenRun, path: str = ROOT) -> None:
+        self.run: OpenRun = run
+        self.path: str = path
+        # From before the run was opened.
+        self.past_entries: list[Entry] = run.past_entries.get(path, [])
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run."""
+        return self.run.id
+
+    @property
+    def key(self) -> str:
+        """The key of this part, unique among the parts of all runs in all journals."""
+        return f"{self.run.key}/{self.path}"
+
+    def part(self, name: str) -> RunPart:
+        """The part, such as `H1` or `R1/ID`, of an agent that works on this one's behalf."""
+        return RunPart(self.run, subpath(self.path, name))
+
+    def note(self, kind: str, data: dict[str, Any]) -> None:
+        """Note an entry, as JSON data; it is written with the next commit."""
+        self.run.note(self.path, kind, data)
+
+    async def commit(self) -> None:
+        """Write what was noted, in all parts of the run. When this returns, it is in the file."""
+        await self.run.commit()
+
+    def end(self, state: str) -> None:
+        """Set the state of the run, as its outline shows it; written with the next commit."""
+        self.run.state = state
+
+    def close(self) -> None:
+        """Let others work on the run. Entries that are noted and not committed are dropped."""
+        self.run.close()

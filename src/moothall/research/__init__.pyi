@@ -24,6 +24,7 @@ from moothall.research.iteration_steps import Update as Update
 from moothall.research.reading.document_kinds import DocumentKind as DocumentKind
 from moothall.research.reading.html import Document as Document
 from moothall.research.recording import report_so_far as report_so_far
+from moothall.research.recording import why_ended as why_ended
 from moothall.research.report import Report as Report
 from moothall.research.report import end_in_words as end_in_words
 from moothall.research.researcher import Researcher as Researcher

@@ -9,7 +9,7 @@ from moothall import ConfigError, MoothallError, Reply, Usage
 from moothall.build import Record, as_json, load_state
 from moothall.journal import Entry
 from moothall.research.findings import Objective, Progress, ResearchTask
-from moothall.research.report import Report, report_of
+from moothall.research.report import Report, end_in_words, report_of
 from moothall.research.resource_pool import ResourcePool
 from moothall.research.tool_calls import result_of
 
@@ -53,7 +53,7 @@ def fingerprint_of(researcher: ResearcherProtocol) -> dict[str, Any]:
 
 def is_of_any_step(steps: Collection[str], entry: Entry) -> bool:
     """Return whether an entry is of one of these steps; a key is `1.plan.2`."""
-    return str(entry.data.get("key", "")).split(".")[1:2] in [[each] for each in steps]
+    return entry.key.split(".")[1:2] in [[each] for each in steps]
 
 
 def step_data(bench: Workbench, step: str, progress_before: Progress) -> dict[str, Any]:
@@ -118,6 +118,14 @@ def end_data(reply: Reply) -> dict[str, Any]:
     return {"detail": reply.detail, "text": reply.text, "report": reply.value.to_json()}
 
 
+def why_ended(entry: Entry) -> str:
+    """Return why research ended, in words, from the entry of its end; empty if it was done."""
+    report = entry.data.get("report") or {}
+    reason = str(report.get("stop_reason", entry.reason))
+    detail = "" if reason in Report.completed else entry.detail
+    return end_in_words(reason, detail).partition(": ")[2]
+
+
 def replayed_reply(run_id: str, entries: Iterable[Entry]) -> Reply:
     """Return the reply that a run ended with."""
     end = Entry.end_of([*entries])
@@ -170,6 +178,6 @@ def report_so_far(run_id: str, entries: Sequence[Entry], *, under_way: bool = Fa
     program = start.get("fingerprint", {})
     steps = str(program.get("steps", ""))  # hashed if it is long
     has_own_steps = steps.startswith("[") and '"Narrate"' not in steps
-    has_model = any("model" in entry.data.get("about", ()) for entry in entries)
+    has_model = any("model" in entry.subject for entry in entries)
     extractive = not (has_own_steps or has_model) and program.get("model") == "null"
     return report_of(progress, pool.get_all(), run_id, extractive=extractive, under_way=under_way)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from moothall import ConfigError, Usage
 from moothall.build import UnreadableText, read_json
-from moothall.journal import Journal
+from moothall.journal import Entry, Journal
 
 _RUN_KINDS: Final = ("Society", "Survey")
 
@@ -80,23 +80,22 @@ def decisions(
     ] = {}  # why an answer was unused, by call and citizen
     times: dict[int, str] = {}
     for entry in journal.entries(run_id):
-        data, details = entry.data, entry.data.get("about") or {}
-        if entry.kind == "state":
-            times |= {row["step"]: row["time"] for row in data["appended"].get("rows", ())}
+        details = entry.subject
+        times |= {row["step"]: row["time"] for row in entry.added.get("rows", ())}
         if "citizen" not in details:
             continue
-        key = details.get("unused") or details.get("shared") or data["key"]
+        key = details.get("unused") or details.get("shared") or entry.key
         number = int(key.partition("/")[0])
         if step is not None and number != step:
             continue
         if citizen_id in (None, details["citizen"]):
             own_key = key, details["citizen"]
-            unused_by[own_key] = data["result"] if "unused" in details else unused_by.get(own_key)
+            unused_by[own_key] = entry.result if "unused" in details else unused_by.get(own_key)
         if "model" in details:
             call = calls.setdefault(
                 key, {"step": number, "model": details["model"], "messages": []}
             )
-            call |= _ended_call(data) if entry.kind == "ended" else _started_call(data)
+            call |= _ended_call(entry) if entry.ends_step else _started_call(entry)
     records = [
         Decision(
             citizen=id,
@@ -128,14 +127,16 @@ def _with_repeats(records: list[Decision]) -> list[Decision]:
     return records
 
 
-def _started_call(data: Mapping[str, Any]) -> dict[str, Any]:
-    messages = (data.get("args") or {}).get("messages", [])
+def _started_call(entry: Entry) -> dict[str, Any]:
+    messages = (entry.args or {}).get("messages", [])
     unknown = {"answer": None, "failed": "no answer is recorded", "tokens": 0, "usd": None}
     return {"messages": messages, **unknown}
 
 
-def _ended_call(data: Mapping[str, Any]) -> dict[str, Any]:
-    result, charged = data["result"], data.get("charged")
+def _ended_call(entry: Entry) -> dict[str, Any]:
+    result, charged = entry.result, entry.charged
+    if not isinstance(result, dict):  # such as a call that was cancelled
+        result = {"failed": "no answer is recorded"}
     answer = result.get("answer") or {}
     usage = answer.get("usage")
     tokens = 0 if usage is None else Usage(*usage).total

@@ -66,19 +66,19 @@ def compare_runs(left_entries: Sequence[Entry], right_entries: Sequence[Entry]) 
 
 def _steps(entries: Sequence[Entry]) -> list[_ComparedStep]:
     """Return the calls of models and actions that ended or failed, in order."""
-    open_entries: dict[tuple[str, Any], Entry] = {}
+    open_entries: dict[tuple[str, str], Entry] = {}
     steps: list[_ComparedStep] = []
     for entry in entries:
-        key, subject = (entry.path, entry.data.get("key")), entry.subject
-        if entry.kind == "started":
+        key, subject = (entry.path, entry.key), entry.subject
+        if entry.starts_step:
             open_entries[key] = entry
-        if entry.kind not in ("ended", "failed") or not subject.keys() & {"action", "model"}:
+        if not entry.ends_step or not subject.keys() & {"action", "model"}:
             continue
         start = open_entries.pop(key, None)
-        result = entry.data.get("result", entry.data.get("error"))
+        result = entry.result
         args = None
         if "action" in subject:
-            args = None if start is None else start.data.get("args")
+            args = None if start is None else start.args
             if isinstance(result, dict):
                 args, result = result.get("args", args), _outcome(result.get("result", result))
         elif isinstance(result, dict):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from moothall import ConfigError, Report
 from moothall.journal import Entry, Outline
 from moothall.models import budget_of, made_model
-from moothall.research import CATALOGUES, SEARCH_ENGINES, end_in_words
+from moothall.research import CATALOGUES, SEARCH_ENGINES, why_ended
 from moothall.studio.act_tab import usable_models
 from moothall.studio.orders.order import ResearchOrder, readable_order
 from moothall.studio.page import (
@@ -186,13 +186,11 @@ class ResearchTab(Tab):
 
 def progress_entry(entry: Entry) -> dict[str, Any]:
     """Return an entry as pages make the progress of it: with all that was found, each cut."""
-    data = {name: each for name, each in entry.data.items() if name != "prompt"}
-    shortened = cut_value(data, _MAX_RESULTS if entry.kind == "ended" else _MAX_ITEMS, _MAX_DEPTH)
+    max_items = _MAX_RESULTS if entry.ends_step else _MAX_ITEMS
+    shortened = cut_value(entry.shown_data, max_items, _MAX_DEPTH)
     row = {"sequence": entry.sequence, "kind": entry.kind, "data": shortened}
-    if entry.kind == "over":
-        reason = data["report"]["stop_reason"] if "report" in data else data["reason"]
-        detail = "" if reason in Report.completed else data.get("detail") or ""
-        row["why"] = end_in_words(reason, detail).partition(": ")[2]
+    if entry.reason is not None:
+        row["why"] = why_ended(entry)
     return row
 
 

@@ -28,17 +28,15 @@ def entry_row(entry: Entry, *, uncut: bool = False) -> dict[str, Any]:
     row = {each: getattr(entry, each) for each in ("sequence", "path", "kind", "at", "data")}
     row["line"] = shorten(order_line(entry), _MAX_LINE_CHARS)
     if not uncut:
-        row["data"] = cut_value(data := {k: v for k, v in entry.data.items() if k != "prompt"})
+        row["data"] = cut_value(data := entry.shown_data)
         if row["data"] != data:
             row["cut"] = True
     if spent := entry.spent:
         row["spent"] = {**asdict(spent), "usd": _usd_text(spent.usd)}
     if fault := entry.fault:
         row["fault"] = shorten(fault, _MAX_LINE_CHARS)
-    if entry.kind == "over":
-        row["why"] = REASONS.explain(
-            str(entry.data.get("reason")), str(entry.data.get("detail") or "")
-        )
+    if entry.reason is not None:
+        row["why"] = REASONS.explain(entry.reason, entry.detail)
     if origins := entry.origins:
         row["origins"] = {
             name: [asdict(each) for each in name_origins] for name, name_origins in origins.items()
@@ -88,15 +86,15 @@ class Totals:
         """Count an entry."""
         self.sequence = entry.sequence
         self._first_at = self._first_at or entry.at
-        is_decided = entry.kind == "decided"  # by a person, while no process works on it
+        is_decided = entry.decides_doubt  # by a person, while no process works on it
         if self._last_at and not self._is_at_rest and not is_decided:
             self._seconds += max(entry.at - self._last_at, 0.0)
         self._last_at = entry.at
-        self._is_at_rest = is_decided or (entry.kind == "over" and not entry.path)
+        self._is_at_rest = is_decided or (entry.reason is not None and not entry.path)
         self._counts["errors"] += bool(entry.fault)
         self._counts["refused"] += entry.is_refused
         if "action" in entry.subject:  # a call resumed after a crash starts twice
-            self._tools.add((entry.path, str(entry.data.get("key"))))
+            self._tools.add((entry.path, entry.key))
         if spent := entry.spent:
             for name in _USAGE_FIELDS:
                 self._counts[name] += getattr(spent, name)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall import ConfigError, MoothallError, NoSuchRun
 from moothall.build import as_json as json_data
 from moothall.build import guard, shorten
-from moothall.journal import REASONS, Doubt, Entry, Outline
+from moothall.journal import REASONS, Doubt, Outline, RunView
 from moothall.studio.comparison import compare_runs
 from moothall.studio.event_feed import as_json
 from moothall.studio.orders.order import order_line, readable_order
@@ -257,9 +257,7 @@ class RunsTab(Tab):
 
     def prompt(self, run: str, path: str, sequence: int) -> dict[str, Any] | None:
         """Return the messages, tools and schema that a model was given for an entry's answer."""
-        journal = self._journal
-        entries = journal.entries(run, 0, max(0, sequence))
-        return Entry.prompt_in(entries, sequence, journal.kept, path)
+        return RunView(self._journal, run).prompt(sequence, path)
 
     def find(self, text: str) -> list[str]:
         """Return the ids of runs that have all these words, also in steps, the newest first."""

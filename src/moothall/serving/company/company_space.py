@@ -46,8 +46,6 @@ _NOTICE_POLL_S: Final = 3.0
 _HOOK_RETRY_S: Final = 60.0
 """Seconds until a hook is called again that has raised."""
 
-_FIRST_ENTRIES: Final = 5
-"""How many entries of a run are read; the entry `begun` is among them."""
 
 _CONFIRM_S: Final = 5.0
 """How long a dead letter may take until the broker confirms it."""
@@ -260,6 +258,7 @@ class CompanySpace:
 
         A task of A2A, a firing and a message that the broker redelivers resume their own runs.
         """
+        from moothall.journal import RunView
         from moothall.serving.doors.a2a_records import is_task
 
         if self.journal is None or is_task(run.id):
@@ -269,11 +268,9 @@ class CompanySpace:
         if self._settings.broker is None:
             return True
         try:
-            entries = self.journal.entries(run.id, most=_FIRST_ENTRIES)
+            return not RunView(self.journal, run).asked_by
         except RunDamaged:
             return True  # the agent reports it
-        begun_data = next((each.data for each in entries if each.kind == "begun"), {})
-        return begun_data.get("asked_by") is None
 
     def resumes_waiting(self, run: Outline) -> bool:
         """Return whether its agent goes on with a run that has waited: A2A's door has its tasks."""

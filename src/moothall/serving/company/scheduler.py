@@ -20,13 +20,13 @@ from moothall import (
     RunWaiting,
 )
 from moothall.build import as_json, error_text, log_failure, recorded
-from moothall.journal import Doubt, Outline
+from moothall.journal import Outline, RunView
 from moothall.serving.company.schedule import MAX_TIMES, time_text
 from moothall.serving.company.scheduled_call import REPLY_SUFFIX, FiringLeftOpen, ScheduledCall
 
 if TYPE_CHECKING:
     from moothall.build import StepHandle
-    from moothall.journal import Entry, Journal, Outline
+    from moothall.journal import Journal, Outline
 
 logger: logging.Logger = logging.getLogger("moothall.serving.company")
 
@@ -236,15 +236,14 @@ class Scheduler:
             call = calls.get(run.agent)
             if call is None or run.id in self._ids_for_next_start or run.id in self.firing_tasks:
                 continue
-            entries: list[Entry] = []
+            end_reasons: list[str] | None = None
             with self.journal.file.skipping_damaged(run.id):
-                entries = self.journal.entries(run.id)
-            if len(entries) < run.entries or (Doubt.among(entries) and not self.repeats(call)):
-                continue  # it is damaged, or nobody has decided
-            end_reasons = [entry.data["reason"] for entry in entries if entry.kind == "over"]
-            if end_reasons[-1:] not in ([], ["waiting"]) or (
-                end_reasons and self._reply_waits(run.id)
-            ):
+                view = RunView(self.journal, run)
+                if not view.is_in_doubt or self.repeats(call):
+                    end_reasons = [each.reason for each in view.entries if each.reason]
+            if end_reasons is None or end_reasons[-1:] not in ([], ["waiting"]):
+                continue  # it is damaged, nobody has decided, or it is over
+            if end_reasons and self._reply_waits(run.id):
                 continue
             if (at := firing_time(run)) is not None:
                 firings.append((call, at))
@@ -363,11 +362,11 @@ class Scheduler:
             return None
         times.sort(key=lambda each: each[0], reverse=True)
         for _, run in times:  # what stands for a deleted firing has no times
-            entries: list[Entry] = []
+            heard: list[Any] = []
             with self.journal.file.skipping_damaged(run.id):
-                entries = self.journal.entries(run.id)
-            if recorded_times := [each.data["times"] for each in entries if each.kind == "heard"]:
-                if recorded_times[-1] == call.schedule.times:
+                heard = RunView(self.journal, run).heard
+            if heard:
+                if heard[-1]["times"] == call.schedule.times:
                     break
                 text = "schedule %r has other times than before: none is made up for"
                 logger.warning(text, call.name)

@@ -8,9 +8,9 @@ import hashlib
 import re
 from typing import Any, Final
 
-from moothall import Agent, ConversationalAgent, Reply, StateError
+from moothall import Agent, ConversationalAgent, Reply
 from moothall.build import escaped, json_text
-from moothall.journal import Doubt, Entry, Journal, Outline, Waits
+from moothall.journal import Journal, Outline, RunView, Waits
 from moothall.serving.a2a.task_json import artifact_of, first_message, status_json, task_json
 from moothall.serving.a2a.wire import (
     CANCELED,
@@ -64,20 +64,17 @@ def resumable_task(id: str, journal: Journal, run_id: str) -> tuple[str, str, st
         return None
     if journal.waits.goes_on_as(task_id) != run_id:  # as its fork, of a changed program
         return None
-    entries = [*journal.entries(run.id)]
-    if Doubt.among(entries):
+    view = RunView(journal, run)
+    if view.is_in_doubt:
         return None
     sender, _, context = (run.thread or "").partition("/")
     if run.thread is None:
-        sender, context = requesting_sender(entries), SHARED_CONTEXT
+        sender, context = view.asked_by, SHARED_CONTEXT
     if not context or not _SENDER_ID.fullmatch(sender) or not is_task_of(task_id, id, sender):
         return None
-    question = Entry.asked_in(entries)
-    return (
-        None
-        if question is None
-        else (task_id, id, sender, context, caller_content(question, run, sender))
-    )
+    if view.asked is None:
+        return None
+    return task_id, id, sender, context, caller_content(view.asked.text, run, sender)
 
 
 def journal_of(agent: Agent) -> Journal | None:
@@ -88,22 +85,11 @@ def journal_of(agent: Agent) -> Journal | None:
     return journal
 
 
-def requesting_sender(entries: list[Any]) -> str:
-    """Return the sender who asked for a run."""
-    begun_data: Any = next(
-        (each.data for each in entries if not each.path and each.kind == "begun"), {}
-    )
-    return str(begun_data.get("asked_by", ""))
-
-
-def caller_content(
-    question: dict[str, Any], run: Outline, sender: str
-) -> str | list[dict[str, Any]]:
+def caller_content(asked: Any, run: Outline, sender: str) -> str | list[dict[str, Any]]:
     """Return what a caller has said, without the marks around it."""
-    if isinstance(question["text"], list):
-        blocks: list[dict[str, Any]] = question["text"]
-        return blocks
-    text = json_text(question["text"])
+    if isinstance(asked, list):
+        return asked
+    text = json_text(asked)
     if run.thread is not None:
         return text
     mark = f"{escaped(sender)}: "
@@ -123,8 +109,7 @@ def state_of(agent: Agent, run: Outline) -> str:
         return WORKING if run.held else INPUT_REQUIRED
     if run.state == "in_doubt":
         journal = journal_of(agent)
-        last = journal.entries(run.id, run.entries - 1) if journal is not None else []
-        is_cancelled = bool(last) and last[-1].data.get("reason") == "cancelled"
+        is_cancelled = journal is not None and RunView(journal, run).was_cancelled
         return CANCELED if is_cancelled else INPUT_REQUIRED
     if run.state == "cancelled":
         return CANCELED
@@ -143,19 +128,16 @@ def recorded_task(
     journal = journal_of(agent)
     assert journal is not None
     task_id, context, state = Waits.began_as(run.id), context_of(run, sender), state_of(agent, run)
-    question = Entry.asked_in(journal.entries(run.id))
-    content = run.task if question is None else caller_content(question, run, sender)
-    try:
-        reply = journal.replay(run.id) if state in ENDED_STATES else None
-    except StateError:
-        reply = None
+    view = RunView(journal, run)
+    reply = view.reply if state in ENDED_STATES else None
+    content = run.task if view.asked is None else caller_content(view.asked.text, run, sender)
     note, artifact_list, parts = "", [], []
     if state == COMPLETED and reply is not None:
         artifact_list = (
             [artifact_of(reply.text, reply.value, reply.blocks)] if with_artifacts else []
         )
     elif state == INPUT_REQUIRED:
-        parts = resting_parts(journal.waiting(run.id), may_permit)
+        parts = resting_parts(view.waits, may_permit)
     elif state == FAILED:
         note = f"the run has no reply ({run.state})"
         note = note if reply is None else ended_text(reply, task_id, logs=False)

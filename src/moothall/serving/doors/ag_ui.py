@@ -12,7 +12,7 @@ from typing import Any, Final
 from moothall import NoSuchRun, ReActAgent, Reply, ReplyStream, RunHeld, StateError
 from moothall.agents import ReplyRequest
 from moothall.build import json_text
-from moothall.journal import REASONS, Entry
+from moothall.journal import REASONS, RunView
 from moothall.serving.doors import ag_ui_wire as wire
 from moothall.serving.doors.asks import ASK_WAIT_S, MAX_WAITING, RESTING, Ask, asks_of, waiting_text
 from moothall.serving.doors.callers import sender_of
@@ -264,35 +264,32 @@ class AGUIDoor:
         own_thread = _own_thread(caller, thread, run_id)
 
         def read_run() -> Any:
-            run, entries = journal.run(run_id), [*journal.entries(run_id)]
+            view = RunView(journal, run_id)
+            run = view.outline
             if (run.agent, run.thread) != (id, own_thread):
                 return None
             decided = journal.waits.decided(caller, run_id)  # perhaps sent again
             goes_on = run.held or run.state in ("waiting", "forked", *REASONS.answered)
             if not goes_on and not decided:
                 return None
-            waits = journal.waiting(run_id)
-            calls_by_wait = {
-                e.data["wait"]: e.data.get("call", "") for e in entries if e.kind == "waits"
-            }
-            late_keys = calls_by_wait.keys() - {each.key for each in (*waits, *decided)}
-            waits = decided if run.held else [*waits, *decided]
-            return Entry.asked_in(entries), waits, late_keys, {*calls_by_wait.values()}
+            late_keys = view.calls_by_wait.keys() - {each.key for each in (*view.waits, *decided)}
+            waits = decided if run.held else [*view.waits, *decided]
+            return view.asked, waits, late_keys, {*view.calls_by_wait.values()}
 
         try:
             recorded = None if journal is None else await in_thread(read_run)
         except NoSuchRun:
             recorded = None
-        question, waits, late_keys, calls_shown = recorded or (None, (), set[str](), set[str]())
+        asked, waits, late_keys, calls_shown = recorded or (None, (), set[str](), set[str]())
         asks = asks_of(waits, self._served.callers.permits(caller))
-        if question is None or not asks.keys() | late_keys >= answers.keys():
+        if asked is None or not asks.keys() | late_keys >= answers.keys():
             raise wire.no_run_error()
         tool_request = wire.openai_request(id, body, [{"role": "user", "content": ""}])
         names = frozenset(e.name for e in tool_request.tools)
         job = wire.AGUIRun(
             id, caller, thread, run_id, names, tool_request.client_tool_names, calls_shown
         )
-        request = job.request(agent, own_thread, question["text"], question["schema"])
+        request = job.request(agent, own_thread, asked.text, asked.schema)
 
         def answer() -> None:
             for key in answers.keys() & asks.keys():  # where somebody else answers, that counts

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from moothall import Event, MoothallError, NoSuchRun, StateError
 from moothall.build import Thread, ToolCall, Tracing, one_line
-from moothall.journal import REASONS, Entry, Wait
+from moothall.journal import REASONS, RunView, Wait
 from moothall.serving.doors.asks import ASK_WAIT_S, MAX_WAITING, Ask, Caller, asks_of, waiting_text
 from moothall.serving.doors.callers import sender_of
 from moothall.serving.doors.checks import in_thread
@@ -357,14 +357,15 @@ class MCPDoor:
         if journal is None or action is None or action.name != "say":
             raise no_call_error
         try:
-            run = await in_thread(journal.run, run_id)
+            view = await in_thread(RunView, journal, run_id)
         except NoSuchRun:
             raise no_call_error from None
-        thread, args = run.thread or "", params.arguments or {}
+        run, args = view.outline, params.arguments or {}
+        thread = run.thread or ""
         if run.agent != id or not (thread == sender or thread.startswith(f"{sender}/")):
             raise no_call_error
-        entries = await in_thread(lambda: [*journal.entries(run_id)])
-        if (Entry.asked_in(entries) or {}).get("text") != args.get("content"):
+        asked, all_waits = await in_thread(lambda: (view.asked, view.calls_by_wait))
+        if asked is None or asked.text != args.get("content"):
             raise MCPError(types.INVALID_PARAMS, "the call is not the one that was asked about")
         caller, meta = caller_in(ctx), None
         if own_thread := thread.removeprefix(sender).removeprefix("/"):
@@ -378,7 +379,7 @@ class MCPDoor:
             await self._give_answer(job, key, answer_in(asks[key], result))
         elif (
             any(each.key == key for each in waits)
-            or all(each.data.get("wait") != key for each in entries)
+            or key not in all_waits
             or not (run.held or run.state in ("waiting", "forked", *REASONS.answered))
         ):
             raise no_call_error

@@ -96,7 +96,7 @@ class Telemetry(MessageSpans):
             return {}
         path = record.path
         # One that was stopped is over, and goes on as another span of the same trace.
-        stop_count = sum(entry.kind == "over" for entry in record.entries())
+        stop_count = sum(entry.reason is not None for entry in record.entries())
         id = span_id_of("reply", record.run_id, path, str(stop_count))
         scope, current = CURRENT_SCOPE.get(), otel_context.get_current()
         is_member = request is not None and request.record is not None

@@ -134,10 +134,10 @@ class CitizenModelCalls:
         models = {id(model): model} if model is not None else {}
         budgets = {} if self.budget is None else dict(self.budget.single_account_budgets())
         shared = set(budgets)
-        citizen_by_key = {
-            entry.data["key"]: entry.data["about"].get("citizen")
+        citizen_by_key: dict[str, Any] = {
+            entry.key: entry.subject.get("citizen")
             for entry in entries
-            if entry.kind == "started" and "about" in entry.data
+            if entry.starts_step and entry.subject
         }
         for agent in (mailbox.agent for mailbox in mailboxes):
             if isinstance(agent.llm, CitizenModel):
@@ -180,7 +180,7 @@ class CitizenModel:
 
 
 def _is_of(citizens: Container[object], citizen_by_key: Mapping[str, object], entry: Entry) -> bool:
-    return _citizen_of(str(entry.data.get("key")), citizen_by_key) in citizens
+    return _citizen_of(entry.key, citizen_by_key) in citizens
 
 
 def _citizen_of(key: str, citizen_by_key: Mapping[str, object]) -> Any:

@@ -65,9 +65,9 @@ def with_new_limits(order: AnyOrder, limits: Mapping[str, float]) -> AnyOrder:
 def parse_order(entry: Entry) -> AnyOrder | None:
     """Return the order in an entry, or None; StateError if another version of moothall wrote it."""
     kind = _KINDS.get(entry.path)
-    if kind is None or entry.kind != "state":
+    state = entry.state
+    if kind is None or state is None:
         return None
-    state = entry.data["state"]
     try:
         kind(**state)
     except TypeError as error:
@@ -112,7 +112,7 @@ async def record_order(order: AnyOrder, journal: Journal, run_id: str, agent: An
         if recorded != order:
             part.note("state", {"state": asdict(order), "appended": {}})
             if (end := Entry.end_of(run.past_entries)) is not None:
-                run.end(end.data["reason"])  # still ended, unless it is resumed
+                run.end(str(end.reason))  # still ended, unless it is resumed
             await part.commit()
     finally:
         run.close()

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall import BROADCAST
 from moothall.build import Thread, shorten
-from moothall.journal import REASONS, Entry
+from moothall.journal import REASONS, RunView
 from moothall.studio.talk.space_messages import SeenMessage, SpaceMessages
 
 if TYPE_CHECKING:
     from moothall import Journal
-    from moothall.journal import Outline
+    from moothall.journal import Entry, Outline
     from moothall.spaces import You
 
 ANSWER_FIELDS: Final = {"say": "content", "response": "data", "error": "error"}
@@ -29,8 +29,6 @@ _MAX_RUNS: Final = 500
 """In how many runs of an agent conversations are looked for, the newest."""
 _MAX_ENTRIES: Final = 300
 """In how many entries of a run steps are looked for, the first."""
-_STEP_KINDS: Final = ("ended", "failed")
-_DECISION_KINDS: Final = ("permitted", "refused")
 _WIDTH: Final = 200
 _START_SKEW_S: Final = 0.1
 """By how much a run may seem to have begun before what it answers was seen."""
@@ -184,8 +182,8 @@ class Conversations:
         if journal is None or turn.run is None:
             return
         entries = [*journal.entries(turn.run, 0, _MAX_ENTRIES)]
-        calls = (each for each in entries if each.kind in _STEP_KINDS and "action" in each.subject)
-        decisions = (each for each in entries if each.kind in _DECISION_KINDS)
+        calls = (each for each in entries if each.ends_step and "action" in each.subject)
+        decisions = (each for each in entries if each.is_decision)
         turn.steps, turn.decisions = _lines(calls), _lines(decisions)
 
     def _is_from(self, message: SeenMessage, id: str) -> bool:
@@ -258,16 +256,13 @@ def _turn_of(message: SeenMessage, run: str | None) -> TalkTurn:
 
 def _turns_of_run(journal: Journal, run: Outline) -> Iterator[TalkTurn]:
     """Yield what a run was asked and, if it has ended, what it replied."""
-    beginning = next(iter(journal.entries(run.id, 0, 1)), None)
-    task = run.task if beginning is None else beginning.data.get("task", run.task)
-    yield TalkTurn(by_person=True, content=task, at=run.began, run=run.id)
-    end = Entry.end_of(journal.entries(run.id, run.entries - 1, 1)) if run.entries else None
+    view = RunView(journal, run)
+    yield TalkTurn(by_person=True, content=view.task, at=run.began, run=run.id)
+    end = view.end
     if end is None:
         return
-    reason, detail = str(end.data.get("reason")), str(end.data.get("detail") or "")
-    text = end.data.get("text") or REASONS.in_words(reason, detail)
-    failed = not end.data.get("text")
-    state = "failed" if failed else ""
+    text = end.text or REASONS.in_words(str(end.reason), end.detail)
+    state = "" if end.text else "failed"
     yield TalkTurn(by_person=False, content=text, at=end.at, run=run.id, state=state)
 
 

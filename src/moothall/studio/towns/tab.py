@@ -301,9 +301,9 @@ class SocietyTab(Tab):
         """Return the checkpoints, from which a fork may continue: step and number of each."""
         entries = self._hub.journal.entries(self._ready_town()[0].run_id)
         return [
-            {"step": int(each.data["state"]["step"]), "entry": each.sequence}
+            {"step": int(each.state["step"]), "entry": each.sequence}
             for each in entries
-            if each.kind == "state" and not each.path
+            if each.state is not None and not each.path
         ]
 
     def events(self, town: int = 0, after: int = 0) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from moothall.agents.replies.reply_context import caller_context_of
 from moothall.foundation.errors import NoSuchRun, TooManyThreads
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import WORKERS
-from moothall.journal.entry import MAX_FIRST_ENTRIES, Entry, begin_data_of
+from moothall.journal.run_view import RunView
 from moothall.journal.stop_reason import FINAL_REASONS
 
 logger: logging.Logger = logging.getLogger("moothall.agents")
@@ -66,22 +66,21 @@ class LateReplies:
         journal, replies = self._agent.journal, list[tuple[str, str]]()
         for run_id in journal.waits.late_replies(str(self._agent.id)):
             with suppress(NoSuchRun):  # it was deleted meanwhile
-                end = Entry.end_of(journal.entries(run_id))
-                if end is not None and not journal.run(run_id).held:
-                    replies.append((run_id, end.data["text"]))
+                view = RunView(journal, run_id)
+                if view.end is not None and not view.outline.held:
+                    replies.append((run_id, view.end_text))
         return replies
 
     def _send(self, run_id: str, text: str) -> None:
         journal, mailbox = self._agent.journal, self._agent.space_mailbox
-        start = begin_data_of(journal.entries(run_id, most=MAX_FIRST_ENTRIES)) or {}
-        sender = start.get(_ASKED_BY)
-        if not isinstance(sender, str) or mailbox is None:
+        view = RunView(journal, run_id)
+        if not (sender := view.asked_by) or mailbox is None:
             return
         action = {"name": "say", "args": {"content": text}}
         message = {"id": run_id, "to": sender, "action": action}
         envelope = Envelope.from_message(message, mailbox.id)._replace(
-            thread=str(start.get("asked_within", "")),
-            within=start["thread"],  # whose sources are those of the text
+            thread=str(view.begun_with("asked_within") or ""),
+            within=view.begun_with("thread"),  # whose sources are those of the text
         )
         self._sent_here.add(run_id)
         mailbox.send(envelope, answers=True, on_end=partial(self._on_sent, run_id))

@@ -20,7 +20,8 @@ from moothall.agents.replies.sub_agents.late_replies import LateReplies
 from moothall.foundation.errors import NoSuchRun, RequestCancelled, RunHeld, RunMismatch
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import is_cancelled, to_its_end
-from moothall.journal.entry import MAX_FIRST_ENTRIES, Entry, RunDamaged, begin_data_of
+from moothall.journal.entry import RunDamaged
+from moothall.journal.run_view import RunView
 from moothall.journal.stop_reason import ANSWERED_REASONS, FINAL_REASONS
 
 if TYPE_CHECKING:
@@ -118,9 +119,7 @@ def runs_that_go_on(agent: Any, *, cut_off: bool) -> ResumableRuns:
                     top_run = journal.run(top_id)
                     _, top_runs = by_agent.get(f"{top_run.kind} {top_run.agent}", (None, {}))
                     top_runs.setdefault(top_id, top_run)
-                elif (begin_data_of(journal.entries(run.id, most=MAX_FIRST_ENTRIES)) or {}).get(
-                    "asker"
-                ) in ids:
+                elif RunView(journal, run).begun_with("asker") in ids:
                     runs[run.id] = run
     return [(each, list(runs.values())) for each, runs in by_agent.values()]
 
@@ -366,15 +365,17 @@ async def _resume_run(
         # One that waited has its answer: that is carried out, whatever its copies do.
         if forks and (run.state != "waiting" or fork_id_of(run.id) in forks):
             return ResumedRun(run, "forked")
-        arguments = Entry.asked_in(journal.entries(run.id))
-        if arguments is None:
+        view = RunView(journal, run.id)
+        if (asked := view.asked) is None:
             await asyncio.to_thread(journal.delete, run.id)
             return ResumedRun(run, "empty")
-        if journal.in_doubt(run.id):
+        if view.is_in_doubt:
             return ResumedRun(run, "in_doubt")
         with ask_context(resumed_run=run.id):
             reply = await agent.reply(
-                **arguments,
+                asked.text,
+                schema=asked.schema,
+                thread=asked.thread,
                 run_id=run.id,
                 deps=None if deps is None else deps(run),
                 budget=None if budget is None else budget(run),

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from moothall import ConversationalAgent, NoSuchRun, Reply
 from moothall.build import Thread
-from moothall.journal import Entry
+from moothall.journal import RunView
 from moothall.serving.doors.asks import GOING_ON, RESTING, waiting_text
 from moothall.serving.doors.openai.input import without_pending
 from moothall.serving.doors.openai.message_content import BadRequest
@@ -155,7 +155,10 @@ class ResponseChain:
         earlier: str | None = run_id
         while earlier is not None:
             hint = _EARLIER_DELETED if conversation.runs else ""
-            messages, previous = _recorded_messages(agent, sender, earlier, response_id, hint)
+            try:
+                messages, previous = _recorded_messages(agent, sender, earlier, response_id)
+            except NoSuchRun:
+                raise _unknown_response(response_id, hint) from None
             conversation.runs.insert(0, earlier)
             conversation.messages[:0] = messages
             earlier = _run_in(previous)
@@ -191,39 +194,27 @@ def _run_in(response_id: Any) -> str | None:
 
 
 def _recorded_messages(
-    agent: Any, sender: str, run_id: str, response_id: str, hint: str = ""
+    agent: Any, sender: str, run_id: str, response_id: str
 ) -> tuple[list[dict[str, Any]], str | None]:
     """Return the messages of a run in the agent's journal, and the response that it continues.
 
-    They are for a response that is continued; `hint` says more of a run that is not there.
+    They are for a response that is continued; NoSuchRun if the run is not there.
     """
-    try:
-        run = agent.journal.run(agent.journal.waits.goes_on_as(run_id))
-        entries = agent.journal.entries(run.id)
-        waits = agent.journal.waiting(run.id) if run.state in RESTING else []
-    except NoSuchRun:
-        raise _unknown_response(response_id, hint) from None
+    view = RunView(agent.journal, agent.journal.waits.goes_on_as(run_id))
+    run = view.outline
     if (run.agent, run.thread) != (str(agent.id), thread_of(sender, run_id)):
         raise _unknown_response(response_id)
     if run.state in GOING_ON:
+        waits = view.waits if run.state in RESTING else []
         raise _unfinished_response(f"resp_{run_id}", waiting_text(waits))
-    task: Any = None
-    text, previous = "", None
-    for entry in entries:
-        if entry.path:
-            continue
-        if entry.kind == "begun":
-            task = entry.data["task"]
-            previous = entry.data.get(ECHO_KEY, {}).get("previous_response_id")
-        elif entry.kind == "over":
-            text = entry.data["text"]
+    previous = (view.begun_with(ECHO_KEY) or {}).get("previous_response_id")
     if not Reply.gives_text(agent, run.state):
         raise _unanswered_response(response_id, run.state, previous)
     # The members of a group have its messages.
     messages = without_pending(
-        Entry.messages_in(entries)
+        view.messages
         if hasattr(agent, "max_iterations")
-        else question_and_answer(task, text)
+        else question_and_answer(view.task, view.end_text)
     )
     return messages, previous
 

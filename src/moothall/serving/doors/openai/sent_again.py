@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from moothall import ConversationalAgent
 from moothall.build import json_text
-from moothall.journal import Journal
+from moothall.journal import Journal, RunView
 from moothall.serving.doors.checks import Scope, in_thread
 from moothall.serving.doors.served_agents import Served
 
@@ -22,7 +22,6 @@ DIGEST: Final = "request"
 _RECENT_S: Final = 3600.0
 """How long ago a request was sent first, at most: a client waits for ten minutes, three times."""
 _MAX_ANSWERED: Final = 10_000
-_FIRST_ENTRIES: Final = 5
 
 
 def is_sent_again(scope: Scope) -> bool:
@@ -86,7 +85,6 @@ class SentRequests:
             may_be = run.id.rpartition(".")[2].startswith(digest[:8])
             if not may_be or run.id in self._awaited or run.id in self._answered:
                 continue
-            first = journal.entries(run.id, most=_FIRST_ENTRIES)
-            if any(e.data.get(DIGEST) == digest for e in first if e.kind == "begun"):
+            if RunView(journal, run).begun_with(DIGEST) == digest:
                 return run.id
         return None

@@ -7,9 +7,9 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from moothall import NoSuchRun, Reply, RunHeld, StateError, Usage
+from moothall import NoSuchRun, RunHeld, StateError, Usage
 from moothall.build import json_text
-from moothall.journal import Outline
+from moothall.journal import Outline, RunView
 from moothall.memory import split_message
 from moothall.models import BLOCKS
 from moothall.serving.doors.asks import GOING_ON, RESTING, waiting_text
@@ -110,16 +110,14 @@ class StoredResponses:
         if stored is not None:
             return stored
         agent, run = self._agent_and_run(run_id, sender)
-        waits = agent.journal.waiting(run.id) if run.state in RESTING and not run.held else []
-        begun_data = next(e.data for e in agent.journal.entries(run.id) if e.kind == "begun")
-        echo = begun_data.get(ECHO_KEY, {})
+        view = RunView(agent.journal, run)
+        waits = view.waits if run.state in RESTING and not run.held else []
+        echo = view.begun_with(ECHO_KEY) or {}
         request = response_request({**echo, "model": run.agent, "input": "-"})
         response = ResponseForm(request, run_id, int(run.began))
         if run.state == "cancelled":
             return {**response.unfinished(), "status": "cancelled"}
-        reply: Reply | None = None
-        with suppress(StateError):  # its process was killed
-            reply = agent.journal.replay(run.id)
+        reply = view.reply
         if waits:
             return response.complete(
                 waiting_outcome(waits, Usage() if reply is None else reply.usage)
@@ -186,10 +184,8 @@ class StoredResponses:
         run_id, sender = run_id_of(id), sender_of(OPENAI.sender, caller)
         messages = self._chain.new_messages_of(run_id, sender)
         if messages is None:
-            agent, _ = self._agent_and_run(run_id, sender)
-            task = next(
-                (e.data["task"] for e in agent.journal.entries(run_id) if e.kind == "begun"), ""
-            )
+            agent, run = self._agent_and_run(run_id, sender)
+            task = RunView(agent.journal, run).task
             messages = split_message({"role": "user", "content": task})
         items = [item for each in messages for item in _items_of(each)]
         return [{**item, "id": f"in_{run_id}_{number}"} for number, item in enumerate(items)]

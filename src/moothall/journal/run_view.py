@@ -1,0 +1,196 @@
+"""One run of a journal, typed: what it was asked, what it waits for, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from moothall.actions.provenance.marks import with_marks, without_marks
+from moothall.foundation.errors import StateError
+from moothall.foundation.jsonvalue import read_json
+from moothall.journal.doubt import Doubt
+from moothall.journal.entry import (
+    MAX_FIRST_ENTRIES,
+    Entry,
+    Outline,
+    begin_data_of,
+    read_list,
+    reply_of,
+)
+
+if TYPE_CHECKING:
+    from moothall.journal.journal import Journal
+    from moothall.journal.wait_kinds import Wait
+
+
+class Asked(NamedTuple):
+    """What a run's reply was asked for, as `reply` takes it."""
+
+    text: Any
+    schema: Any
+    thread: str | None
+
+
+class RunView:
+    """One run, read from its journal: each part when it is first asked for, once.
+
+    It shows the run as it was then, and does not change. Lists of runs need none: `Journal.runs`
+    has their outlines.
+
+    Args:
+        journal: the journal
+        run: the run's id, or its outline
+
+    Attributes:
+        outline: the run, in short
+
+    Raises:
+        NoSuchRun: there is no run of that id; also when a part of a deleted run is read
+        JournalError: the file cannot be read, or is damaged
+    """
+
+    def __init__(self, journal: Journal, run: str | Outline) -> None:
+        self._journal = journal
+        self.outline: Outline = run if isinstance(run, Outline) else journal.run(run)
+
+    @cached_property
+    def entries(self) -> list[Entry]:
+        """All entries, for what shows or counts each."""
+        return self._journal.entries(self.outline.id)
+
+    def _first_entries(self, most: int) -> list[Entry]:
+        if "entries" in vars(self):
+            return self.entries[:most]
+        return self._journal.entries(self.outline.id, most=most)
+
+    # -- how it began ------------------------------------------------------------------------------
+
+    @cached_property
+    def _begin_data(self) -> dict[str, Any]:
+        return begin_data_of(self._first_entries(MAX_FIRST_ENTRIES)) or {}
+
+    @property
+    def asked(self) -> Asked | None:
+        """What its reply was asked for; None before it began, and of a program's own orchestrator.
+
+        The text may be a list of blocks.
+        """
+        start = self._begin_data
+        if "given" not in start:
+            return None
+        text = start["task"] if start["given"] is None else start["given"]
+        return Asked(text, start["schema"], start["thread"])
+
+    @property
+    def task(self) -> Any:
+        """All that it was asked, as its agent was told: a text, or a list of blocks."""
+        return self._begin_data.get("task", self.outline.task)
+
+    @property
+    def asked_by(self) -> str:
+        """The id of who asked its agent by a message; empty if nobody did."""
+        return str(self._begin_data.get("asked_by", ""))
+
+    def begun_with(self, name: str) -> Any:
+        """Return what was kept with its beginning under a name, as by a door; None without it."""
+        return self._begin_data.get(name)
+
+    # -- how far it is -----------------------------------------------------------------------------
+
+    @cached_property
+    def waits(self) -> list[Wait]:
+        """What it waits for now."""
+        return self._journal.waiting(self.outline.id)
+
+    @cached_property
+    def calls_by_wait(self) -> Mapping[str, str]:
+        """The id of the call of each wait that it has ever had, by its key; empty without one."""
+        waits = (each.data for each in self.entries if each.kind == "waits")
+        return {each.get("name") or each["wait"]: each.get("call", "") for each in waits}
+
+    @cached_property
+    def is_in_doubt(self) -> bool:
+        """Whether a person has to decide about a call that was cut off."""
+        return bool(Doubt.among(self.entries))
+
+    @cached_property
+    def heard(self) -> list[Any]:
+        """What it was told while it ran, by `Record.hear`."""
+        return [each.data for each in self.entries if each.kind == "heard"]
+
+    @cached_property
+    def messages(self) -> list[dict[str, Any]]:
+        """The messages that its own agent has saved, as its memory keeps them."""
+        state = Entry.state_in(self.entries) or {}
+        return with_marks(state.get("messages", ()), state.get("marks", ()))
+
+    def prompt(self, sequence: int, path: str = "") -> dict[str, Any] | None:
+        """Return what a model was given for its answer; None where that is not known.
+
+        Args:
+            sequence: the number of the answer's entry, or of its failure
+            path: the part of the run that the entry belongs to
+
+        Returns:
+            `messages`, `tools` and `schema`.
+        """
+        run_messages: list[Any] = []
+        messages_before: list[Any] = []
+        tools_and_schema: dict[str, Any] = {}
+        for entry in self._first_entries(max(0, sequence)):
+            if entry.path != path:
+                continue
+            run_messages += map(without_marks, entry.added.get("messages", ()))
+            prompt = entry.data.get("prompt")
+            if prompt is not None:
+                if "before" in prompt:
+                    messages_before = read_json(prompt["before"])
+                if "earlier" in prompt:
+                    messages_before += read_list(prompt["earlier"], self._journal.kept)
+                if "gone" in prompt:
+                    gone_start = int(messages_before[0].get("role") == "system")
+                    del messages_before[gone_start : gone_start + prompt["gone"]]
+                if "tools" in prompt:
+                    tools_and_schema = {
+                        "tools": read_json(prompt["tools"]),
+                        "schema": prompt["schema"],
+                    }
+            if entry.sequence == sequence:
+                if prompt is None:
+                    return None
+                messages_after = read_json(prompt.get("after", "[]"))
+                messages = [*messages_before, *run_messages[slice(*prompt["own"])], *messages_after]
+                return {"messages": [*map(without_marks, messages)], **tools_and_schema}
+        return None
+
+    # -- how it ended ------------------------------------------------------------------------------
+
+    @cached_property
+    def end(self) -> Entry | None:
+        """How it ended; None if it has not, or something was done after it."""
+        last: list[Entry] = []
+        if "entries" not in vars(self):
+            last = self._journal.entries(self.outline.id, max(0, self.outline.entries - 1))
+        return Entry.end_of(last if last and not last[-1].path else self.entries)
+
+    @property
+    def end_text(self) -> str:
+        """What it replied at its end; empty before that, and if it has failed."""
+        return "" if self.end is None else self.end.text
+
+    @property
+    def was_cancelled(self) -> bool:
+        """Whether somebody has cancelled it, even if a call of it is in doubt."""
+        return self.end is not None and self.end.reason == "cancelled"
+
+    @cached_property
+    def reply(self) -> Any:
+        """Its reply, as `Journal.replay` returns it; None if it cannot be had.
+
+        Its process was killed before its end, or another version of moothall has recorded it.
+        """
+        try:
+            return reply_of(self.outline.id, self.entries)
+        except StateError:
+            return None
