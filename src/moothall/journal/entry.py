@@ -107,11 +107,6 @@ class Entry:
         return str(self.data.get("key", ""))
 
     @property
-    def begins_part(self) -> bool:
-        """Whether a part of the run begins with it."""
-        return self.kind == "begun"
-
-    @property
     def starts_step(self) -> bool:
         """Whether it is the start of a step; one that was cut off may start again."""
         return self.kind == "started"
