@@ -32,8 +32,8 @@ def test_run_view_of_a_reply_says_what_was_asked_and_how_it_ended(tmp_path: Path
             "When?", thread="anna", run_id="R"
         )
         view = RunView(journal, "R")
-        assert view.asked is not None
-        assert view.asked._asdict() == {"text": "When?", "schema": None, "thread": "anna"}
+        assert view.request is not None
+        assert view.request._asdict() == {"text": "When?", "schema": None, "thread": "anna"}
         assert (view.task, view.asked_by, view.begun_with("response")) == ("When?", "", None)
         assert (view.end_text, view.was_cancelled, view.is_in_doubt) == ("At nine.", False, False)
         assert view.end is not None
@@ -78,7 +78,7 @@ async def test_run_view_of_a_run_that_did_not_end_has_no_reply(tmp_path: Path) -
     with Journal(tmp_path / "j") as journal:
         (await journal.begin("R", "Kiln", "a", "Bake.")).close()
         view = RunView(journal, "R")
-        assert (view.asked, view.task, view.end, view.end_text) == (None, "Bake.", None, "")
+        assert (view.request, view.task, view.end, view.end_text) == (None, "Bake.", None, "")
         assert view.reply is None
 
 

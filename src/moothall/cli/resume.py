@@ -242,8 +242,8 @@ def _resume_kind(as_json: bool, recorded: RecordedRun) -> int:
 def _resume_agent(agent: Any, as_json: bool, recorded: RecordedRun) -> int:
     """Resume a run by the user's own agent."""
     outline = recorded.outline
-    asked = RunView(recorded.journal, outline).asked
-    if asked is None:
+    request = RunView(recorded.journal, outline).request
+    if request is None:
         raise StateError(f"run {outline.id!r} was not begun by an agent: begin another run")
     agent.journal = recorded.journal
     permission = Permission(make_display(outline.kind, as_json, recorded))
@@ -252,10 +252,10 @@ def _resume_agent(agent: Any, as_json: bool, recorded: RecordedRun) -> int:
             stream_to_screen(
                 agent,
                 permission,
-                asked.text,
+                request.text,
                 outline.id,
-                schema=asked.schema,
-                thread=asked.thread,
+                schema=request.schema,
+                thread=request.thread,
             )
         )
     )

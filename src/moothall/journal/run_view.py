@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from moothall.journal.wait_kinds import Wait
 
 
-class Asked(NamedTuple):
+class RunRequest(NamedTuple):
     """What a run's reply was asked for, as `reply` takes it."""
 
     text: Any
@@ -71,7 +71,7 @@ class RunView:
         return begin_data_of(self._first_entries(MAX_FIRST_ENTRIES)) or {}
 
     @property
-    def asked(self) -> Asked | None:
+    def request(self) -> RunRequest | None:
         """What its reply was asked for; None before it began, and of a program's own orchestrator.
 
         The text may be a list of blocks.
@@ -80,7 +80,7 @@ class RunView:
         if "given" not in start:
             return None
         text = start["task"] if start["given"] is None else start["given"]
-        return Asked(text, start["schema"], start["thread"])
+        return RunRequest(text, start["schema"], start["thread"])
 
     @property
     def task(self) -> Any:
@@ -115,7 +115,7 @@ class RunView:
         return bool(Doubt.among(self.entries))
 
     @cached_property
-    def heard(self) -> list[Any]:
+    def inputs(self) -> list[Any]:
         """What it was told while it ran, by `Record.hear`."""
         return [each.data for each in self.entries if each.kind == "heard"]
 

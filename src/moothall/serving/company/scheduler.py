@@ -362,11 +362,11 @@ class Scheduler:
             return None
         times.sort(key=lambda each: each[0], reverse=True)
         for _, run in times:  # what stands for a deleted firing has no times
-            heard: list[Any] = []
+            inputs: list[Any] = []
             with self.journal.file.skipping_damaged(run.id):
-                heard = RunView(self.journal, run).heard
-            if heard:
-                if heard[-1]["times"] == call.schedule.times:
+                inputs = RunView(self.journal, run).inputs
+            if inputs:
+                if inputs[-1]["times"] == call.schedule.times:
                     break
                 text = "schedule %r has other times than before: none is made up for"
                 logger.warning(text, call.name)

@@ -72,9 +72,9 @@ def resumable_task(id: str, journal: Journal, run_id: str) -> tuple[str, str, st
         sender, context = view.asked_by, SHARED_CONTEXT
     if not context or not _SENDER_ID.fullmatch(sender) or not is_task_of(task_id, id, sender):
         return None
-    if view.asked is None:
+    if view.request is None:
         return None
-    return task_id, id, sender, context, caller_content(view.asked.text, run, sender)
+    return task_id, id, sender, context, caller_content(view.request.text, run, sender)
 
 
 def journal_of(agent: Agent) -> Journal | None:
@@ -85,11 +85,11 @@ def journal_of(agent: Agent) -> Journal | None:
     return journal
 
 
-def caller_content(asked: Any, run: Outline, sender: str) -> str | list[dict[str, Any]]:
+def caller_content(content: Any, run: Outline, sender: str) -> str | list[dict[str, Any]]:
     """Return what a caller has said, without the marks around it."""
-    if isinstance(asked, list):
-        return asked
-    text = json_text(asked)
+    if isinstance(content, list):
+        return content
+    text = json_text(content)
     if run.thread is not None:
         return text
     mark = f"{escaped(sender)}: "
@@ -130,7 +130,7 @@ def recorded_task(
     task_id, context, state = Waits.began_as(run.id), context_of(run, sender), state_of(agent, run)
     view = RunView(journal, run)
     reply = view.reply if state in ENDED_STATES else None
-    content = run.task if view.asked is None else caller_content(view.asked.text, run, sender)
+    content = run.task if view.request is None else caller_content(view.request.text, run, sender)
     note, artifact_list, parts = "", [], []
     if state == COMPLETED and reply is not None:
         artifact_list = (

@@ -274,22 +274,22 @@ class AGUIDoor:
                 return None
             late_keys = view.calls_by_wait.keys() - {each.key for each in (*view.waits, *decided)}
             waits = decided if run.held else [*view.waits, *decided]
-            return view.asked, waits, late_keys, {*view.calls_by_wait.values()}
+            return view.request, waits, late_keys, {*view.calls_by_wait.values()}
 
         try:
             recorded = None if journal is None else await in_thread(read_run)
         except NoSuchRun:
             recorded = None
-        asked, waits, late_keys, calls_shown = recorded or (None, (), set[str](), set[str]())
+        run_request, waits, late_keys, calls_shown = recorded or (None, (), set[str](), set[str]())
         asks = asks_of(waits, self._served.callers.permits(caller))
-        if asked is None or not asks.keys() | late_keys >= answers.keys():
+        if run_request is None or not asks.keys() | late_keys >= answers.keys():
             raise wire.no_run_error()
         tool_request = wire.openai_request(id, body, [{"role": "user", "content": ""}])
         names = frozenset(e.name for e in tool_request.tools)
         job = wire.AGUIRun(
             id, caller, thread, run_id, names, tool_request.client_tool_names, calls_shown
         )
-        request = job.request(agent, own_thread, asked.text, asked.schema)
+        request = job.request(agent, own_thread, run_request.text, run_request.schema)
 
         def answer() -> None:
             for key in answers.keys() & asks.keys():  # where somebody else answers, that counts

@@ -364,8 +364,8 @@ class MCPDoor:
         thread = run.thread or ""
         if run.agent != id or not (thread == sender or thread.startswith(f"{sender}/")):
             raise no_call_error
-        asked, all_waits = await in_thread(lambda: (view.asked, view.calls_by_wait))
-        if asked is None or asked.text != args.get("content"):
+        request, all_waits = await in_thread(lambda: (view.request, view.calls_by_wait))
+        if request is None or request.text != args.get("content"):
             raise MCPError(types.INVALID_PARAMS, "the call is not the one that was asked about")
         caller, meta = caller_in(ctx), None
         if own_thread := thread.removeprefix(sender).removeprefix("/"):

@@ -366,16 +366,16 @@ async def _resume_run(
         if forks and (run.state != "waiting" or fork_id_of(run.id) in forks):
             return ResumedRun(run, "forked")
         view = RunView(journal, run.id)
-        if (asked := view.asked) is None:
+        if (request := view.request) is None:
             await asyncio.to_thread(journal.delete, run.id)
             return ResumedRun(run, "empty")
         if view.is_in_doubt:
             return ResumedRun(run, "in_doubt")
         with ask_context(resumed_run=run.id):
             reply = await agent.reply(
-                asked.text,
-                schema=asked.schema,
-                thread=asked.thread,
+                request.text,
+                schema=request.schema,
+                thread=request.thread,
                 run_id=run.id,
                 deps=None if deps is None else deps(run),
                 budget=None if budget is None else budget(run),
