@@ -29,7 +29,7 @@ class Access:
     ) -> None:
         self.roads = roads
         self.base: Access | None = None  # the access to the usual roads, if these are changed
-        self.node = (
+        self.node: Array = (
             node if snaps is None else _snap_to_large_part(roads, node, xy, spots, snaps, parts)
         )
         self.walk_m: Array = abs(xy - spots[self.node]).sum(axis=1)

@@ -240,7 +240,10 @@ class RowBooks(AgentBooks):
         np.add.at(money, to[is_row], cents[is_row])
         np.add.at(self.balances.cents, -1 - to[~is_row], cents[~is_row])
 
-    stranded_count = moves.stranded_count
+    def stranded_count(self) -> int:
+        """Return how many citizens cannot get home."""
+        return moves.stranded_count(self)
+
     keep_rows = keep_rows
     one_by_one = settle_each
     settle_alone = settle_alone

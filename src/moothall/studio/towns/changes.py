@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 from pydantic import Field as CheckedField
@@ -20,7 +20,7 @@ _Cents: TypeAlias = Annotated[int, CheckedField(ge=1, le=10**14)]
 class Change(BaseModel):
     """What a page changes in a town, by the arguments of an `Intervention`."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     news: list[_Text] = []
     close: list[_Name] = []

@@ -42,9 +42,9 @@ class UpwardCall:
     __slots__ = ("_scope", "agent", "call", "cause", "request")
 
     def __init__(self, agent: Agent, request: ReplyRequest, call: ToolCall) -> None:
-        self.agent = agent
-        self.request = request
-        self.call = call
+        self.agent: Agent = agent
+        self.request: ReplyRequest = request
+        self.call: ToolCall = call
         self.cause: BaseException | None = None
         self._scope = CALL_SCOPE.get()  # whose clocks stand still, and what the approver has read
 
