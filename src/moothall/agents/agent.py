@@ -20,7 +20,7 @@ from moothall.agents.messaging import Messaging
 from moothall.agents.workflow import block_actions, not_found, own_actions, proposed_actions
 from moothall.foundation.arguments import check_boolean, check_integer, unknown_argument_error
 from moothall.foundation.errors import ConfigError
-from moothall.foundation.threads import plain_or_async
+from moothall.foundation.threads import ProcessBound, plain_or_async
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
@@ -122,7 +122,7 @@ class AnySpace(Protocol):
         """Close the space."""
 
 
-class Agent(Messaging):
+class Agent(ProcessBound, Messaging, elsewhere="make the agent in the function that runs there"):
     """An identity with actions, and a step, `run()`, to which its blocks belong.
 
     Args:

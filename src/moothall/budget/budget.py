@@ -32,6 +32,7 @@ from moothall.foundation.arguments import (
 )
 from moothall.foundation.errors import BudgetExceeded, ConfigError, DefinitionError
 from moothall.foundation.text import excerpt, shorten
+from moothall.foundation.threads import ProcessBound
 
 
 class Clock(Protocol):
@@ -43,7 +44,7 @@ class Clock(Protocol):
 
 
 @names_checked
-class Budget:
+class Budget(ProcessBound, elsewhere="make it there, with the same journal= and name= to share it"):
     """What a run may spend, shared by all users of this object, on any thread and event loop.
 
     Each spender reserves an upper bound before it begins, and settles when it has ended. What does
@@ -383,9 +384,7 @@ class Budget:
         return f"<Budget {self.name or ''!r}: {', '.join(parts) or 'no limits'}>"
 
 
-def _checked_limits(
-    method: Any, limits: Limits, per: Per | None
-) -> tuple[tuple[int | None, ...], Any]:
+def _checked_limits(method: Any, limits: Limits, per: Per | None) -> tuple[AmountsOrNone, Any]:
     if unknown := unknown_argument_error(method, limits, Limits.__annotations__):
         raise unknown
     checked_per(per)

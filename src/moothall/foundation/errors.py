@@ -6,12 +6,22 @@
 * The user who named a file or command or wrote a line: `FileError`, …; the model: `AskAgain`.
 """
 
+from copyreg import __newobj__ as _newobj
 from shlex import quote as _quote
+from types import MemberDescriptorType as _Member
 from typing import Any as _Any
 
 
 class MoothallError(Exception):
-    """The base of every exception that moothall raises."""
+    """The base of every exception that moothall raises; a pickle or a copy has its attributes."""
+
+    def __reduce__(self) -> tuple[_Any, ...]:
+        # Without `__init__`, whose arguments are others than `args`. Built-in bases keep some
+        # attributes, such as `errno`, beside `__dict__`.
+        members = [each for kind in type(self).__mro__ for each in vars(kind).items()]
+        slots = {name: getattr(self, name, None) for name, m in members if isinstance(m, _Member)}
+        fields = {name: value for name, value in slots.items() if value is not None}
+        return _newobj, (type(self), *self.args), {**fields, "args": self.args, **vars(self)}
 
 
 # -- the developer ---------------------------------------------------------------------------------
@@ -74,12 +84,10 @@ class RequestError(MoothallError):
 
 
 class ActionError(RequestError):
-    """The action raised.
+    """The action raised an exception of class `type`, such as `ZeroDivisionError`, with `text`.
 
-    Attributes:
-        type, text: the remote exception's class, such as `ZeroDivisionError`, and what it said
-        where: the agent and action, such as `Calculator.divide`; None if not known
-        run_id: of a `RunWaiting`, the run that waits; None for another error
+    `where` is the agent and action, such as `Calculator.divide`; None if not known. `run_id` is
+    the run that waits, of a `RunWaiting`; None for another error.
     """
 
     run_id: str | None = None
@@ -160,6 +168,10 @@ class BudgetExceeded(MoothallError):
         super().__init__(text)
         self.limit = limit
         self.needs = needs  # how much of which accounts, if other spenders may return it
+
+    def __reduce__(self) -> tuple[_Any, ...]:
+        made, args, state = super().__reduce__()
+        return made, args, {**state, "needs": None}  # the accounts are those of one process
 
 
 class DeadlineExceeded(BudgetExceeded, TimeoutError):
@@ -297,12 +309,7 @@ class CommandTimeout(MoothallError, TimeoutError):
 
 
 class _StoreError(MoothallError):
-    """A file of moothall's own cannot be used.
-
-    Attributes:
-        path: the file, as it was given
-        reason: what is wrong with it, and what to do
-    """
+    """A file of moothall's own, `path`, cannot be used; `reason` says why, and what to do."""
 
     _kind = ""
 
@@ -347,17 +354,13 @@ class RunHeld(MoothallError):
             f"run {run_id!r} is being worked on by {holder}: wait for it, or end it, and call "
             "again; or give this one another run_id"
         )
-        self.run_id = run_id
-        self.holder = holder
+        self.run_id, self.holder = run_id, holder
 
 
 class RunMismatch(MoothallError):
-    """The program that would resume a run differs from the one that began it.
+    """The program that would resume the run `run_id` differs from the one that began it.
 
-    Attributes:
-        run_id: the run's id
-        changed: what differs, such as `task` or `model`
-        detail: how it differs, in words
+    `changed` says what differs, such as `task` or `model`, and `detail` how, in words.
     """
 
     def __init__(self, run_id: str, changed: tuple[str, ...], detail: str, hint: str = "") -> None:
@@ -382,17 +385,14 @@ class CardGone(MoothallError, LookupError):
 
 
 class SlashError(MoothallError, ValueError):
-    """A line is not a message in the slash syntax.
+    """A line is not a message in the slash syntax; `reason` says what was expected.
 
-    Attributes:
-        column: the position in the line, from 1; one past its end if the line ends too early
-        reason: what was expected there
+    `column` is where, from 1; one past the line's end if the line ends too early.
     """
 
     def __init__(self, column: int, reason: str) -> None:
         super().__init__(f"column {column}: {reason}")
-        self.column = column
-        self.reason = reason
+        self.column, self.reason = column, reason
 
 
 class AskAgain(MoothallError):

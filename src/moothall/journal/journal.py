@@ -19,6 +19,7 @@ from moothall.foundation.arguments import check_boolean, check_integer, check_te
 from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import readable
+from moothall.foundation.threads import ProcessBound
 from moothall.journal.attributes import attributes_json, read_attributes
 from moothall.journal.commits import Commits
 from moothall.journal.deleting import Deleted, Deletions
@@ -40,7 +41,7 @@ _TASK_ENTRIES: Final = 10  # so many entries of a run have its task, with its ma
 _SHA256: Final = re.compile("[0-9a-f]{64}")
 
 
-class Journal:
+class Journal(ProcessBound, elsewhere="give its path, and open it there"):
     """The durable record of runs, in an SQLite file.
 
     An agent with a `journal=` records each answer of its model, and the start and end of each
@@ -582,8 +583,7 @@ class Journal:
         query, values = run_query.rows_query(lambda: leases, self.file.attribute_sql)
         outlines = []
         for number, *row, attrs, state, origin, thread, waiting, end in db.execute(query, values):
-            if number in leases:
-                state = "waiting" if waiting else "running"
+            state = ("waiting" if waiting else "running") if number in leases else state
             details: dict[str, Any] = {**read_attributes(attrs), "held": number in leases}
             details |= zip((*SUM_COLUMNS, "seconds"), row[7:], strict=True)
             cells = (*row[:7], state or "stopped", origin, thread, detail_in(end))

@@ -23,7 +23,7 @@ from moothall.foundation.arguments import (
 from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError, DefinitionError, StateError
 from moothall.foundation.jsonvalue import copy_json
-from moothall.foundation.threads import guard
+from moothall.foundation.threads import ProcessBound, guard
 from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from moothall.memory.embedder import Embedder
 from moothall.memory.memory import Memory, check_thread
@@ -50,7 +50,7 @@ _KEPT_QUERY = """
 
 
 @names_checked
-class StoredMemory(Memory):
+class StoredMemory(ProcessBound, Memory, elsewhere="give its path, and open it there"):
     """A memory of several conversations in a store, whichever it is."""
 
     class MemoryOptions(TypedDict, total=False):

@@ -28,9 +28,12 @@ class Unusable(UnreadableText):
     """No answer of a model could be used; the message says what the last one did wrong."""
 
     def __init__(self, fault: str, text: str) -> None:
-        super().__init__(fault)
+        super().__init__(fault, text)  # what a pickle makes it of
         self.text = text
         """The last answer."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 async def ask_value(

@@ -19,7 +19,7 @@ from moothall.foundation.arguments import (
 )
 from moothall.foundation.errors import DefinitionError, DuplicateAgent, SpaceClosed
 from moothall.foundation.text import counted, log_failure
-from moothall.foundation.threads import guard, loop_is_running, refuse_on_loop
+from moothall.foundation.threads import ProcessBound, guard, loop_is_running, refuse_on_loop
 from moothall.spaces import replacing
 from moothall.spaces.delivery import Delivery
 from moothall.spaces.draining import summary, wait_until_drained, wait_until_idle
@@ -43,7 +43,7 @@ MAILBOX_BYTES = 2**27
 
 
 @names_checked
-class Space:
+class Space(ProcessBound, elsewhere="make a space there; an AMQPSpace spans processes"):
     """Holds agents and delivers messages between them. Use `NativeSpace`.
 
     One event loop runs all agents, in a thread that starts at the first `add`. The public methods

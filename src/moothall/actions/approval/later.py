@@ -101,7 +101,7 @@ class Later(BaseException):
         )
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        return Later, (), self.__dict__
+        return Later, (), {**self.__dict__, "args": self.args}
 
 
 def is_reserved_key(key: str) -> bool:

@@ -13,10 +13,10 @@ from moothall.actions.approval.decision import DECISION_KINDS, Decision
 from moothall.actions.approval.request import ApprovalRequest, Question
 from moothall.foundation.errors import NobodyToAsk
 from moothall.foundation.text import escaped
-from moothall.foundation.threads import guard
+from moothall.foundation.threads import ProcessBound, guard
 
 
-class TerminalApprover:
+class TerminalApprover(ProcessBound, elsewhere="make one where the terminal is"):
     """Asks the person at the terminal, one question at a time; `y` or `yes` permits.
 
     `a` and `always` also permit, and exactly this call (the same agent, action and arguments in the

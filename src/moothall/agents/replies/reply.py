@@ -22,14 +22,7 @@ from moothall.foundation.errors import (
     RunWaiting,
 )
 from moothall.foundation.jsonvalue import deep_json, json_line
-from moothall.foundation.text import (
-    counted,
-    cut,
-    error_message,
-    escaped_json,
-    log_failure,
-    shorten,
-)
+from moothall.foundation.text import counted, cut, error_message, escaped_json, log_failure, shorten
 from moothall.foundation.text.display import SafeHTML, cell_number
 from moothall.journal.stop_reason import ANSWERED_REASONS, StopReason
 from moothall.models.protocol import NO_USAGE, ChatMessage, Usage
@@ -133,7 +126,7 @@ class Reply(_CellMark, Generic[T_co]):
     usage: Usage = NO_USAGE
     stop_reason: StopReason = "done"
     detail: str = ""
-    error: BaseException | None = None
+    error: BaseException | None = field(default=None, compare=False)
     run_id: str | None = None
     r_runs: int = 0
     decisions: tuple[HumanDecision, ...] = ()
@@ -291,10 +284,13 @@ class Stop(Exception):
     """Raised to end a run during a turn, with the stop reason."""
 
     def __init__(self, reason: StopReason, detail: str, error: BaseException | None = None) -> None:
-        super().__init__(detail)
+        super().__init__(reason, detail, error)  # what a pickle makes it of
         self.reason: StopReason = reason
         self.detail: str = detail
         self.error: BaseException | None = error
+
+    def __str__(self) -> str:
+        return self.detail
 
     @property
     def leaves_open(self) -> bool:

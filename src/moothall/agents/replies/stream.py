@@ -19,7 +19,7 @@ from moothall.agents.replies.state import codec_of, dump_state, reply_json, repl
 from moothall.foundation.arguments import check_function
 from moothall.foundation.errors import DefinitionError
 from moothall.foundation.text import error_message
-from moothall.foundation.threads import Channel, call_observers, settle
+from moothall.foundation.threads import Channel, ProcessBound, call_observers, settle
 from moothall.journal.stop_reason import StopReason
 from moothall.models.protocol import ChatMessage, Usage
 
@@ -84,7 +84,7 @@ class _Events(Channel[Any]):
                 settle(mark, cancel=True)
 
 
-class ReplyStream(Generic[R_co]):
+class ReplyStream(ProcessBound, Generic[R_co], elsewhere="pass its events or its reply"):
     """The events of a reply: an async iterator, whose last event is `Done`.
 
     The reply begins when the first event is requested. It is cancelled when the stream is closed or

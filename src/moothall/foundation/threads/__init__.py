@@ -6,6 +6,7 @@ from moothall.foundation.threads.closing import reset as reset
 from moothall.foundation.threads.locks import guard as guard
 from moothall.foundation.threads.locks import held_by_forks as held_by_forks
 from moothall.foundation.threads.locks import in_child as in_child
+from moothall.foundation.threads.process_bound import ProcessBound as ProcessBound
 from moothall.foundation.threads.user_functions import DATA_TYPES as DATA_TYPES
 from moothall.foundation.threads.user_functions import awaited as awaited
 from moothall.foundation.threads.user_functions import call_observers as call_observers

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moothall.foundation.errors import ModelError
-from moothall.foundation.threads import Channel, guard, in_child
+from moothall.foundation.threads import Channel, ProcessBound, guard, in_child
 from moothall.models.base import Closing
 from moothall.models.protocol import ModelReply, StreamPart
 
@@ -131,7 +131,9 @@ class InferenceEngine:
             del job, end
 
 
-class InProcess(Closing):
+class InProcess(
+    ProcessBound, Closing, elsewhere="make it there: weights are mapped, not read twice"
+):
     """What asks an engine, and owns it."""
 
     in_process: Final = True

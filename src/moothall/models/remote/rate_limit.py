@@ -11,7 +11,7 @@ from typing import Any
 
 from moothall.foundation.arguments import check_integer
 from moothall.foundation.errors import ConfigError
-from moothall.foundation.threads import WaitingLine, guard
+from moothall.foundation.threads import ProcessBound, WaitingLine, guard
 
 _MINUTE_S = 60.0
 
@@ -31,7 +31,7 @@ class RateReservation:
             self._limit.recount(self, tokens)
 
 
-class RateLimit:
+class RateLimit(ProcessBound, elsewhere="make one there, with its share of the limit"):
     """A limit of requests and tokens in any 60 seconds, shared by all that use this object.
 
     Models, agents, threads and event loops may share one. Requests begin in order of arrival: a

@@ -23,7 +23,7 @@ from moothall.foundation.http import (
 )
 from moothall.foundation.http.headers import headers_now
 from moothall.foundation.http.server_url import ServerURL
-from moothall.foundation.threads import awaited
+from moothall.foundation.threads import ProcessBound, awaited
 from moothall.models.answer_reader import AnswerReader
 from moothall.models.base import AnsweringModel, ModelRequest
 from moothall.models.blocks import IMAGE_TYPES, has_texts, unknown_media, with_texts
@@ -69,7 +69,7 @@ _STALE_FAULT = re.compile(
 _MAX_BYTES, _MAX_BATCH_BYTES = 2**26, 2**30  # of an answer, and of those of a batch
 
 
-class RemoteModel(AnsweringModel):
+class RemoteModel(ProcessBound, AnsweringModel, elsewhere="make it there, or give its name"):
     """What models behind a server share.
 
     A subclass says how a request is formed (`_body`) and sent (`_send`), and its answer read

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from moothall.foundation.arguments import check_integer, check_path, check_text
 from moothall.foundation.errors import ModelError
 from moothall.foundation.text import one_line
-from moothall.foundation.threads import guard, in_child
+from moothall.foundation.threads import ProcessBound, guard, in_child
 from moothall.models.base import (
     AnsweringModel,
     Closing,
@@ -44,7 +44,7 @@ _FORMAT = "moothall recorded model"
 _VERSION = 1
 
 
-class RecordedModel(AnsweringModel, Closing):
+class RecordedModel(ProcessBound, AnsweringModel, Closing, elsewhere="make it there"):
     """Asks a model once for each request, and replays the recorded answer from then on.
 
     Requests are compared by content: messages, actions (name, description and parameters), schema.

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, NoReturn
 from moothall.foundation.errors import InboxError
 from moothall.foundation.files import OPEN_FILE_LOCKS
 from moothall.foundation.sqlite import SQLiteConnection, SQLiteFile
+from moothall.foundation.threads import ProcessBound
 
 # The states of a message.
 ACCEPTED: Final = 0  # stored and acknowledged, not started
@@ -94,7 +95,7 @@ _LOCKING_MODE: Final = "NORMAL" if OPEN_FILE_LOCKS else "EXCLUSIVE"
 _USED_ELSEWHERE: Final = "it is used by another process; give each process an inbox of its own"
 
 
-class Inbox:
+class Inbox(ProcessBound, elsewhere="each process has an inbox of its own, by another path"):
     """Remembers the messages to each agent. Its methods are called on the space's loop.
 
     A message to several agents is remembered for each. An ended message stays ended.
