@@ -52,6 +52,32 @@ def test_doctor_tells_what_is_there(tmp_path: Path) -> None:
     assert "secret" not in json.dumps(found)
 
 
+@pytest.mark.parametrize(
+    ("variables", "text"),
+    (
+        ({"HTTPS_PROXY": "proxy.example:3128"}, "https through proxy.example:3128"),
+        (
+            {"ALL_PROXY": "http://me:secret@proxy.example:3128"},
+            "http through proxy.example:3128, https through proxy.example:3128",
+        ),
+        ({}, "no proxy"),
+    ),
+)
+def test_doctor_tells_the_proxy_that_is_used(
+    tmp_path: Path, variables: dict[str, str], text: str
+) -> None:
+    code, found = findings(tmp_path, **variables)
+    assert (code, found["network"]["text"]) == (0, text)
+
+
+def test_doctor_ends_with_1_for_a_proxy_that_is_not_used(tmp_path: Path) -> None:
+    code, found = findings(tmp_path, ALL_PROXY="socks5://me:secret@proxy.example:1080")
+    assert code == 1
+    assert found["network"]["state"] == "wrong"
+    assert "ALL_PROXY must be an HTTP proxy" in found["network"]["text"]
+    assert "secret" not in json.dumps(found)
+
+
 def test_doctor_ends_with_1_for_what_is_set_and_does_not_work(tmp_path: Path) -> None:
     (tmp_path / "moothall.toml").write_text("modell = 'local'\n")
     code, found = findings(

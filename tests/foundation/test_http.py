@@ -467,6 +467,66 @@ def test_proxy_of_the_environment_is_for_other_machines_only(
     assert asked.headers["proxy-authorization"] == "Basic bWU6cGFzcyB3b3Jk"
 
 
+@pytest.mark.parametrize("variable", ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"))
+def test_proxy_without_a_scheme_or_for_all_is_used(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.delenv("MOOTHALL_OFFLINE", raising=False)
+    with OpenAIServer(http(b"proxied")) as proxy:
+        monkeypatch.setenv(variable, proxy.url.removeprefix("http://").removesuffix("/v1"))
+        assert run(HTTPClient("it").request("GET", "http://host.invalid/x")).content == b"proxied"
+    assert proxy.requests[0].path == "http://host.invalid/x"
+
+
+@pytest.mark.parametrize(
+    "exceptions", ("host.invalid:80", ".invalid", "10.0.0.0/8, host.invalid", "*")
+)
+def test_no_proxy_names_a_host_its_port_or_its_domain(
+    monkeypatch: pytest.MonkeyPatch, exceptions: str
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", exceptions)
+    assert ServerURL("http://host.invalid:80/x").proxy is None
+
+
+def test_no_proxy_names_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "proxy.example:3128")
+    monkeypatch.setenv("NO_PROXY", "example.org, 10.0.0.0/8, fd00::/8")
+    assert ServerURL("http://10.1.2.3:8000/v1").proxy is None
+    assert ServerURL("http://[fd00::1]/v1").proxy is None
+    assert ServerURL("http://11.1.2.3/v1").proxy == "http://proxy.example:3128"
+
+
+@pytest.mark.parametrize("scheme", ("socks5", "socks5h", "socks4", "socks", "ftp"))
+@pytest.mark.parametrize("variable", ("HTTP_PROXY", "all_proxy"))
+def test_proxy_of_another_kind_is_named_and_asked_nothing(
+    monkeypatch: pytest.MonkeyPatch, scheme: str, variable: str
+) -> None:
+    monkeypatch.delenv("MOOTHALL_OFFLINE", raising=False)
+    with OpenAIServer(http(b"proxied")) as proxy:
+        place = proxy.url.removeprefix("http://").removesuffix("/v1")
+        monkeypatch.setenv(variable, f"{scheme}://me:secret@{place}")
+        with pytest.raises(HTTPError) as no:
+            run(HTTPClient("it").request("GET", "http://host.invalid/x"))
+        reply = ReActAgent("a", "http://host.invalid/v1#m").reply_sync("Hello")
+    assert proxy.requests == []
+    assert str(no.value) == (
+        f"no request was sent to http://host.invalid/x: {variable} must be an HTTP proxy, such as "
+        f"http://HOST:PORT, got '{scheme}://{place}': moothall does not speak SOCKS. Many SOCKS "
+        "proxies speak HTTP too; NO_PROXY names hosts that need no proxy"
+    )
+    assert f"{variable} must be an HTTP proxy" in str(reply.error)
+    assert "is the server running there" not in str(reply.error)
+
+
+def test_proxy_of_another_kind_does_not_concern_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:9")
+    with OpenAIServer(http(b"direct")) as server:
+        assert run(HTTPClient("it").request("GET", server.url)).content == b"direct"
+
+
 def test_error_of_a_proxy_names_the_proxy_and_no_password(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

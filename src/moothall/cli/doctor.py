@@ -13,8 +13,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, Final, Literal
-from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 import click
 
@@ -64,13 +62,13 @@ def command(journal: str | None, as_json: bool) -> int:
     findings = [
         _check_python(),
         *_check_extras(),
-        _check_weights(),
+        _finding_of("weights", _check_weights),
         _check_keys(),
         _check_sandbox(),
         _finding_of("journal", lambda: _check_journal(journal)),
         _finding_of("settings", _check_settings),
         _check_certificates(),
-        _check_network(),
+        _finding_of("network", _check_network),
     ]
     if as_json:
         print_json(findings=findings)
@@ -221,7 +219,9 @@ def _check_network() -> Finding:
     if ServerURL("https://example.org").is_forbidden:
         remedy = "unset MOOTHALL_OFFLINE to reach other machines"
         return Finding("network", "ok", "MOOTHALL_OFFLINE forbids calls to other machines", remedy)
-    proxies = getproxies()
-    hosts = {name: urlsplit(proxies.get(name, "")).netloc for name in ("http", "https")}
-    routes = [f"{name} through {host.rpartition('@')[2]}" for name, host in hosts.items() if host]
+    # Of a name that is reserved, so hardly one of NO_PROXY.
+    places = {
+        each: ServerURL(f"{each}://proxy-test.invalid").proxy_place for each in ("http", "https")
+    }
+    routes = [f"{scheme} through {place}" for scheme, place in places.items() if place]
     return Finding("network", "ok", ", ".join(routes) or "no proxy")

@@ -10,12 +10,16 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import urlsplit
 
-from moothall.foundation.errors import MissingExtra, MoothallError
+from moothall.foundation.errors import ConfigError, MissingExtra, MoothallError
 from moothall.foundation.http.headers import HeadersLike, check_headers, headers_now
-from moothall.foundation.http.network import proxy_for
-from moothall.foundation.http.response import HTTPError, HTTPResponse, TooLarge, error_reason
+from moothall.foundation.http.response import (
+    HTTPError,
+    HTTPResponse,
+    TooLarge,
+    UnusableProxy,
+    error_reason,
+)
 from moothall.foundation.http.retries import LONGEST_WAIT_S, backoff_s, tries_note, wants_retry
 from moothall.foundation.http.server_url import ServerURL
 from moothall.foundation.threads import guard
@@ -119,7 +123,7 @@ class HTTPClient:
             is_last = attempt == self.max_retries
             try:
                 response = await self._attempt(method, url, options, stream)
-            except TooLarge:
+            except (TooLarge, UnusableProxy):
                 raise
             except HTTPError as error:
                 if is_last:
@@ -182,9 +186,8 @@ class HTTPClient:
             label = self._label or last_url.partition("?")[0]
             if isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ClientError):
                 raise HTTPError(f"{label} gave no answer within {self.timeout_s:g} s") from None
-            proxy = proxy_for(last_url) if self._check_address is None else None
-            if proxy is not None:
-                place = urlsplit(proxy).netloc.rpartition("@")[2]  # without its password
+            if self._proxy_for(last_url):
+                place = ServerURL(last_url).proxy_place
                 label += f" through {place}, the proxy of the environment"
             raise HTTPError(f"no answer from {label}: {error_reason(error)}") from None
         finally:
@@ -220,7 +223,7 @@ class HTTPClient:
             _connecting.set((request.url.raw_host or "", refusals))
             return await send(request)
 
-        proxy = proxy_for(url) if self._check_address is None else None
+        proxy = self._proxy_for(url)
         loop = asyncio.get_running_loop()
         start, may_resend = loop.time(), True
         while True:
@@ -238,6 +241,13 @@ class HTTPClient:
                 if isinstance(error, aiohttp.ClientConnectorError):
                     raise
                 may_resend = False
+
+    def _proxy_for(self, url: str) -> str | None:
+        try:
+            return ServerURL(url).proxy if self._check_address is None else None
+        except ConfigError as error:
+            label = self._label or url.partition("?")[0]
+            raise UnusableProxy(f"no request was sent to {label}: {error}") from None
 
     def _session(self) -> aiohttp.ClientSession:
         import aiohttp

@@ -1,27 +1,11 @@
-"""Connections to other machines: their proxies and certificates."""
+"""Connections to other machines: their certificates."""
 
 from __future__ import annotations
 
 from typing import Any, Final
-from urllib.parse import urlsplit
-
-from moothall.foundation.http.server_url import ServerURL
 
 _UNKNOWN_AUTHORITY: Final = (2, 18, 19, 20, 21)
 """OpenSSL's codes for a certificate whose issuer is not among the known ones."""
-
-
-def proxy_for(url: str) -> str | None:
-    """Return the environment's proxy for a URL, or None."""
-    if ServerURL(url).is_loopback:
-        return None
-    from urllib.request import getproxies, proxy_bypass
-
-    parts = urlsplit(url)
-    if proxy_bypass(parts.hostname or ""):
-        return None
-    proxy = getproxies().get(parts.scheme, "")
-    return proxy if urlsplit(proxy).netloc else None
 
 
 def certificate_fault(error: BaseException) -> str:

@@ -37,6 +37,10 @@ class TooLarge(HTTPError):
     """A body has more bytes than allowed."""
 
 
+class UnusableProxy(HTTPError):
+    """The environment's proxy for a host is not one of HTTP; nothing was sent."""
+
+
 class HTTPResponse:
     """An answer: its head, and its body, whole in `content`, or streamed by `read` or `events`."""
 

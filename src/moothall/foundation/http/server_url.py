@@ -14,6 +14,7 @@ from typing import Final, Self
 from urllib.parse import urlsplit
 
 from moothall.foundation.errors import ConfigError, DefinitionError, RemoteForbidden
+from moothall.foundation.http.proxies import proxy_for, proxy_place
 
 _API_VERSION: Final = re.compile(r"api-version=[\w.-]+", re.ASCII)
 _PORTS: Final = {"http": 80, "https": 443}
@@ -81,6 +82,16 @@ class ServerURL(str):
                 f"{caller}: MOOTHALL_OFFLINE=1 forbids calls to {urlsplit(self).hostname}; "
                 "unset it, or use what is on this machine"
             )
+
+    @property
+    def proxy(self) -> str | None:
+        """The environment's proxy for it, or None; ConfigError if that is not one of HTTP."""
+        return None if self.is_loopback else proxy_for(self)
+
+    @property
+    def proxy_place(self) -> str:
+        """The host and port of that proxy, without its password; empty without a proxy."""
+        return proxy_place(self.proxy or "")
 
     @property
     def origin(self) -> tuple[str, str, int | None]:
