@@ -14,6 +14,7 @@ import pytest
 import moothall
 from commands import run
 from models.hub_server import HubServer
+from models.openai_server import OpenAIServer
 
 NAME = "hf:org/name/weights.gguf"
 
@@ -101,17 +102,31 @@ def test_list_says_which_kinds_are_usable_and_why_not(empty: dict[str, str]) -> 
     online = {**empty, "MOOTHALL_OFFLINE": ""}
     assert "there is no key: set OPENAI_API_KEY" in kinds(online)["openai:NAME"]
     said = kinds({**online, "OPENAI_API_KEY": "sk-a-secret"})
-    usable = {name for name, why_not in said.items() if not why_not}
-    assert usable == {*("openai:NAME", "ollama:NAME", "http://HOST/v1#NAME")}
+    assert said["openai:NAME"] == ""
+    assert said["http://HOST/v1#NAME"] == (
+        "write the address of a server and the name of its model"
+    )
     assert "set DEEPSEEK_API_KEY" in said["deepseek:NAME"]
+
+
+@pytest.mark.parametrize("variable", ("OLLAMA_HOST", "OLLAMA_BASE_URL"))
+def test_list_says_that_ollama_is_usable_only_where_a_server_answers(
+    empty: dict[str, str], variable: str
+) -> None:
+    with OpenAIServer() as server:
+        place = server.url.removeprefix("http://").removesuffix("/v1")
+        address = place if variable == "OLLAMA_HOST" else server.url
+        here = {**empty, "OLLAMA_HOST": "", "OLLAMA_BASE_URL": "", variable: address}
+        assert kinds(here)["ollama:NAME"] == ""
+    assert kinds(here)["ollama:NAME"] == f"no server answers at 'http://{place}/v1'"
 
 
 def test_list_says_what_offline_forbids(empty: dict[str, str]) -> None:
     offline = {**empty, "MOOTHALL_OFFLINE": "1"}
     said = kinds({**offline, "OPENAI_API_KEY": "sk-a-secret"})
     assert said["openai:NAME"] == "MOOTHALL_OFFLINE=1 forbids it"
-    assert said["http://HOST/v1#NAME"] == ""
-    here = kinds({**offline, "OPENAI_BASE_URL": "http://127.0.0.1:1/v1"})
+    with OpenAIServer() as server:
+        here = kinds({**offline, "OPENAI_BASE_URL": server.url})
     assert here["openai:NAME"] == ""
     assert "of any server on this machine" in moothall_command("models", environment=offline).stdout
 

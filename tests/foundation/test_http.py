@@ -481,7 +481,7 @@ def test_proxy_without_a_scheme_or_for_all_is_used(
 @pytest.mark.parametrize(
     "exceptions", ("host.invalid:80", ".invalid", "10.0.0.0/8, host.invalid", "*")
 )
-def test_no_proxy_names_a_host_its_port_or_its_domain(
+def test_proxy_exceptions_name_a_host_its_port_or_its_domain(
     monkeypatch: pytest.MonkeyPatch, exceptions: str
 ) -> None:
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
@@ -489,7 +489,7 @@ def test_no_proxy_names_a_host_its_port_or_its_domain(
     assert ServerURL("http://host.invalid:80/x").proxy is None
 
 
-def test_no_proxy_names_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxy_exceptions_name_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALL_PROXY", "proxy.example:3128")
     monkeypatch.setenv("NO_PROXY", "example.org, 10.0.0.0/8, fd00::/8")
     assert ServerURL("http://10.1.2.3:8000/v1").proxy is None

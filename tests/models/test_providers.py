@@ -11,7 +11,7 @@ import pytest
 
 from models import messages_format
 from models.openai_server import OpenAIServer, text
-from moothall import AnthropicModel, OpenAIModel
+from moothall import AnthropicModel, OpenAIModel, ReActAgent
 from moothall.foundation.errors import ConfigError, ModelError
 from moothall.models import PROVIDERS, model
 from moothall.testing.model_suite import run, user_message
@@ -22,7 +22,7 @@ CHAT = [name for name in PROVIDERS if name != "anthropic"]
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
-        if name.endswith(("_API_KEY", "_BASE_URL", "_ENDPOINT")):
+        if name.endswith(("_API_KEY", "_BASE_URL", "_ENDPOINT", "OLLAMA_HOST")):
             monkeypatch.delenv(name)
 
 
@@ -43,11 +43,58 @@ def test_providers_model_is_asked_with_its_key(name: str, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("name", [name for name in PROVIDERS if PROVIDERS[name].url])
-def test_provider_without_its_key_says_which_variable(name: str) -> None:
+def test_provider_without_its_key_says_which_variable_at_the_first_call(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MOOTHALL_OFFLINE", raising=False)
+    made = model(f"{name}:m")
     if key := PROVIDERS[name].key:
-        with pytest.raises(ModelError, match=f"there is no key: set {key}$"):
-            model(f"{name}:m")
-    assert model(f"{name}:m", "my-key").name == f"{name}:m"
+        with pytest.raises(ModelError, match=f"there is no key: set {key}, or pass api_key=$"):
+            run(made.complete(user_message("Hi")))
+        reply = ReActAgent("a", f"{name}:m").reply_sync("Hi")
+        assert (reply.stop_reason, f"set {key}" in reply.detail) == ("error", True)
+    assert made.name == model(f"{name}:m", "my-key").name == f"{name}:m"
+
+
+@pytest.mark.parametrize("name", [name for name in PROVIDERS if PROVIDERS[name].key])
+def test_key_that_comes_after_the_model_was_made_is_used(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MOOTHALL_OFFLINE", raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")  # nobody is there: nothing is sent
+    if not PROVIDERS[name].url:
+        monkeypatch.setenv(PROVIDERS[name].address, "https://mine.example")
+    made = model(f"{name}:m", max_retries=0)
+    monkeypatch.setenv(PROVIDERS[name].key, "sk-mine")
+    with pytest.raises(ModelError, match=r"through 127\.0\.0\.1:9, the proxy of the environment"):
+        run(made.complete(user_message("Hi")))
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    (
+        ("127.0.0.1:11435", "http://127.0.0.1:11435/v1"),
+        ("box", "http://box:11434/v1"),
+        (":9000", "http://localhost:9000/v1"),
+        ("0.0.0.0", "http://localhost:11434/v1"),
+        ("0.0.0.0:9000", "http://localhost:9000/v1"),
+        ("[::1]:9000", "http://[::1]:9000/v1"),
+        ("[::1]", "http://[::1]:11434/v1"),
+        ("http://box:9000/", "http://box:9000/v1"),
+        ("https://ollama.example", "https://ollama.example/v1"),
+        ("https://ollama.example/of/ann", "https://ollama.example/of/ann/v1"),
+        ("", "http://localhost:11434/v1"),
+    ),
+)
+def test_ollama_is_asked_where_its_own_variable_says(
+    host: str, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OLLAMA_HOST", host)
+    made: Any = model("ollama:m")
+    assert made.base_url == address
+    monkeypatch.setenv("OLLAMA_BASE_URL", "http://first:1/v1")
+    first: Any = model("ollama:m")
+    assert first.base_url == "http://first:1/v1"
 
 
 def test_azure_without_its_address_says_which_variable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,7 +122,7 @@ class AnySpace(Protocol):
         """Close the space."""
 
 
-class Agent(ProcessBound, Messaging, elsewhere="make the agent in the function that runs there"):
+class Agent(ProcessBound, Messaging, remedy="make the agent in the function that runs there"):
     """An identity with actions, and a step, `run()`, to which its blocks belong.
 
     Args:

@@ -44,7 +44,7 @@ class Clock(Protocol):
 
 
 @names_checked
-class Budget(ProcessBound, elsewhere="make it there, with the same journal= and name= to share it"):
+class Budget(ProcessBound, remedy="make it there, with the same journal= and name= to share it"):
     """What a run may spend, shared by all users of this object, on any thread and event loop.
 
     Each spender reserves an upper bound before it begins, and settles when it has ended. What does

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -27,6 +28,9 @@ from moothall.models import (
     weights_source,
 )
 from moothall.models.local import fetching
+
+_UNNAMED = "write the address of a server and the name of its model"
+_CONNECT_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,7 @@ def _rows() -> list[_ModelRow]:
         *rows,
         *(_row(f"gguf:{path}", "fetched", size=path.stat().st_size) for path in other_weights()),
         *(_provider_row(name) for name in PROVIDERS),
-        _row("http://HOST/v1#NAME", f"of any server{place} with OpenAI's chat interface"),
+        _row("http://HOST/v1#NAME", f"of any server{place} with OpenAI's chat interface", url=None),
     ]
 
 
@@ -141,16 +145,32 @@ def _row(
     title: str,
     license: str | None = None,
     size: int | None = None,
-    url: str | None = "http://localhost",
+    url: str | None = "",
 ) -> _ModelRow:
-    """Return the row of a model, by the check that `--model` makes; `url` is its server's."""
-    forbidden = ServerURL(url or "").is_forbidden
-    reasons = ["MOOTHALL_OFFLINE=1 forbids it"] if forbidden else []
+    """Return the row of a model, by the check that `--model` makes.
+
+    `url` is its server's; empty for a model in this process, None if nobody has named the server.
+    """
+    reasons = [_UNNAMED] if url is None else []
+    if url and ServerURL(url).is_forbidden:
+        reasons = ["MOOTHALL_OFFLINE=1 forbids it"]
+    elif url and ServerURL(url).is_loopback and not _is_open(url):
+        reasons = [f"no server answers at {ServerURL(url).without_password}"]
     try:
         ModelName(name).check_usable()
     except (ModelError, MissingExtra) as error:
         reasons.insert(0, str(error))
     return _ModelRow(name, title, license, size, not reasons, "; ".join(reasons))
+
+
+def _is_open(url: str) -> bool:
+    """Return whether something listens at an address of this machine."""
+    try:
+        _, host, port = ServerURL(url).origin
+        socket.create_connection((host, port or 80), _CONNECT_S).close()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _size(count: int) -> str:

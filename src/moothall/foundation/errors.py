@@ -170,8 +170,8 @@ class BudgetExceeded(MoothallError):
         self.needs = needs  # how much of which accounts, if other spenders may return it
 
     def __reduce__(self) -> tuple[_Any, ...]:
-        made, args, state = super().__reduce__()
-        return made, args, {**state, "needs": None}  # the accounts are those of one process
+        build, args, state = super().__reduce__()
+        return build, args, {**state, "needs": None}  # the accounts are those of one process
 
 
 class DeadlineExceeded(BudgetExceeded, TimeoutError):

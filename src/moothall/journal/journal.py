@@ -41,7 +41,7 @@ _TASK_ENTRIES: Final = 10  # so many entries of a run have its task, with its ma
 _SHA256: Final = re.compile("[0-9a-f]{64}")
 
 
-class Journal(ProcessBound, elsewhere="give its path, and open it there"):
+class Journal(ProcessBound, remedy="give its path, and open it there"):
     """The durable record of runs, in an SQLite file.
 
     An agent with a `journal=` records each answer of its model, and the start and end of each

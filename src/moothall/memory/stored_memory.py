@@ -50,7 +50,7 @@ _KEPT_QUERY = """
 
 
 @names_checked
-class StoredMemory(ProcessBound, Memory, elsewhere="give its path, and open it there"):
+class StoredMemory(ProcessBound, Memory, remedy="give its path, and open it there"):
     """A memory of several conversations in a store, whichever it is."""
 
     class MemoryOptions(TypedDict, total=False):

@@ -13,6 +13,7 @@ from moothall.foundation.errors import ConfigError, DefinitionError, ModelError,
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
+    from moothall.models.local.weights import ListedWeights
     from moothall.models.protocol import Model
 
 _FITTING_METHODS: Final[WeakSet[FunctionType]] = WeakSet()
@@ -65,6 +66,18 @@ class ModelName:
         provider = PROVIDERS.get(provider_of(self.text)[0] or "", ANY_SERVER)
         return (*Adaptations.of_provider(provider).in_words,)
 
+    @property
+    def missing_weights(self) -> ListedWeights | None:
+        """The listed weights that it needs and that are not here; None if there are none."""
+        from moothall.models.local.weights import DEFAULT_WEIGHTS, find_weights
+        from moothall.models.names import check_spelling
+
+        kind, target = check_spelling(self.text)
+        if kind != "local":
+            return None
+        listed = find_weights(target or DEFAULT_WEIGHTS.name)
+        return None if listed.is_here else listed
+
     def check_spelling(self) -> tuple[str, str]:
         """Return its kind and the rest; ConfigError if no model can have it."""
         from moothall.models.names import check_spelling
@@ -74,11 +87,11 @@ class ModelName:
         except ModelError as error:
             raise ConfigError(str(error)) from None
 
-    def check_usable(self) -> None:
-        """Raise ModelError or MissingExtra if the model cannot be used here."""
+    def check_usable(self, key: str | None = None) -> None:
+        """Raise ModelError or MissingExtra if the model cannot be used here, with this key."""
         from moothall.models.names import check_name
 
-        check_name(self.text)
+        check_name(self.text, key)
 
 
 def made_model(name: str, key: str | None) -> Model:
@@ -90,6 +103,7 @@ def made_model(name: str, key: str | None) -> Model:
 
     model_name = ModelName(name)
     model_name.check_spelling()
+    model_name.check_usable(key)
     return model(name, key if model_name.is_remote else None)
 
 
@@ -132,7 +146,7 @@ def check_model(owner: str, model: object, name: str = "model") -> None:
         from moothall.models.names import check_name
 
         try:
-            check_name(model)
+            check_name(model, needs_key=False)
         except ModelError as error:
             raise type(error)(f"{owner}: {error}") from None
         return

@@ -82,7 +82,7 @@ def model(
 
     Raises:
         ConfigError: the model is not behind a server, and one of these is given
-        ModelError: no model has this name, or there is no key
+        ModelError: no model has this name; without a key, its first call says so
         WeightsError: the weights are missing
         MissingExtra: the extra that this kind of model needs is not installed
     """
@@ -90,7 +90,7 @@ def model(
         if callable(getattr(name, "complete", None)):
             return name
         raise ModelError(f"{name!r:.80} is neither a model nor the name of one; {_usable_names()}")
-    kind, target = check_name(name, bool(api_key))
+    kind, target = check_name(name, needs_key=False)
     full_name, (name, options) = name, _split_settings(name)
     misplaced = [f"{each}=" for each, value in of_server.items() if value]
     if misplaced and not is_remote(name):
@@ -126,14 +126,17 @@ def model(
     )
 
 
-def check_name(name: str, has_key: bool = False) -> tuple[str, str]:
-    """Return a name's kind of model and its rest; raise what `model` raises, but load nothing."""
+def check_name(name: str, key: str | None = None, *, needs_key: bool = True) -> tuple[str, str]:
+    """Return a name's kind of model and its rest; raise what `model` raises, but load nothing.
+
+    Without `needs_key`, the first call says that its server wants a key and there is none.
+    """
     kind, target = check_spelling(name)
     label, extra, packages = _requirement(kind) or _LOCAL_REQUIREMENT
     MissingExtra.unless(label, extra, *packages)
     missing_name = missing_variable(kind) if kind in PROVIDERS else ""
     if missing_name == PROVIDERS.get(kind, ANY_SERVER).key:
-        missing_name = missing_name if missing_name and not has_key else ""
+        missing_name = missing_name if needs_key and not key else ""
     if missing_name:
         part = "key" if missing_name.endswith("_KEY") else "address"
         raise ModelError(f"{name:.200}: there is no {part}: set {missing_name}")

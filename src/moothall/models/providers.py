@@ -25,6 +25,7 @@ class Provider:
         data: what the package of prices calls it; empty if its models cost nothing
         otel: what OpenTelemetry calls it; its name if left out
         address: the variable that names another server; `NAME_BASE_URL` in `PROVIDERS` if left out
+        host: the variable that names another server without the path, as Ollama's own
         form: the class that speaks its form, after its file in `models/remote/`, whose
             `of_provider` makes its models
         families: how names of its models begin that nobody else has, for errors
@@ -47,6 +48,7 @@ class Provider:
     data: str = ""
     otel: str = ""
     address: str = ""
+    host: str = ""
     form: str = "openai.OpenAIModel"
     families: tuple[str, ...] = ()
     may_be_any: bool = False
@@ -68,7 +70,10 @@ class Provider:
     @property
     def settings(self) -> tuple[str, str]:
         """What the environment says of it: the address of its server, and its key; else empty."""
-        return os.environ.get(self.address, ""), os.environ.get(self.key, "")
+        address = os.environ.get(self.address, "")
+        if not address and self.host:
+            address = _address_of_host(os.environ.get(self.host, ""), self.url)
+        return address, os.environ.get(self.key, "")
 
 
 _OPENAI: Final[dict[str, Any]] = {
@@ -131,7 +136,7 @@ _ROWS: Final = {
         answer_before_user=True,
         may_want=(),
     ),
-    "ollama": Provider("of an Ollama server", "http://localhost:11434/v1"),
+    "ollama": Provider("of an Ollama server", "http://localhost:11434/v1", host="OLLAMA_HOST"),
     "openrouter": Provider(
         *("of many providers, by OpenRouter", "https://openrouter.ai/api/v1"),
         *("OPENROUTER_API_KEY", "openrouter"),
@@ -176,6 +181,21 @@ BY_FAMILY: Final = {name: id for id, each in OUR_PROVIDERS.items() for name in e
 
 ANY_SERVER: Final = Provider("of any server")
 """A server of which only the address is known."""
+
+
+def _address_of_host(text: str, url: str) -> str:
+    """Return the address of a server that is named as `HOST`, `HOST:PORT`, `:PORT` or a URL."""
+    text = text.strip().strip("\"'").rstrip("/")
+    if not text:
+        return ""
+    usual, scheme = urlsplit(url), text.partition("://")[0] if "://" in text else ""
+    place, slash, path = text.partition("://")[2 if scheme else 0].partition("/")
+    host, colon, port = place.rpartition(":")
+    if not colon or port.endswith("]"):  # `[::1]` has colons of its own
+        host, port = place, "" if scheme else f"{usual.port}"
+    # A server that listens at all addresses of its machine is asked at the machine's own.
+    host = {"": usual.hostname, "0.0.0.0": usual.hostname, "[::]": usual.hostname}.get(host, host)
+    return f"{scheme or 'http'}://{host}{port and f':{port}'}{slash}{path}/v1"
 
 
 def key_of(name: str) -> str | None:

@@ -51,8 +51,10 @@ def server_of(label: str, base_url: Any, provider: str) -> tuple[str, Provider]:
     if base_url is not None:
         address: str = ServerURL.checked(base_url, f"{label}: base_url=", query=True)
     else:
-        url = os.environ.get(variable) or provider_row.url
-        address = ServerURL.checked(url, variable, query=True)
+        is_of_host = provider_row.host and not os.environ.get(variable)
+        source = provider_row.host if is_of_host else variable
+        url = provider_row.settings[0] or provider_row.url
+        address = ServerURL.checked(url, source, query=True)
         if provider == "azure" and not urlsplit(address).path:
             address += "/openai/v1"
         if address == provider_row.url or not provider_row.may_be_any:

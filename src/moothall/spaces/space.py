@@ -43,7 +43,7 @@ MAILBOX_BYTES = 2**27
 
 
 @names_checked
-class Space(ProcessBound, elsewhere="make a space there; an AMQPSpace spans processes"):
+class Space(ProcessBound, remedy="make a space there; an AMQPSpace spans processes"):
     """Holds agents and delivers messages between them. Use `NativeSpace`.
 
     One event loop runs all agents, in a thread that starts at the first `add`. The public methods

@@ -16,7 +16,7 @@ from moothall.foundation.text import escaped
 from moothall.foundation.threads import ProcessBound, guard
 
 
-class TerminalApprover(ProcessBound, elsewhere="make one where the terminal is"):
+class TerminalApprover(ProcessBound, remedy="make one where the terminal is"):
     """Asks the person at the terminal, one question at a time; `y` or `yes` permits.
 
     `a` and `always` also permit, and exactly this call (the same agent, action and arguments in the

@@ -88,7 +88,7 @@ class ChosenBy(Order):
         may_end: bool = False,
     ) -> None:
         if isinstance(model, str):
-            check_name(model)
+            check_name(model, needs_key=False)
         elif not hasattr(model, "complete"):
             raise DefinitionError(f"ChosenBy takes a model, or the name of one, got {model!r:.80}")
         if not isinstance(prompt, str):

@@ -117,7 +117,7 @@ class ReActAgent(Looping):
     Raises:
         InvalidId: the id is not valid
         DefinitionError: an argument is not valid
-        ModelError: no model has that name, or there is no key for it
+        ModelError: no model has that name
         WeightsError: the model's weights are missing
         MissingExtra: the extra that this kind of model needs is not installed
         JournalError: the journal cannot be used

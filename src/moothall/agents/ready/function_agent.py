@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,6 @@ from moothall import (
     DefinitionError,
     InvalidId,
     Model,
-    ModelError,
     ReActAgent,
     SystemPrompt,
     action,
@@ -57,7 +55,7 @@ class OpenAIFunctionAgent(ReActAgent):
     Raises:
         InvalidId: an id is not valid
         DefinitionError: an argument has a wrong type or value
-        ModelError: no model has that name, or there is no key for it
+        ModelError: no model has that name
         MissingExtra: the extra that this kind of model needs is not installed
     """
 
@@ -179,10 +177,4 @@ def _model_named(name: str, key: str | None, own_id: str) -> Model:
     openai_name = address_text if colon and scheme == "openai" else name
     if not openai_name.strip():
         raise ConfigError(f"agent {own_id!r}: model= must be the name of a model, got {name!r}")
-    if not (key or os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")):
-        raise ModelError(
-            f"agent {own_id!r}: model {openai_name!r:.200} is OpenAI's, and there is no key: pass "
-            "openai_api_key=, set OPENAI_API_KEY, or name another, such as 'local' or "
-            "'http://HOST/v1#NAME'"
-        )
     return model(f"openai:{openai_name}", key or None)

@@ -84,7 +84,7 @@ class _Events(Channel[Any]):
                 settle(mark, cancel=True)
 
 
-class ReplyStream(ProcessBound, Generic[R_co], elsewhere="pass its events or its reply"):
+class ReplyStream(ProcessBound, Generic[R_co], remedy="pass its events or its reply"):
     """The events of a reply: an async iterator, whose last event is `Done`.
 
     The reply begins when the first event is requested. It is cancelled when the stream is closed or

@@ -18,8 +18,8 @@ def proxy_for(url: str) -> str | None:
     host = parts.netloc.rpartition("@")[2]
     if proxy_bypass(host) or _is_within(parts.hostname, proxies.get("no", "")):
         return None
-    stated = proxies.get(parts.scheme) or proxies.get("all", "")
-    proxy = stated if "://" in stated else f"http://{stated}"
+    setting = proxies.get(parts.scheme) or proxies.get("all", "")
+    proxy = setting if "://" in setting else f"http://{setting}"
     if not urlsplit(proxy).netloc:
         return None
     try:
@@ -29,10 +29,10 @@ def proxy_for(url: str) -> str | None:
         is_usable = False
     if is_usable:
         return proxy
-    shown = f"{urlsplit(proxy).scheme}://{proxy_place(proxy)}"
+    text = f"{urlsplit(proxy).scheme}://{proxy_place(proxy)}"
     raise ConfigError(
         f"{_variable_of(parts.scheme)} must be an HTTP proxy, such as http://HOST:PORT, got "
-        f"{shown!r:.200}: moothall does not speak SOCKS. Many SOCKS proxies speak HTTP too; "
+        f"{text!r:.200}: moothall does not speak SOCKS. Many SOCKS proxies speak HTTP too; "
         "NO_PROXY names hosts that need no proxy"
     )
 

@@ -10,15 +10,15 @@ from moothall.foundation.errors import DefinitionError
 class ProcessBound:
     """Pickles and deep copies of it are refused, and the error says what to do in its place.
 
-    A subclass states that with `elsewhere=`.
+    A subclass states that with `remedy=`.
     """
 
-    _elsewhere: ClassVar[str] = "make another one"
+    _remedy: ClassVar[str] = "make another one"
 
-    def __init_subclass__(cls, *, elsewhere: str = "", **options: object) -> None:
+    def __init_subclass__(cls, *, remedy: str = "", **options: object) -> None:
         super().__init_subclass__(**options)
-        if elsewhere:
-            cls._elsewhere = elsewhere
+        if remedy:
+            cls._remedy = remedy
 
     def __copy__(self) -> Self:
         other = object.__new__(type(self))
@@ -28,5 +28,5 @@ class ProcessBound:
     def __reduce__(self) -> NoReturn:
         raise DefinitionError(
             f"{self!r} belongs to the process that made it, and cannot be pickled or copied: "
-            f"{self._elsewhere}"
+            f"{self._remedy}"
         )

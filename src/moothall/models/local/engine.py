@@ -131,9 +131,7 @@ class InferenceEngine:
             del job, end
 
 
-class InProcess(
-    ProcessBound, Closing, elsewhere="make it there: weights are mapped, not read twice"
-):
+class InProcess(ProcessBound, Closing, remedy="make it there: weights are mapped, not read twice"):
     """What asks an engine, and owns it."""
 
     in_process: Final = True

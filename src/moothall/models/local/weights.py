@@ -55,13 +55,18 @@ class ListedWeights:
         """The name by which `model` knows them."""
         return "local" if self is DEFAULT_WEIGHTS else f"local:{self.name}"
 
+    @property
+    def is_here(self) -> bool:
+        """Whether the file is there, and whole as far as its size tells."""
+        if not self.path.exists():
+            return False
+        return self is not DEFAULT_WEIGHTS or self.path.stat().st_size == self.size
+
     def require(self) -> Path:
         """Return the file; raise `WeightsError` if it does not exist, or is not whole."""
-        fault = "are not there yet"
-        if self.path.exists():
-            if self is not DEFAULT_WEIGHTS or self.path.stat().st_size == self.size:
-                return self.path
-            fault = "are damaged"
+        if self.is_here:
+            return self.path
+        fault = "are damaged" if self.path.exists() else "are not there yet"
         suffix = "" if self is DEFAULT_WEIGHTS else f" {self.name}"
         raise WeightsError(
             f"the weights of {self.title} {fault}; run: moothall models fetch{suffix}"

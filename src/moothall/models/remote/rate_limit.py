@@ -31,7 +31,7 @@ class RateReservation:
             self._limit.recount(self, tokens)
 
 
-class RateLimit(ProcessBound, elsewhere="make one there, with its share of the limit"):
+class RateLimit(ProcessBound, remedy="make one there, with its share of the limit"):
     """A limit of requests and tokens in any 60 seconds, shared by all that use this object.
 
     Models, agents, threads and event loops may share one. Requests begin in order of arrival: a

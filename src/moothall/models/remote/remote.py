@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
@@ -69,7 +70,7 @@ _STALE_FAULT = re.compile(
 _MAX_BYTES, _MAX_BATCH_BYTES = 2**26, 2**30  # of an answer, and of those of a batch
 
 
-class RemoteModel(ProcessBound, AnsweringModel, elsewhere="make it there, or give its name"):
+class RemoteModel(ProcessBound, AnsweringModel, remedy="make it there, or give its name"):
     """What models behind a server share.
 
     A subclass says how a request is formed (`_body`) and sent (`_send`), and its answer read
@@ -106,6 +107,7 @@ class RemoteModel(ProcessBound, AnsweringModel, elsewhere="make it there, or giv
             settings.name, settings.base_url, settings.key_source
         )
         self._given_key, self._given_headers = settings.key, settings.headers
+        self._missing_key = settings.missing_key
         self.failures.key = None if callable(settings.key) else settings.key
         self.request_fields: dict[str, Any] = settings.request_fields
         self._client = self._makes_client(
@@ -339,6 +341,14 @@ class RemoteModel(ProcessBound, AnsweringModel, elsewhere="make it there, or giv
         key = self._given_key
         if callable(key):  # another request may have another key meanwhile
             key = await awaited(key())
+            check_key(key, self.name)
+            self.failures.hide(key)
+        elif self._missing_key:  # a program may set it after it has made the model
+            key = os.environ.get(self._missing_key)
+            if not key:
+                raise ModelError(
+                    f"{self.name}: there is no key: set {self._missing_key}, or pass api_key="
+                )
             check_key(key, self.name)
             self.failures.hide(key)
         if given_headers := await headers_now(self._given_headers, self.name):

@@ -12,7 +12,7 @@ from moothall.foundation.arguments import (
     check_integer,
     check_seconds,
 )
-from moothall.foundation.errors import ConfigError, DefinitionError, ModelError
+from moothall.foundation.errors import ConfigError, DefinitionError
 from moothall.foundation.http.headers import HeadersLike, check_headers
 from moothall.models.settings import (
     KeyLike,
@@ -97,10 +97,12 @@ class ServerSettings:
             check_function(f"{kind}: api_key=", self.key)
         else:
             check_key(self.key, self.name)
-        if self.key is None and self.provider.key and self.base_url == self.provider.url:
-            raise ModelError(
-                f"{self.name}: there is no key: set {self.provider.key}, or pass api_key="
-            )
+
+    @property
+    def missing_key(self) -> str:
+        """The variable of the key that its server wants and it has not; empty if nothing lacks."""
+        is_providers = self.base_url == self.provider.url
+        return self.provider.key if self.key is None and is_providers else ""
 
     @property
     def server(self) -> str:

@@ -44,7 +44,7 @@ _FORMAT = "moothall recorded model"
 _VERSION = 1
 
 
-class RecordedModel(ProcessBound, AnsweringModel, Closing, elsewhere="make it there"):
+class RecordedModel(ProcessBound, AnsweringModel, Closing, remedy="make it there"):
     """Asks a model once for each request, and replays the recorded answer from then on.
 
     Requests are compared by content: messages, actions (name, description and parameters), schema.

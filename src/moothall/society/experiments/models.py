@@ -213,6 +213,8 @@ def model_of(name: object, answers: Path | None = None, folder: Path = Path()) -
         source = function_of(name, folder)()
         if not callable(getattr(source, "complete", None)):
             raise ConfigError(f"llm: {name!r} must return a model, got {source!r:.80}")
+    elif answers is None:  # answers that were recorded need no key
+        ModelName(source).check_usable()
     if answers is None:
         return model(source)
     # A branch has the answers that are given to its trunk, and the trunk those of its branch.

@@ -95,7 +95,7 @@ _LOCKING_MODE: Final = "NORMAL" if OPEN_FILE_LOCKS else "EXCLUSIVE"
 _USED_ELSEWHERE: Final = "it is used by another process; give each process an inbox of its own"
 
 
-class Inbox(ProcessBound, elsewhere="each process has an inbox of its own, by another path"):
+class Inbox(ProcessBound, remedy="each process has an inbox of its own, by another path"):
     """Remembers the messages to each agent. Its methods are called on the space's loop.
 
     A message to several agents is remembered for each. An ended message stays ended.
