@@ -206,7 +206,8 @@ def test_constructor_signatures_have_every_agents_options(name: str) -> None:
 @pytest.mark.parametrize("method", ("reply", "reply_sync", "stream"))
 def test_methods_that_ask_an_agent_show_their_arguments(method: str) -> None:
     named = [*inspect.signature(getattr(agent(), method)).parameters]
-    assert named == ["text", "schema", "thread", "run_id", "options", "tags", "deps", "budget"]
+    assert named[:4] == ["text", "schema", "thread", "run_id"]
+    assert named[4:] == ["options", "tags", "deps", "budget", "history"]
 
 
 @pytest.mark.parametrize("method", ("reply_sync", "stream"))
@@ -217,6 +218,49 @@ def test_misspelt_argument_of_a_reply_is_named(method: str) -> None:
     ):
         with pytest.raises(DefinitionError, match=rf"reply has no argument {wrong}={hint}"):
             getattr(agent(), method)("Hello", **{wrong: 1})
+
+
+class Clerk(ReActAgent):
+    """A user's own."""
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    (
+        ("output_type", "output_type= is schema= here"),
+        ("response_format", "response_format= is schema= here"),
+        ("message_history", "message_history= is history= here"),
+        ("usage_limits", "usage_limits= is budget= here"),
+        ("thread_id", "thread_id= is thread= here"),
+        ("metadata", "metadata= is tags= here"),
+        ("model", "it is given where the agent is made, Clerk(…, model=…)"),
+        ("check", "it is given where the agent is made, Clerk(…, check=…)"),
+        ("tools", "it is given where the agent is made, Clerk(…, actions=…)"),
+        ("max_turns", "it is given where the agent is made, Clerk(…, max_iterations=…)"),
+    ),
+)
+def test_argument_of_another_framework_is_named_in_the_users_class(name: str, hint: str) -> None:
+    clerk = Clerk("c", ScriptedModel(["x"]))
+    with pytest.raises(DefinitionError) as wrong:
+        clerk.reply_sync("Hello", **{name: 1})
+    assert str(wrong.value) == f"Clerk.reply has no argument {name}=: {hint}"
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    (
+        ("output_type", "its reply(schema=…) has"),
+        ("retries", "retries= is tries= here"),
+        ("usage_limits", "usage_limits= is budget= here"),
+        ("checkpointer", "checkpointer= is journal= here"),
+        ("message_history", "its reply(history=…) has"),
+        ("max_turns", "max_turns= is max_iterations= here"),
+    ),
+)
+def test_argument_of_another_frameworks_agent_is_named(name: str, hint: str) -> None:
+    with pytest.raises(DefinitionError) as wrong:
+        Clerk("c", ScriptedModel(["x"]), **{name: 1})
+    assert str(wrong.value) == f"Clerk has no argument {name}=: {hint}"
 
 
 CALLS: dict[str, Callable[[], Any]] = {

@@ -15,20 +15,48 @@ from moothall.foundation.text import excerpt, nearest
 T = TypeVar("T", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
 
-_OUR_NAMES = {
-    "calls": "model_calls",
-    "cost": "usd",
-    "dollars": "usd",
-    "functions": "actions",
-    "instructions": "system_prompt",
-    "llm": "model",
-    "max_steps": "max_iterations",
-    "max_tokens": "tokens",
-    "prompt": "system_prompt",
-    "timeout": "seconds",
-    "tools": "actions",
+_OUR_NAMES: dict[str, tuple[str, ...]] = {
+    "calls": ("model_calls",),
+    "checkpointer": ("journal",),
+    "conversation_id": ("thread",),
+    "cost": ("usd",),
+    "dollars": ("usd",),
+    "functions": ("actions",),
+    "guardrails": ("check",),
+    "instructions": ("system_prompt",),
+    "llm": ("model",),
+    "max_iter": ("max_iterations",),
+    "max_retries": ("tries",),
+    "max_steps": ("max_iterations",),
+    "max_tokens": ("tokens",),
+    "max_turns": ("max_iterations",),
+    "message_history": ("history", "thread"),
+    "messages": ("history", "thread"),
+    "metadata": ("tags",),
+    "model_kwargs": ("options",),
+    "model_settings": ("options",),
+    "output_guardrails": ("check",),
+    "output_schema": ("schema",),
+    "output_type": ("schema",),
+    "output_validator": ("check",),
+    "prompt": ("system_prompt",),
+    "recursion_limit": ("max_iterations",),
+    "response_format": ("schema",),
+    "response_model": ("schema",),
+    "result_type": ("schema",),
+    "retries": ("tries",),
+    "session": ("thread",),
+    "session_id": ("thread",),
+    "state_modifier": ("system_prompt",),
+    "system": ("system_prompt",),
+    "system_message": ("system_prompt",),
+    "thread_id": ("thread",),
+    "timeout": ("seconds",),
+    "tools": ("actions",),
+    "toolsets": ("actions",),
+    "usage_limits": ("budget",),
 }
-"""Argument names of other libraries, and the names here."""
+"""Argument names of other libraries, and the names here; the first that there is, is meant."""
 _REQUEST_FIELDS = ("max_output_tokens", "max_tokens", "seed", "stop", "temperature", "top_p")
 """Fields of requests to models, which agents do not have."""
 
@@ -91,28 +119,34 @@ def takes_as(other: Callable[..., Any]) -> Callable[[T], T]:
 
 
 def unknown_argument_error(
-    target: Any, names: Iterable[str], unpacked: Iterable[str] = ()
+    target: Any, names: Iterable[str], unpacked: Iterable[str] = (), owner: type | None = None
 ) -> DefinitionError | None:
     """Return the error for the first unknown argument given; None if all are known.
 
-    `unpacked` are the names that the signature has as `**options: Unpack[…]`.
+    `unpacked` are the names that the signature has as `**options: Unpack[…]`, and `owner` is the
+    class whose method was called, which may inherit it.
     """
     parameters = _init_names(target) if isinstance(target, type) else _param_names(target)[0]
     parameters = [*dict.fromkeys((*parameters, *unpacked))]
     unknown = next((name for name in names if name not in parameters), None)
     if unknown is None:
         return None
-    our_name = _OUR_NAMES.get(unknown)
-    method = _method_with(target, unknown)
-    if our_name in parameters:
+    meant_names = (unknown, *_OUR_NAMES.get(unknown, ()))
+    our_name = next((each for each in meant_names if each in parameters), None)
+    method, in_method = _method_with(target, meant_names)
+    of_owner = next((each for each in meant_names if owner and each in _init_names(owner)), None)
+    if our_name is not None:
         hint = f": {unknown}= is {our_name}= here"
     elif unknown in _REQUEST_FIELDS and not {"model", "options"}.isdisjoint(parameters):
         hint = f": a reply or its model has it, such as reply(…, options={{{unknown!r}: …}})"
     elif method:
-        hint = f": its {method}({unknown}=…) has"
+        hint = f": its {method}({in_method}=…) has"
+    elif owner and of_owner:
+        hint = f": it is given where the agent is made, {owner.__name__}(…, {of_owner}=…)"
     else:
         hint = nearest(unknown, parameters)
-    return DefinitionError(f"{target.__qualname__} has no argument {unknown}={hint}")
+    name = f"{owner.__name__}.{target.__name__}" if owner else target.__qualname__
+    return DefinitionError(f"{name} has no argument {unknown}={hint}")
 
 
 def _misplaced_error(
@@ -157,13 +191,19 @@ class _MovedAttribute:
         )
 
 
-def _method_with(target: Any, name: str) -> str | None:
-    """Return the method of a class that takes the argument, of those that begin its work."""
-    methods = ((each, getattr(target, each, None)) for each in ("reply", "run"))
-    matches = (
-        n for n, each in methods if inspect.isfunction(each) and name in _param_names(each)[0]
-    )
-    return next(matches, None) if isinstance(target, type) else None
+def _method_with(target: Any, names: Sequence[str]) -> tuple[str, str]:
+    """Return the method of a class that takes one of the arguments, and which; else empty texts.
+
+    These are the methods that begin its work.
+    """
+    if isinstance(target, type):
+        for method in ("reply", "run"):
+            function = getattr(target, method, None)
+            known = _param_names(function)[0] if inspect.isfunction(function) else []
+            for name in names:
+                if name in known:
+                    return method, name
+    return "", ""
 
 
 def _init_names(cls: type) -> list[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from moothall.foundation.jsonvalue import json_text
+from moothall.foundation.errors import ConfigError
+from moothall.foundation.jsonvalue import NotJSON, json_text, to_json
 from moothall.memory.memory import Memory
 
 JOINED_KEY: Final = "messages"
@@ -54,3 +56,71 @@ def attachments_in(content: list[Any]) -> Iterator[dict[str, Any]]:
                     yield from attachments_in(message["content"])
             if block.get("type") != "text":
                 yield block
+
+
+# -- messages that a caller keeps ------------------------------------------------------------------
+
+_ROLES: Final = ("system", "user", "assistant", "tool")
+_FORM: Final = '{"role": "user", "content": "…"}'
+
+
+def messages_of_caller(history: Any) -> list[dict[str, Any]]:
+    """Return the messages of `history=`, checked and copied.
+
+    They are in the form of `ChatMessage`, or in that of OpenAI's interface, whose calls have a
+    `function` each. Keys that no chat message has, such as a row's number, are left out.
+
+    Raises:
+        ConfigError: one is no chat message
+    """
+    if isinstance(history, str | Mapping) or not isinstance(history, Iterable):
+        raise ConfigError(
+            f"reply: history= must be a list of messages such as {_FORM}, got {history!r:.80}"
+        )
+    return [_message(each, number) for number, each in enumerate(history)]
+
+
+def _message(given: Any, number: int) -> dict[str, Any]:
+    label = f"reply: history[{number}]"
+    if not isinstance(given, Mapping) or given.get("role") not in _ROLES:
+        raise ConfigError(f"{label} must be a message such as {_FORM}, got {given!r:.80}")
+    role, content = given["role"], given.get("content")
+    calls = [_call(each, label) for each in given.get("tool_calls") or ()]
+    if content is None and role == "assistant" and calls:
+        content = ""
+    if not isinstance(content, str | list):
+        raise ConfigError(
+            f"{label}: content must be a text or a list of blocks, got {content!r:.80}"
+        )
+    message: dict[str, Any] = {"role": role, "content": content}
+    if role == "tool":
+        message |= {"tool_call_id": given.get("tool_call_id"), "name": given.get("name", "")}
+        if not isinstance(message["tool_call_id"], str):
+            raise ConfigError(f"{label}: tool_call_id must be the id of a call, got {given!r:.80}")
+    if role == "assistant" and calls:
+        message["tool_calls"] = calls
+    try:
+        plain: dict[str, Any] = to_json(message)
+    except NotJSON as error:
+        raise ConfigError(f"{label} must be JSON data: {error}") from None
+    return plain
+
+
+def _call(given: Any, label: str) -> dict[str, Any]:
+    """Return a call in our form: `id`, `name` and `args`."""
+    call = given if isinstance(given, Mapping) else {}
+    function = call.get("function")
+    if isinstance(function, Mapping):
+        name, args = function.get("name"), function.get("arguments") or "{}"
+    else:
+        name, args = call.get("name"), call.get("args", {})
+    if isinstance(args, str):
+        try:
+            args = json.loads(args)
+        except (ValueError, RecursionError):
+            args = None
+    if not (isinstance(call.get("id"), str) and isinstance(name, str) and isinstance(args, dict)):
+        raise ConfigError(
+            f"{label}: each of tool_calls must have id, name and args, got {given!r:.80}"
+        )
+    return {"id": call["id"], "name": name, "args": args}

@@ -244,6 +244,8 @@ class ConversationalAgent(Threaded):
             budget: what this reply may spend, within the agent's own budget
             options: fields of the requests to the model in this reply, such as
                 `{"temperature": 0}`, for a model behind a server; a resumed run keeps them
+            history: the chat messages before it, the oldest first, from a database of your own;
+                the thread's memory is then neither read nor written; for a `ReActAgent`
             tags: what finds the run in a journal: names, or texts by name such as
                 `{"customer": "acme"}`; runs that it asks for have them, too, unless they have own
 

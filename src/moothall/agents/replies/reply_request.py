@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, runtime_checkable
 
@@ -31,6 +31,7 @@ from moothall.foundation.jsonvalue import (
 from moothall.foundation.text import cut, escaped, render_path, shorten
 from moothall.foundation.threads import in_child
 from moothall.journal.attributes import RunAttributes, checked_attributes
+from moothall.memory.reply_memory import messages_of_caller
 from moothall.models.protocol import ReasoningPiece
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class ReplyOptions(KeptOptions, RunAttributes, total=False):
 
     deps: Any
     budget: Budget | None
+    history: Iterable[Mapping[str, Any]] | None
 
 
 @runtime_checkable
@@ -199,19 +201,20 @@ class ReplyRequest:
     def take_options(self, agent: Any, options: Mapping[str, Any]) -> None:
         """Take what a caller says of the reply, of its run, and of the requests to its model."""
         unknown_names = options.keys() - ReplyOptions.__annotations__
-        if unknown := unknown_argument_error(type(agent).reply, unknown_names):
+        if unknown := unknown_argument_error(type(agent).reply, unknown_names, owner=type(agent)):
             raise unknown
         self.deps, self.budget = options.get("deps"), options.get("budget")
         self.attributes = checked_attributes(options)
-        values = {name: options.get(name) for name in KeptOptions.__annotations__}
+        if (history := options.get("history")) is not None and agent.takes_options:
+            self.conversation = agent.with_marks_of_runs(messages_of_caller(history))
         self.options = {
             name: {**value} if isinstance(value, Mapping) else value  # a record takes no other
-            for name, value in values.items()
-            if value
+            for name in KeptOptions.__annotations__
+            if (value := options.get(name))
         }
-        if self.options and not agent.takes_options:
-            names = "=, ".join(self.options)
-            raise ConfigError(f"agent {agent.id!r}: {names}= is for a ReActAgent")
+        names = [*self.options, *["history"] * (history is not None)]
+        if names and not agent.takes_options:
+            raise ConfigError(f"agent {agent.id!r}: {'=, '.join(names)}= is for a ReActAgent")
 
     def set_schema(self, schema: Any) -> None:
         """Set the form of the answer: a JSON schema or a type; None for any text."""
@@ -261,8 +264,7 @@ def _valid_id(value: Any, name: str) -> str:
 def check_changed(changed: dict[str, Any], request: ReplyRequest) -> None:
     """Refuse a text or schema that a hook set, if it is invalid."""
     checked_content(changed["text"], "reply")
-    schema = changed["schema"]
-    if schema is not None and schema is not request.schema:
+    if (schema := changed["schema"]) is not None and schema is not request.schema:
         AnswerSchema(schema)
 
 
@@ -289,8 +291,7 @@ def as_chat_message(message: str | Mapping[str, Any]) -> dict[str, Any]:
             return dict(message)
         action = message.get("action")
         if isinstance(action, dict) and isinstance(action.get("name"), str):
-            sender = message.get("from", "someone")
-            args = action.get("args", {})
+            sender, args = message.get("from", "someone"), action.get("args", {})
             if action["name"] == "say" and isinstance(args, dict) and "content" in args:
                 text = json_text(args["content"])
             else:
