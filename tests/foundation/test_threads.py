@@ -11,6 +11,7 @@ import threading
 import time
 import weakref
 from contextvars import ContextVar
+from pathlib import Path
 
 import pytest
 
@@ -234,6 +235,35 @@ def test_worker_threads_failed_callback_is_logged() -> None:
         logger.removeHandler(heard)
     raised = [record.exc_info[0] for record in heard.records if record.exc_info]
     assert set(raised) == {ZeroDivisionError, ValueError}
+
+
+GREENLETS = """
+import asyncio, sys
+from moothall import ReActAgent, ScriptedModel
+
+async def main():
+    try:
+        ReActAgent("a", ScriptedModel(["x"])).reply_sync("x")
+    except RuntimeError as error:
+        print(error)
+
+asyncio.run(main())
+"""
+
+
+def test_threads_that_are_greenlets_of_gevent_are_named_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "gevent").mkdir()
+    (tmp_path / "gevent" / "__init__.py").touch()
+    # Its own question of what it has patched, in a stand-in: gevent is no dependency.
+    (tmp_path / "gevent" / "monkey.py").write_text("def is_module_patched(name): return True\n")
+    program = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import gevent.monkey\n{GREENLETS}"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "await reply(text) instead" in done.stdout, done.stderr
+    assert "gevent.get_hub().threadpool.apply(FUNCTION, ARGUMENTS)" in done.stdout
+    plain = subprocess.run([sys.executable, "-c", GREENLETS], capture_output=True, text=True)
+    assert "gevent" not in plain.stdout
 
 
 def test_thread_keeps_nothing_of_a_call() -> None:

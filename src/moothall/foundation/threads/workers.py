@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import sys
 import threading
 from collections.abc import Callable
 from contextvars import Context, copy_context
@@ -39,10 +40,22 @@ def loop_is_running() -> bool:
 def refuse_on_loop(caller: str, replacement: str) -> None:
     """Raise RuntimeError if this thread runs an event loop, which the call would block."""
     if loop_is_running():
-        raise RuntimeError(
+        text = (
             f"{caller} was called where an event loop is running, which would stop until it "
             f"returned: await {replacement} instead"
         )
+        if is_patched_by_gevent():
+            text += (
+                ". This thread has greenlets of gevent, which share the loop of one of them: call "
+                "it in a native thread, gevent.get_hub().threadpool.apply(FUNCTION, ARGUMENTS)"
+            )
+        raise RuntimeError(text)
+
+
+def is_patched_by_gevent() -> bool:
+    """Return whether the threads of this process are greenlets of gevent."""
+    monkey: Any = sys.modules.get("gevent.monkey")
+    return monkey is not None and bool(monkey.is_module_patched("threading"))
 
 
 def is_cancelled() -> bool:
