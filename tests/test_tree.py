@@ -471,6 +471,7 @@ FLOORS = {
         "doctor",
         "recorded_runs",
         "run",
+        "awaited_weights",
         "own_agents",
         "operate",
         "runs",

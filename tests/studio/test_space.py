@@ -317,7 +317,13 @@ def test_narrow_window_has_room_to_write_and_to_permit(
 
 def test_person_who_leaves_and_comes_back_sees_each_message_once(studio: Studio) -> None:
     """So too in another space meanwhile, and where an event loop runs, as in a notebook."""
-    assert asked(studio, "agents") == {"space": None, "me": "User", "agents": [], "groups": {}}
+    assert asked(studio, "agents") == {
+        "space": None,
+        "me": "User",
+        "agents": [],
+        "groups": {},
+        "missing": [],
+    }
     with NativeSpace() as space, NativeSpace() as other:
         for each in (space, other, space):
             if studio.user.space is not None:

@@ -16,7 +16,7 @@ from moothall import (
     ConfigError,
     DefinitionError,
     Host,
-    MissingExtra,
+    Model,
     MoothallError,
     OpenAIFunctionAgent,
     TokenBoundedMemory,
@@ -24,6 +24,7 @@ from moothall import (
 )
 from moothall.agents import AgentSource
 from moothall.build import Space, Thread, escaped
+from moothall.cli.awaited_weights import AwaitedWeights
 from moothall.cli.run.watch import keyboard, says_yes
 from moothall.cli.shared_options import (
     SETTINGS_FILE,
@@ -34,7 +35,7 @@ from moothall.cli.shared_options import (
     root_option,
     source_of,
 )
-from moothall.models import chosen_model, made_model
+from moothall.models import ModelName, chosen_model, made_model
 from moothall.studio.orders import is_small_model
 
 _OPTIONS = (
@@ -79,7 +80,6 @@ class ChatParticipants:
     has_small_model: bool  # one that cannot call actions
     notes: list[str] = field(default_factory=list)  # shown to the person
     model: Any = None
-    fault: str = ""  # why there is no model, where one may be lacking
 
     @classmethod
     def of(
@@ -91,12 +91,8 @@ class ChatParticipants:
         root: str | None,
         agents: Sequence[str],
         network: bool,
-        may_lack_model: bool = False,
     ) -> ChatParticipants:
-        """Make the agents that the command line, the environment and moothall.toml name.
-
-        With `may_lack_model`, the model that nobody has named may lack its weights or its extra.
-        """
+        """Make the agents that the command line, the environment and moothall.toml name."""
         settings_used = {"model_name", "root", "agents"}
         if over_broker:  # then only what the command line names is added
             settings_used = {each for each in settings_used if is_on_command_line(each)}
@@ -105,16 +101,11 @@ class ChatParticipants:
         agent_names: Sequence[str] = ()
         if "agents" in settings_used:
             agent_names = agents or permitted_agents(configured.get("agents", []))
-        is_named, fault = bool(model_name) or "model" in configured, ""
         with as_usage_error(source_of("model_name", of_file="model" in configured)):
-            try:
-                model = made_model(model_text, key) if "model_name" in settings_used else None
-            except (WeightsError, MissingExtra) as error:
-                if is_named or not may_lack_model:
-                    raise
-                model, fault = None, str(error)
-        members = [named_agent(each) for each in agent_names]
-        participants = cls(members, is_small_model(model_text), model=model, fault=fault)
+            model = _model_of(model_text, key) if "model_name" in settings_used else None
+        participants = cls(
+            [named_agent(each) for each in agent_names], is_small_model(model_text), model=model
+        )
         if "root" in settings_used:
             with as_usage_error(source_of("root", of_file="root" in configured)):
                 host = Host("Host", root or configured.get("root", "."), network=network)
@@ -135,6 +126,12 @@ class ChatParticipants:
                 participants.notes.append(
                     "FunctionAI needs a larger one, and hears only what is said to it by name."
                 )
+            if isinstance(model, AwaitedWeights) and (weights := model.missing_weights):
+                participants.notes.append(
+                    f"Chatty cannot answer yet: {weights.title} ({weights.size / 1e6:.0f} MB, "
+                    f"{weights.license}) is not on this machine. Fetch it, also while this chat is "
+                    f"open: moothall models fetch {weights.name}"
+                )
             if not model_name and "model" in configured:
                 participants.notes.append(
                     f"{SETTINGS_FILE} says that the model is {escaped(model_text)}."
@@ -146,6 +143,19 @@ class ChatParticipants:
         close = getattr(self.model, "close", None)
         if callable(close):
             close()
+
+
+def _model_of(name: str, key: str | None) -> Model:
+    """Return the model of a name; of one whose weights can be fetched later, one that awaits them.
+
+    Any other model that cannot be used is refused, as `made_model` does.
+    """
+    try:
+        return made_model(name, key)
+    except WeightsError:
+        if ModelName(name).missing_weights is None:
+            raise
+        return AwaitedWeights(name)
 
 
 def permitted_agents(names: list[str]) -> list[str]:

@@ -13,7 +13,7 @@ from weakref import WeakSet
 from moothall import BROADCAST, ConfigError, parse_slash
 from moothall.spaces import You, completions
 from moothall.studio.page import STATIC, Tab
-from moothall.studio.talk import ANSWER_FIELDS, Conversations, SpaceMessages
+from moothall.studio.talk import ANSWER_FIELDS, Conversations, MissingWeights, SpaceMessages
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,6 +63,7 @@ class SpaceTab(Tab):
         self.user: StudioUser = StudioUser(studio.person, self)
         self.messages: SpaceMessages = SpaceMessages()
         self._conversations = Conversations(self.user, self.messages)
+        self._missing_weights = MissingWeights(lambda state: studio.feed.publish("weights", state))
         self._line_numbers = itertools.count(1)
         self._observed_spaces: WeakSet[Space] = WeakSet()
         self._discover_at = 0.0
@@ -96,7 +97,8 @@ class SpaceTab(Tab):
         """Return the agents of the space, and what they are handling."""
         space: Any = self.user.space
         if space is None:
-            return {"space": None, "me": str(self.user.id), "agents": [], "groups": {}}
+            me = str(self.user.id)
+            return {"space": None, "me": me, "agents": [], "groups": {}, "missing": []}
         activity = space.statistics()["agents"]
         other_agents = [{**activity.get(id, {}), "id": id} for id in self.user.other_ids()]
         return {
@@ -104,7 +106,13 @@ class SpaceTab(Tab):
             "me": str(self.user.id),
             "agents": other_agents,
             "groups": {f"#{name}": ids for name, ids in space.groups().items()},
+            "missing": self._missing_weights.rows(self._agents()),
         }
+
+    def _agents(self) -> list[Any]:
+        """Return the agents of the space that are in this process."""
+        space: Any = self.user.space
+        return [] if space is None else [*filter(None, map(space.agent, space.ids()))]
 
     def agent_details(self, id: str) -> dict[str, Any]:
         """Return who is behind an agent: its class, its models, and what its recorded runs cost.
@@ -179,6 +187,11 @@ class SpaceTab(Tab):
         async def complete(text: str) -> dict[str, Any]:
             length, words = await completions(text, self.user.other_ids(), self.user.offers_of)
             return {"length": length, "found": words[:200]}
+
+        @router.post("/fetch")
+        def fetch(name: str = Body(embed=True)) -> dict[str, Any]:
+            self._missing_weights.begin(name, self._agents())
+            return {"missing": self._missing_weights.rows(self._agents())}
 
         @router.post("/line")
         def line(line: str = Body(embed=True)) -> dict[str, Any]:

@@ -30,6 +30,7 @@ export function mount(root) {
   const you = h("p", { class: "s-soft" });
   const rows = h("div", { class: "s-messages", role: "log", "aria-label": "Messages", tabindex: 0 });
   const writing = h("div", { class: "s-writing" });
+  const lacking = h("div", { class: "s-lacking" });
   const older = h("button", { type: "button", class: "s-button quiet", onclick: attempt(widen) }, "Show earlier messages");
   const filter = h("input", { class: "s-input", type: "search", placeholder: "Filter: from:Agent, failed, any text", "aria-label": "Filter messages", oninput: () => restart() });
   const total = h("span", { class: "s-soft", role: "status" });
@@ -42,7 +43,7 @@ export function mount(root) {
     h("aside", { class: "s-side" }, all, h("h2", {}, "Talk to"), agents, you, button("Things to try", invite, "quiet")),
     h("div", { class: "s-talks" }, h("section", { class: "s-chat", "aria-label": "All messages" },
       h("div", { class: "s-row s-tools" }, filter, total),
-      h("div", { class: "s-scroll" }, older, rows, writing),
+      lacking, h("div", { class: "s-scroll" }, older, rows, writing),
       cardSlot(h("div"), (card) => !card.run || ids.has(card.agent)),
       line.root)));
   const scroll = root.querySelector(".s-scroll");
@@ -211,9 +212,29 @@ export function mount(root) {
 
   // -- agents --------------------------------------------------------------------------------------
 
+  // Weights that agents lack: what they are, a button that fetches them, and how far that is.
+  const fetching = new Map(); // by name, the newest state
+  const MB = (bytes) => `${Math.round(bytes / 1e6)} MB`;
+  function lacks(missing) {
+    update(lacking, missing.map(({ name, title, bytes, license, agents: whose, ...state }) => {
+      const { running, doing, done, total, error } = fetching.get(name) || state;
+      return h("div", { class: "s-notice s-control", role: "status" },
+        h("span", {}, `${whose.join(" and ")} cannot answer yet: ${title} (${MB(bytes)}, ${license}) is not on this machine.`),
+        running ? [h("progress", { "aria-label": `Fetching ${title}`, ...(total ? { value: done, max: total } : {}) }), h("span", { class: "s-soft" }, total ? `${doing}, ${Math.floor((100 * done) / total)} %` : `${doing} …`)]
+          : button("Fetch it", async () => lacks((await call("space/fetch", { name })).missing)),
+        error && h("p", { class: "s-fault" }, error));
+    }));
+  }
+  on("weights", (told) => {
+    for (const { name, ...state } of told) fetching.set(name, state);
+    look();
+  });
+
   const look = oneAtATime(async () => {
     const found = await call("space/agents");
     me = found.me;
+    for (const { name, running } of found.missing) if (!running) fetching.delete(name);
+    lacks(found.missing);
     you.textContent = found.space ? `You are ${json(me)}.` : "";
     const known = new Map([...agents.children].map((each) => [each.dataset.id, each]));
     if (!found.agents.length) {
