@@ -64,12 +64,14 @@ def test_notebook_page_runs_cell_by_cell(tmp_path: Path, monkeypatch: pytest.Mon
     outputs = executed(cells, tmp_path, monkeypatch)
     seen = [shown(each) for each in outputs]
     assert not [each for each in outputs for one in each if one.output_type == "error"]
-    reply, printed, runs, run, space, report, day, results, curve, frame = seen
+    reply, printed, tags, runs, run, space, report, day, results, curve, frame = seen
     assert "There are <strong>3</strong> pears." in reply
     assert "in_stock" in reply
     assert "pears-1" in reply
     assert printed.count("3** pears") == 1
     assert "Reply(" not in printed
+    assert "2 of 2" in tags
+    assert "[&#x27;fruit&#x27;, &#x27;tool&#x27;]" in tags or "['fruit', 'tool']" in tags
     assert "<table>" in runs
     assert "pears-1" in runs
     assert "How many pears are there?" in run

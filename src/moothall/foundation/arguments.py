@@ -199,9 +199,9 @@ def _method_with(target: Any, names: Sequence[str]) -> tuple[str, str]:
     if isinstance(target, type):
         for method in ("reply", "run"):
             function = getattr(target, method, None)
-            known = _param_names(function)[0] if inspect.isfunction(function) else []
+            parameters = _param_names(function)[0] if inspect.isfunction(function) else []
             for name in names:
-                if name in known:
+                if name in parameters:
                     return method, name
     return "", ""
 

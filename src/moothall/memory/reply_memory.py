@@ -80,12 +80,12 @@ def messages_of_caller(history: Any) -> list[dict[str, Any]]:
     return [_message(each, number) for number, each in enumerate(history)]
 
 
-def _message(given: Any, number: int) -> dict[str, Any]:
+def _message(value: Any, number: int) -> dict[str, Any]:
     label = f"reply: history[{number}]"
-    if not isinstance(given, Mapping) or given.get("role") not in _ROLES:
-        raise ConfigError(f"{label} must be a message such as {_FORM}, got {given!r:.80}")
-    role, content = given["role"], given.get("content")
-    calls = [_call(each, label) for each in given.get("tool_calls") or ()]
+    if not isinstance(value, Mapping) or value.get("role") not in _ROLES:
+        raise ConfigError(f"{label} must be a message such as {_FORM}, got {value!r:.80}")
+    role, content = value["role"], value.get("content")
+    calls = [_call(each, label) for each in value.get("tool_calls") or ()]
     if content is None and role == "assistant" and calls:
         content = ""
     if not isinstance(content, str | list):
@@ -94,9 +94,9 @@ def _message(given: Any, number: int) -> dict[str, Any]:
         )
     message: dict[str, Any] = {"role": role, "content": content}
     if role == "tool":
-        message |= {"tool_call_id": given.get("tool_call_id"), "name": given.get("name", "")}
+        message |= {"tool_call_id": value.get("tool_call_id"), "name": value.get("name", "")}
         if not isinstance(message["tool_call_id"], str):
-            raise ConfigError(f"{label}: tool_call_id must be the id of a call, got {given!r:.80}")
+            raise ConfigError(f"{label}: tool_call_id must be the id of a call, got {value!r:.80}")
     if role == "assistant" and calls:
         message["tool_calls"] = calls
     try:
@@ -106,9 +106,9 @@ def _message(given: Any, number: int) -> dict[str, Any]:
     return plain
 
 
-def _call(given: Any, label: str) -> dict[str, Any]:
+def _call(value: Any, label: str) -> dict[str, Any]:
     """Return a call in our form: `id`, `name` and `args`."""
-    call = given if isinstance(given, Mapping) else {}
+    call = value if isinstance(value, Mapping) else {}
     function = call.get("function")
     if isinstance(function, Mapping):
         name, args = function.get("name"), function.get("arguments") or "{}"
@@ -121,6 +121,6 @@ def _call(given: Any, label: str) -> dict[str, Any]:
             args = None
     if not (isinstance(call.get("id"), str) and isinstance(name, str) and isinstance(args, dict)):
         raise ConfigError(
-            f"{label}: each of tool_calls must have id, name and args, got {given!r:.80}"
+            f"{label}: each of tool_calls must have id, name and args, got {value!r:.80}"
         )
     return {"id": call["id"], "name": name, "args": args}

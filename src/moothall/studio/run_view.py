@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from decimal import Decimal
 from itertools import islice
 from typing import Any, Final
@@ -20,6 +20,9 @@ _MAX_VALUES: Final = 100
 _MAX_DEPTH: Final = 41
 _MAX_LINE_CHARS: Final = 400
 _OUTLINE_KEYS: Final = tuple(each.name for each in fields(Outline))
+_LEFT_WAITING: Final = ("waiting", "answered", "awaited")
+_COMES_BY_ITSELF: Final = {"result", "moment"}
+"""The kinds of waits that no person at the page ends."""
 _USAGE_FIELDS: Final = ("input", "output", "tokens", "model_calls")
 
 
@@ -65,7 +68,29 @@ def outline_row(outline: Outline, journal: Journal) -> dict[str, Any]:
 
 def is_left_waiting(outline: Outline) -> bool:
     """Return whether a run waits in the journal, and no process works on it."""
-    return outline.state == "waiting" and not outline.held
+    return outline.state in _LEFT_WAITING and not outline.held
+
+
+def with_waits_marked(outlines: list[Outline], journal: Journal) -> list[Outline]:
+    """Return outlines where those that wait for no person say for what.
+
+    `answered` is the state of one that has all it waited for, and goes on in its program; `awaited`
+    that of one that waits for a result or a moment alone.
+    """
+    if not any(is_left_waiting(each) for each in outlines):
+        return outlines
+    kinds: dict[str, set[str]] = {}
+    for wait in journal.waiting():
+        kinds.setdefault(wait.run, set()).add(wait.kind)
+    marked = []
+    for each in outlines:
+        if is_left_waiting(each):
+            own_kinds = kinds.get(each.id, set())
+            is_awaited = bool(own_kinds) and own_kinds <= _COMES_BY_ITSELF
+            state = "awaited" if is_awaited else "waiting" if own_kinds else "answered"
+            each = each if each.state == state else replace(each, state=state)
+        marked.append(each)
+    return marked
 
 
 class Totals:

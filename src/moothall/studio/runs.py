@@ -23,7 +23,13 @@ from moothall.studio.comparison import compare_runs
 from moothall.studio.event_feed import as_json
 from moothall.studio.orders.order import order_line, readable_order
 from moothall.studio.page import STATIC, Tab, attachment
-from moothall.studio.run_view import Totals, entry_row, outline_row
+from moothall.studio.run_view import (
+    Totals,
+    entry_row,
+    is_left_waiting,
+    outline_row,
+    with_waits_marked,
+)
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -120,14 +126,15 @@ class RunsTab(Tab):
         with self._look_lock:
             journal, known_outlines, start = self._journal, self._outlines, time.monotonic()
             if known_outlines is None or read_all or start > self._next_full_look:
-                outlines: list[Outline] = journal.runs()
+                outlines = with_waits_marked(journal.runs(), journal)
                 old = known_outlines or {}
                 outlines = [old[each.id] if old.get(each.id) == each else each for each in outlines]
                 current = {each.id: each for each in outlines}
                 elapsed = time.monotonic() - start
                 self._next_full_look = start + max(_POLL_INTERVAL_S, 10 * elapsed)
             else:
-                outlines = self._changed_outlines(journal, known_outlines)
+                changed = self._changed_outlines(journal, known_outlines)
+                outlines = with_waits_marked(changed, journal)
                 current = {**known_outlines, **{each.id: each for each in outlines}}
             before, self._outlines = current if known_outlines is None else known_outlines, current
             for id in before.keys() - current.keys():
@@ -144,7 +151,7 @@ class RunsTab(Tab):
         changed = [*journal.runs(since=newest - _CLOCK_SKEW_S)]
         ids = {each.id for each in changed}
         for each in outlines.values():
-            if each.under_way and each.id not in ids:
+            if (each.under_way or is_left_waiting(each)) and each.id not in ids:
                 with suppress(NoSuchRun):  # it was deleted
                     changed.append(journal.run(each.id))
         return changed
@@ -209,7 +216,7 @@ class RunsTab(Tab):
 
         What was decided of these can be replaced until the run is resumed.
         """
-        outline = self._journal.run(run)
+        (outline,) = with_waits_marked([self._journal.run(run)], self._journal)
         is_settled = outline.under_way or outline.state in _NO_DOUBT
         entries = [] if is_settled else self._journal.entries(run)
         open_numbers = {each.number for each in Doubt.among(entries)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from moothall.actions import ACCESS_DENIED, Action, ActionRegistry
@@ -52,7 +52,7 @@ from moothall.agents.replies.checked_parts import (
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply
 from moothall.agents.replies.reply_context import ASK_CONTEXT
-from moothall.agents.replies.reply_request import ReplyRequest
+from moothall.agents.replies.reply_request import ReplyOptions, ReplyRequest
 from moothall.agents.replies.resume import memory_of_asked, memory_of_fork
 from moothall.agents.replies.sub_agents.ask_agent import restore_asked
 from moothall.agents.replies.thread import Thread, Threads
@@ -265,6 +265,42 @@ class ReActAgent(Looping):
         memory = self.all_threads.get(thread).memory
         if isinstance(memory, Memory):
             memory.end_run(key)
+
+    async def map(
+        self,
+        texts: Iterable[str | list[dict[str, Any]]],
+        schema: Any = None,
+        *,
+        concurrency: int = 8,
+        run_id: str | None = None,
+        progress: bool | Callable[[int, int], object] = False,
+        **options: Unpack[ReplyOptions],
+    ) -> list[Reply[Any]]:
+        """Answer many texts, such as a column of a data frame, each by itself.
+
+        No reply knows of another, and the agent's memory is neither read nor written. Cancelling it
+        cancels those under way. A text that gets no answer has a reply that says why.
+
+        Args:
+            texts: the texts, as `reply` takes each
+            schema: the form of the answers
+            concurrency: how many are answered at the same time
+            run_id: the run of text number N is `run_id/N`: with a journal, what was answered before
+                is not asked again
+            progress: True for a bar on standard error, in a terminal or a cell; or a function that
+                is called with how many are answered, and how many there are
+            **options: what `reply` takes, such as `budget=`
+
+        Returns:
+            the replies, in the order of the texts
+
+        Raises:
+            ConfigError: an argument is not valid
+        """
+        from moothall.agents.loop.column import replies_to_each
+
+        more = {**options, "schema": schema}
+        return await replies_to_each(self, texts, concurrency, run_id, progress, more)
 
     def _default_memory(self) -> Memory:
         """Return the memory of an agent that was given none."""

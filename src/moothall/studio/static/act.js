@@ -6,7 +6,7 @@ import { on, onReset } from "./feed.js";
 import { fillForm } from "./forms.js";
 import { growing, grown, onGrowing } from "./growing.js";
 import { arrange, cardKind, cardSlot, openCards } from "./inbox.js";
-import { ENDED, canStop, further, isAct, known, learn, listed, runs, stands, stop } from "./journal.js";
+import { ENDED, canStop, further, isAct, known, learn, listed, restState, runs, stands, stop } from "./journal.js";
 import { TOLD, go, onPlace, place } from "./place.js";
 import { argsOf, given, outcome, prose } from "./values.js";
 
@@ -154,7 +154,7 @@ function showItem(view, lane, item) {
 
 // What a fault above the end has said, the end does not repeat; before it, either may name who or what failed.
 const isSaid = (detail, faults) => faults.some((each) => each && (each.endsWith(detail) || detail.endsWith(each.slice(each.indexOf(": ") + 2))));
-const showEnd = (run, over, ...faults) => (over ? [h("p", { class: "s-end" }, stateBadge(over.reason), " ", h("span", { class: "s-soft" }, over.reason === "waiting" && openCards().some((each) => each.run === run) ? "You decide, on its card." : over.detail && isSaid(over.detail, faults) ? "" : text(over.why)))] : []);
+const showEnd = (run, over, ...faults) => (over ? [h("p", { class: "s-end" }, stateBadge(restState(run, over.reason)), " ", h("span", { class: "s-soft" }, over.reason === "waiting" && openCards().some((each) => each.run === run) ? "You decide, on its card." : over.detail && isSaid(over.detail, faults) ? "" : text(over.why)))] : []);
 
 const showLane = (view, lane) => [...lane.items.map((item) => showItem(view, lane, item)), ...(view.isDual ? [] : showEnd(view.outline.id, lane.over, lane.items.at(-1)?.fault))];
 

@@ -2,7 +2,7 @@
 
 import { button, clock, h, json, oneAtATime, replace, result, call, stateBadge } from "./dom.js";
 import { on } from "./feed.js";
-import { runs } from "./journal.js";
+import { restState, runs } from "./journal.js";
 import { go } from "./place.js";
 
 const KEPT = 8; // decisions, the newest first
@@ -29,11 +29,11 @@ export function makeDecided(of) {
         replace(it.outcome, text === undefined || text === null ? "It is done." : result(text));
         it.outcome.classList.toggle("s-fault", Boolean(fault || came?.result?.error));
       }
-      if (kind === "over" && !path) {
-        replace(it.end, stateBadge(data.reason), " ", data.text || "");
-        open.splice(open.indexOf(it), 1);
-      }
+      if (kind === "over" && !path) it.over = data;
     }
+    if (!it.over) return;
+    replace(it.end, stateBadge(restState(card.run, it.over.reason)), " ", it.over.text || "");
+    if (it.over.reason !== "waiting") open.splice(open.indexOf(it), 1); // else its program goes on
   }
   const follow = oneAtATime(async () => { for (const each of [...open]) if (each.card.run) await look(each); }, 200, () => {}); // a deleted run has no more
   for (const topic of ["run", "job"]) on(topic, (batch) => batch.some((its) => open.some(({ card }) => card.run === (its.id ?? its.run))) && follow());

@@ -270,7 +270,7 @@ const beginning = (text) => ({ class: "s-card-title", "data-beginning": text ? p
 const isDangerous = ({ facts, note }) => Boolean(note) || ![undefined, false, "", "no", "none", "low"].includes(facts?.danger);
 
 cardKind("approval", (card, decide) => {
-  const why = h("input", { class: "s-input", "data-key": "r", "data-draft": "why", "aria-label": "Reason for refusing", placeholder: "Why not? (may be left out)", onkeydown: (event) => event.key === "Enter" && refuse.click() });
+  const why = h("input", { class: "s-input", "data-key": "r", "data-draft": "why", "aria-label": "Reason for refusing", placeholder: "Why not? (optional)", onkeydown: (event) => event.key === "Enter" && refuse.click() });
   const about = (more) => decide({ fingerprint: card.fingerprint, ...more });
   const fields = new Map(); // the arguments that are being edited, by name; empty while they are only shown
   const args = h("dl", { class: "s-args" });
@@ -317,7 +317,7 @@ cardKind("approval", (card, decide) => {
     Object.keys(card.facts || {}).length ? h("div", { class: "s-row" }, Object.entries(card.facts).map(([name, fact]) => h("span", { class: `s-badge ${name === "danger" && isDangerous(card) ? "bad" : ""}` }, `${name}: ${fact}`))) : null,
     card.note ? h("p", { class: "s-fault" }, card.note) : null,
     card.outside?.length ? h("div", { class: "s-outside" }, h("span", { class: "s-badge warn" }, "from outside"), h("ul", {}, card.outside.map((each) => h("li", {}, each)))) : null,
-    h("div", { class: "s-answer" }, h("div", { class: "s-row s-first" }, first, why, refuse), h("div", { class: "s-row" }, edits, more)),
+    h("div", { class: "s-answer" }, h("div", { class: "s-row s-first" }, first, h("div", { class: "s-row s-refusal" }, why, refuse)), h("div", { class: "s-row" }, edits, more)),
   ].filter(Boolean);
 });
 

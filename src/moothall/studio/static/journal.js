@@ -53,12 +53,18 @@ export function learn(outline) {
 }
 
 // Whether a run can be stopped from here: this program works on it, whoever began it.
-export const canStop = ({ id }) => { const { job, here, state } = runs.get(id) || {}; return Boolean(job ? job !== "stopping" : here && ["running", "waiting"].includes(state)); };
+export const canStop = ({ id }) => { const { job, here, state } = runs.get(id) || {}; return Boolean(job ? job !== "stopping" : here && ["running", "waiting", "answered", "awaited"].includes(state)); };
 export const stop = (run) => call("act/stop", { run });
 
 // The state of a run, and how it stands: what `stateBadge` takes.
 export function stands({ id, state, job }) {
   return [job ? "running" : state, cards.size && [...cards.values()].includes(id) ? "waiting" : job];
+}
+
+// The state that a run's end by this reason is now: who waited for a person may have been answered since.
+export function restState(id, reason) {
+  const known = runs.get(id)?.state;
+  return reason === "waiting" && ["answered", "awaited", "running"].includes(known) ? known : reason;
 }
 
 on("run", (batch) => batch.forEach(learn));

@@ -39,11 +39,11 @@ export function mount(root) {
     lineOf: (text) => text, then: () => toEnd(),
   });
   const all = h("button", { type: "button", class: "s-who s-all", onclick: closeTalks }, "All messages");
-  replace(root,
+  replace(root, lacking,
     h("aside", { class: "s-side" }, all, h("h2", {}, "Talk to"), agents, you, button("Things to try", invite, "quiet")),
     h("div", { class: "s-talks" }, h("section", { class: "s-chat", "aria-label": "All messages" },
       h("div", { class: "s-row s-tools" }, filter, total),
-      lacking, h("div", { class: "s-scroll" }, older, rows, writing),
+      h("div", { class: "s-scroll" }, older, rows, writing),
       cardSlot(h("div"), (card) => !card.run || ids.has(card.agent)),
       line.root)));
   const scroll = root.querySelector(".s-scroll");
@@ -218,7 +218,7 @@ export function mount(root) {
   function lacks(missing) {
     update(lacking, missing.map(({ name, title, bytes, license, agents: whose, ...state }) => {
       const { running, doing, done, total, error } = fetching.get(name) || state;
-      return h("div", { class: "s-notice s-control", role: "status" },
+      return h("div", { class: "s-row s-control s-card", role: "status" },
         h("span", {}, `${whose.join(" and ")} cannot answer yet: ${title} (${MB(bytes)}, ${license}) is not on this machine.`),
         running ? [h("progress", { "aria-label": `Fetching ${title}`, ...(total ? { value: done, max: total } : {}) }), h("span", { class: "s-soft" }, total ? `${doing}, ${Math.floor((100 * done) / total)} %` : `${doing} …`)]
           : button("Fetch it", async () => lacks((await call("space/fetch", { name })).missing)),

@@ -1,0 +1,110 @@
+"""A column of texts: `ReActAgent.map`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moothall import Budget, ConfigError, Journal, ModelError, ReActAgent, ScriptedModel
+
+
+def shouting(asked: list[str]) -> ScriptedModel:
+    def answer(messages: list[dict[str, Any]], _: object) -> str:
+        text = str(messages[-1]["content"])
+        asked.append(text)
+        if text == "bad":
+            raise ModelError("the server is down")
+        return f"{text.upper()} {len(messages)}"
+
+    return ScriptedModel(answer)
+
+
+def test_column_is_answered_in_order_each_text_by_itself() -> None:
+    asked: list[str] = []
+    agent = ReActAgent("a", shouting(asked))
+    agent.reply_sync("before")
+    replies = asyncio.run(agent.map(iter([*"abc", "bad"])))
+    assert [each.text for each in replies] == ["A 1", "B 1", "C 1", ""]
+    assert [each.stop_reason for each in replies] == ["done", "done", "done", "error"]
+    assert agent.reply_sync("after").text == "AFTER 3"  # nothing of them is remembered
+
+
+def test_column_asks_so_many_at_once_and_says_how_far_it_is() -> None:
+    under_way, most = 0, 0
+
+    async def answer(messages: list[dict[str, Any]], _: object) -> str:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0)
+        under_way -= 1
+        return "x"
+
+    steps: list[tuple[int, int]] = []
+    agent = ReActAgent("a", ScriptedModel(answer))
+    replies = asyncio.run(
+        agent.map([*"abcdefg"], concurrency=3, progress=lambda done, of: steps.append((done, of)))
+    )
+    assert (len(replies), most) == (7, 3)
+    assert steps == [(n, 7) for n in range(1, 8)]
+
+
+def test_column_shows_a_bar_if_asked_to(capsys: pytest.CaptureFixture[str]) -> None:
+    agent = ReActAgent("a", ScriptedModel(lambda *_: "x"))
+    asyncio.run(agent.map(["a", "b"], progress=True))
+    shown = capsys.readouterr().err
+    assert shown.endswith("] 2 of 2\n")
+    assert shown.count("\r") == 2
+    asyncio.run(agent.map(["a", "b"]))
+    assert capsys.readouterr().err == ""
+
+
+def test_column_keeps_to_the_budget() -> None:
+    agent = ReActAgent("a", ScriptedModel(lambda *_: "x"), budget=Budget(model_calls=2))
+    replies = asyncio.run(agent.map([*"abcd"], concurrency=1))
+    assert [each.stop_reason for each in replies] == ["done", "done", "budget", "budget"]
+
+
+def test_column_of_a_journal_asks_only_what_was_not_answered(tmp_path: Path) -> None:
+    asked: list[str] = []
+    with Journal(tmp_path / "runs.db") as journal:
+        agent = ReActAgent("a", shouting(asked), journal=journal, budget=Budget(model_calls=2))
+        asyncio.run(agent.map([*"abc"], run_id="tags", concurrency=1))
+    assert asked == ["a", "b"]
+    with Journal(tmp_path / "runs.db") as journal:
+        agent = ReActAgent("a", shouting(asked), journal=journal)
+        replies = asyncio.run(agent.map([*"abc"], run_id="tags", concurrency=1))
+        assert [each.run_id for each in replies] == ["tags/0", "tags/1", "tags/2"]
+    assert [each.text for each in replies] == ["A 1", "B 1", "C 1"]
+    assert asked == ["a", "b", "c"]
+
+
+def test_column_has_a_schema_and_other_options_of_replies() -> None:
+    agent = ReActAgent("a", ScriptedModel(lambda *_: "3"))
+    replies = asyncio.run(agent.map(["a", "b"], int, tags=["numbers"]))
+    assert [each.value for each in replies] == [3, 3]
+
+
+def none() -> Iterator[str]:
+    yield from ()
+
+
+@pytest.mark.parametrize(
+    ("texts", "options", "told"),
+    (
+        ("one text", {}, "map takes texts, such as a list or a column"),
+        (None, {}, "map takes texts"),
+        (["a"], {"concurrency": 0}, "concurrency= must be a whole number from 1 up"),
+        (["a"], {"progress": 3}, "progress= must be a plain function"),
+        (["a"], {"run_id": ""}, "run_id= must be 1–255 printable characters"),
+    ),
+)
+def test_column_refuses_a_wrong_argument(texts: Any, options: dict[str, Any], told: str) -> None:
+    agent = ReActAgent("a", ScriptedModel(lambda *_: "x"))
+    with pytest.raises(ConfigError, match=told):
+        asyncio.run(agent.map(texts, **options))
+    assert asyncio.run(agent.map(none())) == []
