@@ -384,7 +384,7 @@ class Budget(ProcessBound, remedy="make it there, with the same journal= and nam
         return f"<Budget {self.name or ''!r}: {', '.join(parts) or 'no limits'}>"
 
 
-def _checked_limits(method: Any, limits: Limits, per: Per | None) -> tuple[AmountsOrNone, Any]:
+def _checked_limits(method: Any, limits: Limits, per: Per | None) -> tuple[Any, Any]:
     if unknown := unknown_argument_error(method, limits, Limits.__annotations__):
         raise unknown
     checked_per(per)

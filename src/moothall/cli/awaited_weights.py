@@ -27,6 +27,11 @@ class AwaitedWeights:
         return ModelName(self.name).missing_weights
 
     @property
+    def context_tokens(self) -> int | None:
+        """How much a prompt and its answer may take together; None until it is there."""
+        return getattr(self._loaded_model, "context_tokens", None)
+
+    @property
     def _model(self) -> Any:
         if self._loaded_model is None:
             self._loaded_model = made_model(self.name, None)

@@ -6,7 +6,7 @@
 * The user who named a file or command or wrote a line: `FileError`, …; the model: `AskAgain`.
 """
 
-from copyreg import __newobj__ as _newobj
+from copyreg import __newobj__ as _newobj  # type: ignore[attr-defined]
 from shlex import quote as _quote
 from types import MemberDescriptorType as _Member
 from typing import Any as _Any

@@ -194,7 +194,7 @@ def _address_of_host(text: str, url: str) -> str:
     if not colon or port.endswith("]"):  # `[::1]` has colons of its own
         host, port = place, "" if scheme else f"{usual.port}"
     # A server that listens at all addresses of its machine is asked at the machine's own.
-    host = {"": usual.hostname, "0.0.0.0": usual.hostname, "[::]": usual.hostname}.get(host, host)
+    host = (usual.hostname or "") if host in ("", "0.0.0.0", "[::]") else host
     return f"{scheme or 'http'}://{host}{port and f':{port}'}{slash}{path}/v1"
 
 

@@ -54,7 +54,7 @@ class MissingWeights:
 
     def _fetch(self, name: str) -> None:
         def tell(doing: str, done: int, total: int | None) -> None:
-            state = {"running": True, "doing": doing, "done": done, "total": total}
+            state: dict[str, Any] = {"running": True, "doing": doing, "done": done, "total": total}
             before, self._states[name] = self._states[name], state
             steps = [
                 100 * each["done"] // each["total"] for each in (before, state) if each["total"]
