@@ -286,9 +286,10 @@ def test_openai_https_of_a_server_without_it_is_told() -> None:
 # -- keys and the switch ---------------------------------------------------------------------------
 
 
-def test_openai_missing_key_says_which() -> None:
+def test_openai_missing_key_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MOOTHALL_OFFLINE", raising=False)
     with pytest.raises(ModelError, match=r"^openai:gpt: .*set OPENAI_API_KEY, or pass api_key="):
-        OpenAIModel("gpt")
+        run(OpenAIModel("gpt").complete(user_message("Hi")))
 
 
 @pytest.mark.parametrize(
