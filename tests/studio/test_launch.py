@@ -227,37 +227,6 @@ def test_command_serves_its_agents_and_records_their_runs(tmp_path: Path) -> Non
         assert command.returncode == 0
 
 
-@pytest.mark.timeout(120)  # on a loaded machine the program takes long to start
-def test_command_without_the_weights_of_its_model_serves_all_else_and_says_what_to_fetch(
-    tmp_path: Path,
-) -> None:
-    environment = {**os.environ, "MOOTHALL_HOME": str(tmp_path / "empty")}
-    environment |= {"MOOTHALL_STUDIO_TOKEN": "t" * 16}
-    environment.pop("MOOTHALL_MODEL", None)
-    options: Any = {"cwd": tmp_path, "env": environment, "stdout": subprocess.PIPE}
-    program = ("studio", "--port", "0", "--journal", "runs.db")
-    with Command(*program, text=True, **options) as command, ExitStack() as failed:
-        failed.callback(command.kill)
-        assert command.stdout is not None
-        url = command.stdout.readline().split()[-1].partition("?")[0]
-        known = {"Authorization": "Bearer " + "t" * 16}
-        with urlopen(Request(f"{url}studio/space/agents", None, known), timeout=20) as answer:
-            assert [each["id"] for each in json.load(answer)["agents"]] == ["Host"]
-        with urlopen(Request(url, None, known), timeout=20) as answer:
-            assert "run: moothall models fetch" in answer.read().decode()
-        command.send_signal(signal.SIGINT)
-        command.communicate(timeout=30)
-    assert command.returncode == 0
-    named = subprocess.run(
-        [sys.executable, "-m", "moothall", *program, "--model", "local"],
-        **{**options, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE},
-        text=True,
-        check=False,
-    )
-    assert named.returncode == 2
-    assert "run: moothall models fetch" in " ".join(named.stderr.split())
-
-
 def test_command_tells_no_address_where_it_cannot_serve(tmp_path: Path) -> None:
     with socket.socket() as taken:  # nobody listens
         taken.bind(("127.0.0.1", 0))

@@ -80,12 +80,10 @@ def command(
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     MissingExtra.unless("moothall studio", "studio", "fastapi", "uvicorn", "websockets")
     logging.getLogger("moothall").addHandler(logging.NullHandler())
-    participants = ChatParticipants.of(name, broker.is_chosen, **agent_options, may_lack_model=True)
+    participants = ChatParticipants.of(name, broker.is_chosen, **agent_options)
     hidden_id = "FunctionAI" if participants.has_small_model else None
     members = [each for each in participants.members if each.id != hidden_id]
     studio = Studio(name)
-    if participants.fault:
-        studio.faults.append(f"Chatty and FunctionAI are not here: {participants.fault}")
     try:
         with broker.space() if broker.is_chosen else NativeSpace() as space:
             space.add(studio.user)
