@@ -535,7 +535,7 @@ def test_question_in_the_midst_of_an_answer_has_a_line_of_its_own(folder: Path) 
         terminal.type("Hello\r")
         terminal.until("Chatty: Good")
         first.set()
-        shown = terminal.until("[y/N/always]")
+        shown = terminal.until("[y/N/always/run/never]")
         assert "\r\nFunctionAI proposes: /Host.list_files\r\n" in shown
         second.set()
         terminal.type("y\r")

@@ -243,7 +243,7 @@ def test_interrupted_it_names_the_command_that_goes_on(folder: Path) -> None:
     ("answers", "options", "more"),
     (
         ((does(SEARCH), HANG), ("--max-seconds", MOMENT_S), ()),
-        ((does(SEARCH), status(400, "no such model")), (), ()),
+        ((does(SEARCH), status(401, "no such key")), (), ()),
         pytest.param(
             (does(SEARCH), HANG),
             ("--max-seconds", MOMENT_S, "--review", "{url}#h"),

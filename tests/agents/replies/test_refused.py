@@ -32,7 +32,7 @@ from moothall.memory import SQLiteMemory, SummarizingMemory
 URL = "data:image/png;base64,iVBORw0KGgo="
 IMAGE = {"type": "image_url", "image_url": {"url": URL}}
 SEE: list[Any] = [{"type": "text", "text": "see"}, IMAGE]
-REFUSED = "the server of the model refused what the user said or attached"
+REFUSED = "what the user said or attached is left out of later prompts"
 
 WAIT = 20
 MEMORIES = ("list", "file", "journal", "both")
@@ -69,7 +69,7 @@ def test_refused_question_ends_its_own_reply_alone(tmp_path: Path, kept: str) ->
         agent.reply_sync("hello", thread="ann")
         refused = agent.reply_sync("a forbidden word", thread="ann")
         assert (refused.stop_reason, refused.text) == ("error", "")
-        assert refused.detail.startswith(REFUSED)
+        assert refused.detail.endswith(REFUSED)
         assert agent.reply_sync("what is the time?", thread="ann").text == "fine"
     assert [len(each.body["messages"]) for each in server.requests] == [1, 3, 3]
     assert "forbidden" not in shown(server.requests[2])
@@ -396,5 +396,5 @@ async def test_run_killed_after_its_question_was_refused_ends(tmp_path: Path) ->
             agent = ReActAgent("a", model, journal=then)
             again = await agent.reply("a forbidden word", run_id="r")
     assert again.stop_reason == "error"
-    assert again.detail.startswith(REFUSED)
+    assert again.detail.endswith(REFUSED)
     assert len(server.requests) == 1

@@ -27,9 +27,10 @@ SCRIPT = "<script>alert(1)</script><img src=x onerror=alert(1)>"
 REFUSED = (
     "act/resume",
     "stop_experiment",
+    "space/fetch",
     *(f"{tab}/forms/new" for tab in ("doors", "runs", "space")),
 )
-"""What is refused even if it is asked well: there is nothing to resume, to stop or to begin."""
+"""What is refused even if it is asked well: there is nothing to resume, to stop, to fetch or to begin."""
 
 TEXTS = (
     "",

@@ -141,6 +141,8 @@ class World:
             "news": ["x"],
             "close": [],
             "open": [],
+            "close_roads": [],
+            "open_roads": [],
             "hours": 0,
             "facts": {},
             "pay": [],

@@ -24,18 +24,15 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("moothall.agents")
 
-_REFUSED: Final = (
-    "the server of the model refused what the user said or attached; later prompts lack it"
-)
+_LEFT_OUT: Final = "what the user said or attached is left out of later prompts"
 
 
 def refused_question(error: Exception | None = None) -> Stop:
     """Return the Stop of a run whose question the server of its model refused."""
-    refusal = ModelError(
-        _REFUSED if error is None else f"{_REFUSED}: {error_message(error)}", of_content=True
-    )
+    reason = "the server of the model refused it" if error is None else error_message(error)
+    refusal = ModelError(f"{reason}; {_LEFT_OUT}", of_content=True)
     refusal.status = getattr(error, "status", None)
-    return Stop("error", str(refusal), refusal)
+    return Stop("error", f"ModelError: {refusal}", refusal)
 
 
 class LoopMemory:
