@@ -193,6 +193,7 @@ FLOORS = {
         "entry_values",
         "wait_rows",
         "store",
+        "run_requests",
         "wait_answers",
         "holding",
         "due_runs",

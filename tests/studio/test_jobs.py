@@ -199,7 +199,7 @@ def test_job_that_cannot_begin_or_resume_says_why(told: Told, studio: Studio, fo
             "iterations must be a number above 0, got 0",
         ),
         (lambda: jobs.resume(done, {"max_usd": math.inf}), "max_usd must be a number above 0, got"),
-        (lambda: jobs.stop(done), "is not under way here"),
+        (lambda: jobs.stop(done), "has ended: it is done"),
         (lambda: jobs.pause(done), "is not under way here"),
         (lambda: jobs.steer(done, "x"), "is not under way here"),
         (lambda: jobs.steer(done, " "), "write what the agent is to be told"),

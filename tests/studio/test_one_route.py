@@ -141,8 +141,6 @@ def test_run_that_waits_in_the_journal_is_stopped_where_it_is_shown(
         expect(shown.get_by_role("region", name="Reply")).to_contain_text(said)
         expect(page.get_by_role("button", name=left)).to_be_visible()
     assert {each.state for each in studio.journal.runs()} == {"cancelled"}
-    with pytest.raises(ConfigError, match="not under way here"):
-        studio.jobs.stop("first")
 
 
 def test_reply_with_footnotes_is_shown_with_their_numbers(

@@ -23,6 +23,7 @@ from moothall.journal.doubt import calls_below
 from moothall.journal.entry import Entry
 from moothall.journal.stop_reason import FINAL_REASONS, OPEN_STATES, REASONS
 from moothall.journal.store.holding import hashes_in, holder_of, note_holder
+from moothall.journal.store.run_requests import RunWork
 from moothall.journal.store.store import RunEnd, Store, WriteUncertain
 from moothall.journal.store.wait_rows import (
     WAIT_ENTRY_KINDS,
@@ -75,8 +76,8 @@ class OpenRun:
     waiting_call_count: int = 0  # how many of its calls wait for a person's permission
     deletion_count: int | None = None  # of values, which the file had had at the last commit
     cancelled_questions: list[str] = field(default_factory=list)  # asked as it was cancelled
-    # Whether it goes on later if its task is cancelled, as after a kill.
-    resumes_later: bool = False
+    resumes_later: bool = False  # whether it goes on if its task is cancelled, as after a kill
+    work: RunWork = field(default_factory=RunWork)
     has_waits: bool = False  # whether it has rows of what it waits for
     waiting_runs: list[tuple[str, int]] = field(default_factory=list)
     """The other runs of its thread that wait: the id of each, and its last entry."""
@@ -88,15 +89,12 @@ class OpenRun:
     _values: dict[str, bytes] = field(default_factory=dict)
     _reused_values: list[ReusedValues] = field(default_factory=list)
     _waits: list[WaitEntry] = field(default_factory=list)
-    # Values that no entry names yet. They are written with the entry that does: values that
-    # nothing names may be deleted.
+    # They are written with the entry that names them: values that nothing names may be deleted.
     _unnamed_values: dict[str, bytes] = field(default_factory=dict)
     _unnamed_reused_values: list[ReusedValues] = field(default_factory=list)
     _tally: Tally = field(default_factory=Tally)
-    # When the work began that is not counted yet.
-    work_start: float = field(default_factory=time.time)
+    work_start: float = field(default_factory=time.time)  # of the work that is not counted yet
     _written_call_count: int = 0  # of `waiting_call_count`, what is in the file
-    _closed: bool = False
     _last_write: concurrent.futures.Future[None] | None = None  # a write that nobody awaits
 
     @property
@@ -171,6 +169,8 @@ class OpenRun:
         """Write what was noted, at least the first `upto` entries. If cancelled, still wait."""
         if self._has_to_write(upto):
             await self._commits.commit(self)
+            if self.work.is_asked:  # a loop that never waits takes up no request otherwise
+                await asyncio.sleep(0)
 
     def commit_now(self, wait: bool = True) -> None:
         """Write what was noted, where nothing can be awaited.
@@ -236,9 +236,9 @@ class OpenRun:
     def close(self) -> None:
         """Release the lease, once."""
         with self._lock:
-            if self._closed:
+            if self.work.is_over:
                 return
-            self._closed = True
+            self.work.is_over = True
         if self._last_write is None:
             self.release_lease(self.number)
         else:

@@ -22,6 +22,7 @@ from moothall.foundation.jsonvalue import readable
 from moothall.journal.attributes import RunAttributes, query_paths
 from moothall.journal.entry import CHANGED_SUFFIX, Outline
 from moothall.journal.stop_reason import FORKED_STATE, STATES
+from moothall.journal.store.run_requests import IS_CANCELLED_SQL
 from moothall.journal.store.wait_rows import fork_sql
 from moothall.journal.tally import SUM_COLUMNS
 
@@ -39,7 +40,8 @@ def _sum_sql(name: str) -> str:
 
 
 _END_SQL: Final = (
-    f"CASE WHEN state = 'waiting' AND {fork_sql('runs')} THEN '{FORKED_STATE}' ELSE state END"
+    f"CASE WHEN state = 'waiting' AND {fork_sql('runs')} THEN '{FORKED_STATE}' "
+    f"WHEN {IS_CANCELLED_SQL} THEN 'cancelled' ELSE state END"
 )
 _COLUMNS: Final = (
     f"number, id, kind, agent, task, began, changed, last, {', '.join(SUM_COLUMNS)}, "

@@ -344,17 +344,15 @@ class Journal(ProcessBound, remedy="give its path, and open it there"):
         """
         self.waits.resume(run_id, by)
 
-    def cancel(self, run_id: str, *, by: str | None = None) -> None:
-        """End a run that waits, and the waiting runs of the agents that it has asked.
+    def cancel(self, run_id: str, *, by: str | None = None) -> bool:
+        """End a run, and the runs of the agents that it has asked, whoever works on them.
 
-        Raises:
-            ConfigError: `by` is not a text
-            NoSuchRun: there is no run of that id
-            RunHeld: a process works on it
-            StateError: it does not wait
+        Return whether it is over; else its process ends it within a second, or calls in doubt are
+        decided about first, and it goes on no more. NoSuchRun without one, StateError after its
+        end.
         """
         check_text("by=", by, optional=True)
-        self.waits.cancel(run_id, "it was cancelled" if by is None else f"{by} cancelled it")
+        return self.waits.cancel(run_id, "it was cancelled" if by is None else f"{by} cancelled it")
 
     def fork(
         self,

@@ -17,12 +17,13 @@ from weakref import WeakSet
 from moothall.actions.approval.decision import DECISION_ENTRIES, DECISION_KINDS
 from moothall.foundation.arguments import check_text
 from moothall.foundation.database import RUNS, Database
-from moothall.foundation.errors import RunHeld, StateError
+from moothall.foundation.errors import RequestCancelled, RunHeld, StateError
 from moothall.foundation.threads import WORKERS, guard
 from moothall.journal.commits import Commits, OpenRun
 from moothall.journal.doubt import Doubt
 from moothall.journal.entry import ROOT, Entry, subpath
 from moothall.journal.stop_reason import ELSEWHERE_STATE, OPEN_STATES
+from moothall.journal.store.run_requests import RequestLook, cancel_cause
 from moothall.journal.store.store import RunEnd, Store, WriteUncertain
 from moothall.journal.store.wait_rows import WAIT_ENTRY_KINDS
 from moothall.journal.tally import search_text
@@ -52,10 +53,12 @@ class RunOpener:
         # Held until a run of a cancelled caller is released, so that the next finds it free.
         self._opening_lock = guard(threading.Lock())
         self._open_runs: WeakSet[OpenRun] = WeakSet()
+        self.requests: RequestLook = RequestLook(store, self.leased_runs)
         self.resumes_cancelled_runs: bool = False  # at the next start
 
     def close(self) -> None:
         """Release all runs that this process holds."""
+        self.requests.close()
         with self._leases.lock:
             self._leases.close()
 
@@ -96,17 +99,27 @@ class RunOpener:
         return set(self.leased_runs(n for (n,) in db.execute("SELECT number FROM runs")))
 
     async def begin(self, run_id: str, new_run: NewRun | None) -> OpenRun:
-        """Open a run in a worker thread; a new one begins with `new_run`, if that is given."""
+        """Open a run in a worker thread; a new one begins with `new_run`, if that is given.
+
+        RequestCancelled if somebody has cancelled it: it has its end then.
+        """
         self._store.check()
         # Not a future of the loop: the loop may have ended when the run is open.
         run_future: concurrent.futures.Future[OpenRun] = concurrent.futures.Future()
         WORKERS.submit(self._open_for, run_future, run_id, new_run)
         try:
-            return await asyncio.wrap_future(run_future)
+            run = await asyncio.wrap_future(run_future)
         except BaseException:
             if not run_future.cancel() and run_future.exception() is None:
                 run_future.result().close()
             raise
+        if cause := run.work.cancel_cause:  # its process was killed before it took that up
+            run.close()
+            await asyncio.to_thread(self.requests.cancel_idle, run_id, cause)
+            raise RequestCancelled(f"run {run_id!r} does not go on: {cause}")
+        run.work.begin()
+        self.requests.add(run)
+        return run
 
     def check_writable(self) -> None:
         """Write what no run has: a full disk, or a server that is a standby now, can be read."""
@@ -172,6 +185,7 @@ class RunOpener:
                         f"run {run_id!r} may go on in the journal that it was copied from or moved "
                         "to: delete it there, then `moothall runs adopt` lets it go on here"
                     )
+                cause = cancel_cause(db, number, state)
                 if last_holder != this_process:
                     db.execute(
                         "UPDATE runs SET holder = ? WHERE number = ?", (this_process, number)
@@ -198,6 +212,7 @@ class RunOpener:
         kinds = {entry.kind for part in past_entries.values() for entry in part}
         run.has_waits = not WAIT_ENTRY_KINDS.isdisjoint(kinds) or bool(run.open_calls)
         run.waiting_runs, run.is_open = waiting_runs, state in OPEN_STATES
+        run.work.cancel_cause = cause
         self._open_runs.add(run)
         if (
             self.resumes_cancelled_runs

@@ -14,12 +14,14 @@ from moothall.foundation.database import Database
 from moothall.foundation.errors import NoSuchRun, NotPermitted, RunHeld, StateError
 from moothall.foundation.jsonvalue import json_text
 from moothall.journal.doubt import Doubt, decisions_for, state_of_parts
-from moothall.journal.entry import CHANGED_SUFFIX, Entry
+from moothall.journal.entry import CHANGED_SUFFIX, ROOT, Entry
 from moothall.journal.opening import NOTIFIER_LEASE, RunOpener
-from moothall.journal.stop_reason import FINAL_REASONS, NO_ANSWER_TEXT, cancel_reason
+from moothall.journal.stop_reason import FINAL_REASONS, NO_ANSWER_TEXT, REASONS, cancel_reason
 from moothall.journal.store.due_runs import DueRuns
 from moothall.journal.store.entry_values import stored_json
 from moothall.journal.store.holding import batches, placeholders
+from moothall.journal.store.run_requests import ask_to_cancel, withdraw_cancel
+from moothall.journal.store.shapes import end_of_cut_off
 from moothall.journal.store.store import Store
 from moothall.journal.store.wait_answers import give_answer
 from moothall.journal.store.wait_rows import (
@@ -91,6 +93,7 @@ class Waits(DueRuns):
     def __init__(self, store: Store, runs: RunOpener) -> None:
         super().__init__(store)
         self._runs = runs
+        runs.requests.cancel_idle = self.cancel
         # By a run and its last change.
         self._doubts_cache: dict[tuple[int, float], list[Doubt]] = {}
 
@@ -338,30 +341,40 @@ class Waits(DueRuns):
                 raise StateError(f"run {run_id!r} cannot be resumed: it is {state}")
             run.note("", "decided", {"key": "", "decision": RESUME, "by": by})
             run.commit_now()
+            with self._store.writing() as db:
+                withdraw_cancel(db, run.number)
         finally:
             run.close()
 
-    def cancel(self, run_id: str, cause: str) -> None:
-        """End a run that waits as cancelled, or what calls of a cancelled one wait for.
+    def cancel(self, run_id: str, cause: str) -> bool:
+        """End a run as cancelled; return False if its process, or a decision, comes before that.
 
-        So do the runs of the agents that it has asked, unless a copy of it waits for them, too.
-        With one that goes on in a copy for a changed program, that copy ends. A run that waits for
-        its reply goes on without.
+        A process that works on it ends it within a second. Calls in doubt are decided first: the
+        run does not go on after that. The runs of the agents that it has asked end, too, unless a
+        copy of it waits for them. With one that goes on in a copy for a changed program, that copy
+        ends. A run that waits for its reply goes on without.
         """
         run_id = self.goes_on_as(run_id)
-        run = self._runs.open(run_id)
         try:
-            end = Entry.end_of(run.past_entries.get("", ()))
+            run = self._runs.open(run_id)
+        except RunHeld:
+            self._ask_to_cancel(run_id, cause)
+            try:
+                run = self._runs.open(run_id)  # it may have been left just before it was asked
+            except RunHeld:
+                return False
+        try:
+            entries = run.past_entries.get(ROOT, [])
+            end = Entry.end_of(entries)
             questions = [wait_in_words(each) for each in self.open(run_id, None, None)]
-            data = {"reason": "waiting" if questions else ""} if end is None else end.data
-            if (reason := data["reason"]) not in ("waiting", "cancelled"):
-                raise StateError(f"run {run_id!r} does not wait")
+            reason = "" if end is None else str(end.data["reason"])
+            if reason in FINAL_REASONS or reason not in ("", *REASONS):
+                raise StateError(f"run {run_id!r} has ended: it is {reason}")
             # Whoever decides about a call in doubt must still be asked.
             is_in_doubt = state_of_parts(run.past_entries.values()) == "in_doubt"
-            if is_in_doubt and not questions:
-                raise StateError(f"run {run_id!r} is in doubt: decide about its calls first")
             # The run first: if this process dies in between, the next `cancel` ends the rows.
-            if reason == "waiting" or questions:
+            if questions or (reason != "cancelled" and not is_in_doubt):
+                data = end_of_cut_off(entries) if end is None else end.data
                 detail = cancel_reason(cause, questions)
                 run.note("", "over", {**data, "reason": "cancelled", "detail": detail})
                 run.state = "in_doubt" if is_in_doubt else "cancelled"
@@ -369,13 +382,20 @@ class Waits(DueRuns):
             with self._store.writing() as db:
                 run_ids = asked_runs(db, run.number)
                 end_rows(db, run.number)
+                if is_in_doubt:
+                    ask_to_cancel(db, run.number, cause)
         finally:
             run.close()
         for each in run_ids:
-            with suppress(StateError, NoSuchRun, RunHeld):  # it has ended, or works
+            with suppress(StateError, NoSuchRun):  # it has ended
                 self.cancel(each, cause)
         if not is_in_doubt:
             self.answer_askers([run_id], f"it has no answer: {cause}")
+        return not is_in_doubt
+
+    def _ask_to_cancel(self, run_id: str, cause: str) -> None:
+        with self._store.writing() as db:
+            ask_to_cancel(db, self._store.run_number(db, run_id), cause)
 
     def mark(self, run_id: str, mark: str, still: bool = True) -> bool:
         """Leave a mark of a door at a run, for other processes, or remove it; whether it had it."""

@@ -127,10 +127,8 @@ def why_ended(entry: Entry) -> str:
 
 
 def replayed_reply(run_id: str, entries: Iterable[Entry]) -> Reply:
-    """Return the reply that a run ended with."""
-    end = Entry.end_of([*entries])
-    assert end is not None
-    return reply_of(_report_at_end(end.data, run_id), run_id)
+    """Return the reply that a run ended with; one that was cut off has the report so far."""
+    return reply_of(report_so_far(run_id, [*entries]), run_id)
 
 
 def reply_at_end(record: Record[Progress]) -> Reply:
@@ -174,6 +172,8 @@ def report_so_far(run_id: str, entries: Sequence[Entry], *, under_way: bool = Fa
                     pool.add(each)
             elif step in ("plan", "narrate", "evaluate"):
                 apply_step(progress, past_step.result)
+    if record.over is not None:  # it was cancelled after it was cut off
+        progress.detail = record.over["detail"]
     progress.stop = progress.stop or "cancelled"
     program = start.get("fingerprint", {})
     steps = str(program.get("steps", ""))  # hashed if it is long

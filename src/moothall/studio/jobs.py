@@ -32,7 +32,6 @@ from moothall.studio.orders.research import write_report
 from moothall.studio.orders.resumable import check_program, fork_for, recorded_order, resume_refusal
 from moothall.studio.orders.simulate import SimulateOrder
 from moothall.studio.page_server import ServedHub
-from moothall.studio.run_view import is_left_waiting
 
 if TYPE_CHECKING:
     from moothall.spaces import You
@@ -215,9 +214,9 @@ class Jobs:
                     self._publish_end(job, state, "")
 
     def stop(self, run_id: str) -> None:
-        """Cancel a run, no matter who began it; `resume`, or its program, continues it.
+        """Cancel a run, no matter who began or works on it; `resume`, or its program, continues it.
 
-        Raise ConfigError if it is not under way in this process and does not wait in the journal.
+        Raise StateError if it has ended.
         """
         if run_id not in self._jobs and cancel_run(run_id, self._hub.journal):
             return
@@ -229,10 +228,8 @@ class Jobs:
             if job is not None:
                 self._cancel(run_id)
                 self._publish_end(job, "cancelled", "")
-            elif is_left_waiting(self._hub.journal.run(run_id)):
-                self._hub.journal.waits.cancel(run_id, "it was stopped")
             else:
-                raise ConfigError(f"run {run_id!r} is not under way here")
+                self._hub.journal.waits.cancel(run_id, "it was stopped")
         self._refresh_waits()
 
     def pause(self, run_id: str) -> None:

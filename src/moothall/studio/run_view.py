@@ -8,9 +8,8 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any, Final
 
-from moothall.agents import is_under_way
 from moothall.build import shorten
-from moothall.journal import REASONS, Entry, Journal, Outline
+from moothall.journal import REASONS, Entry, Outline
 from moothall.studio.orders.order import order_line
 
 _MAX_TEXT: Final = 2_000
@@ -53,16 +52,14 @@ def entry_row(entry: Entry, *, uncut: bool = False) -> dict[str, Any]:
     return row
 
 
-def outline_row(outline: Outline, journal: Journal) -> dict[str, Any]:
+def outline_row(outline: Outline) -> dict[str, Any]:
     """Return an outline for pages, where a run that waits for a person runs, and has a card.
 
-    `here` is whether it can be stopped here: this process works on it, or none does.
+    `here` is whether it can be stopped: whoever works on it, or if it waits or was cut off.
     """
     row = {name: getattr(outline, name) for name in _OUTLINE_KEYS}  # asdict copies deep, and slowly
     row["attributes"] = ", ".join(outline.attributes_in_words().values())
-    row["here"] = is_left_waiting(outline) or (
-        outline.under_way and is_under_way(outline.id, journal)
-    )
+    row["here"] = outline.under_way or outline.state in ("waiting", "stopped")
     return row | ({"state": "running"} if outline.under_way else {})
 
 

@@ -167,7 +167,7 @@ class RunsTab(Tab):
             self._sums_by_run.clear()
 
     def _publish_changes(self, journal: Journal, old: Outline | None, current: Outline) -> None:
-        id, row = current.id, outline_row(current, journal)
+        id, row = current.id, outline_row(current)
         if current.under_way or (old is not None and old.under_way):
             after = 0 if old is None else old.entries
             try:
@@ -191,12 +191,12 @@ class RunsTab(Tab):
         for each in self.refresh(read_all=False):
             cached = cache.get(each.id)
             if cached is None or cached[0] is not each:  # what rests is written once
-                cached = (each, as_json(outline_row(each, self._journal)))
+                cached = (each, as_json(outline_row(each)))
             new_cache[each.id] = cached
             job, messages = jobs.state(each.id), jobs.messages_for(each.id)
             is_now = each.under_way or job or messages
             extra = {"job": job, "told": messages}
-            lines.append(as_json(outline_row(each, self._journal) | extra) if is_now else cached[1])
+            lines.append(as_json(outline_row(each) | extra) if is_now else cached[1])
         self._list_cache = new_cache
         return f"[{','.join(lines)}]"
 
@@ -222,7 +222,7 @@ class RunsTab(Tab):
         open_numbers = {each.number for each in Doubt.among(entries)}
         doubts = Doubt.among(entries, decided=True)
         return {
-            **outline_row(outline, self._journal),
+            **outline_row(outline),
             "in_doubt": [
                 {
                     "number": each.number,
@@ -298,7 +298,7 @@ class RunsTab(Tab):
         """Return two runs beside each other, by `compare_runs`, and their outlines."""
         journal = self._journal
         pair = (run, other)
-        outlines = [outline_row(journal.run(each), journal) for each in pair]
+        outlines = [outline_row(journal.run(each)) for each in pair]
         return {**compare_runs(*(journal.entries(each) for each in pair)), "runs": outlines}
 
     def export(self, run: str) -> bytes:

@@ -186,7 +186,9 @@ def replayed_reply(run_id: str, entries: Iterable[Entry]) -> Reply:
     """Return the reply that a run ended with."""
     record = ReadRecord.read(run_id, entries, DualActState)
     progress = record.state or DualActState()
-    if record.over is not None and not record.is_over:
+    if record.over is not None and "progress" in record.over:
         progress = load_state(DualActState, record.over["progress"], f"run {run_id!r}")
+    elif record.over is not None and not record.is_over:  # it was cancelled after it was cut off
+        progress.stop, progress.detail = record.over["reason"], record.over["detail"]
     progress.run_id = run_id
     return progress.reply()

@@ -405,6 +405,7 @@ class Record(ReadRecord[S]):
             return stopped(Stop("error", str(error), error))
         except BaseException as error:
             resumes = isinstance(error, asyncio.CancelledError) and self.run.resumes_later
+            resumes = resumes and not self.run.work.cancel_cause
             if self.over is end_before and not resumes:  # else its end is noted, and not written
                 cancelled_stop = Stop("cancelled", self._cut_off_reason(error))
                 self.note_end("cancelled", **at_end(stopped(cancelled_stop)))
@@ -439,7 +440,8 @@ class Record(ReadRecord[S]):
         """Return why the run was cut off, and what it asked a person; empty if nothing says it."""
         if isinstance(error, Exception):
             return error_text(error)
-        reason_text, questions = error_message(error), self.run.cancelled_questions
+        reason_text = self.run.work.cancel_cause or error_message(error)
+        questions = self.run.cancelled_questions
         reason = reason_text or REASONS.explain("cancelled")
         return cancel_reason(reason, questions) if questions else reason_text
 

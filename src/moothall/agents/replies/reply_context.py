@@ -29,7 +29,7 @@ from moothall.agents.replies.charging import call_chain_text
 from moothall.agents.replies.checked_parts import is_untracked, members_of
 from moothall.agents.replies.thread import Thread
 from moothall.foundation.errors import HopLimitExceeded, RequestCancelled
-from moothall.foundation.threads import context_value
+from moothall.foundation.threads import context_value, take_back_cancel
 
 if TYPE_CHECKING:
     from moothall.actions import Action
@@ -151,9 +151,11 @@ async def answer_cancellably(
     try:
         return await answer(request)
     except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if cancellable.is_stopped and task is not None and not task.uncancel():  # nobody else has
-            raise RequestCancelled(f"it was stopped; run {key[0]!r} can be resumed") from None
+        cause = "it was stopped" if cancellable.is_stopped else ""
+        if request.recorded is not None:  # what its journal has been asked
+            cause = cause or request.recorded.run.work.cancel_cause
+        if cause and take_back_cancel():
+            raise RequestCancelled(f"{cause}; run {request.run_id!r} can be resumed") from None
         raise
     finally:
         del _CANCELLABLE[key]
@@ -161,11 +163,6 @@ async def answer_cancellably(
 
 _CANCELLABLE: Final[dict[tuple[str, object], CancellableReply]] = {}
 """The replies under way in this process, by the ids of their runs and their journals."""
-
-
-def is_under_way(run_id: str, journal: Journal) -> bool:
-    """Return whether a reply of a run is under way in this process, so that it can be cancelled."""
-    return (run_id, journal.file.identity) in _CANCELLABLE
 
 
 def cancel_run(run_id: str, journal: Journal) -> bool:

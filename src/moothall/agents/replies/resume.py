@@ -18,8 +18,15 @@ from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply, Step, Stop
 from moothall.agents.replies.state import dump_state
 from moothall.agents.replies.step import NULL_STEP, StepHandle
-from moothall.foundation.errors import ConfigError, JournalError, NoSuchRun, StateError
+from moothall.foundation.errors import (
+    ConfigError,
+    JournalError,
+    NoSuchRun,
+    RequestCancelled,
+    StateError,
+)
 from moothall.foundation.jsonvalue import UnreadableText
+from moothall.foundation.threads import take_back_cancel
 from moothall.journal.attributes import Tags, checked_attributes
 from moothall.journal.doubt import state_of_parts
 from moothall.journal.entry import CHANGED_SUFFIX, ROOT, begin_data_of
@@ -250,6 +257,7 @@ class _NullRecord(Record[S]):
         cancelled_questions=(),
         past_entries={},
         add_waiting_calls=lambda count: None,
+        work=SimpleNamespace(cancel_cause=""),
     )
 
     def __init__(self) -> None:
@@ -351,8 +359,13 @@ async def recorded(
                 await record.rest()
             if isinstance(error, Stop):
                 record.note_wait(error)
+            cause = part.run.work.cancel_cause
+            if cause and part.run.state is None:  # it does not use `run_to_end`
+                record.note_end("cancelled", detail=cause)
             with suppress(JournalError):  # raise what stopped the run instead
                 record.commit_now(error)
+            if cause and isinstance(error, asyncio.CancelledError) and take_back_cancel():
+                raise RequestCancelled(f"{cause}; run {run_id!r} can be resumed") from None
             raise
         await record.commit()
     finally:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import Any, Final
 
 import click
 
-from moothall import ConfigError, Journal
+from moothall import ConfigError, Journal, StateError
 from moothall.build import counted, escaped
 from moothall.cli.operate.erasing import EXISTING_FILE, OLD_STATE_TEXT, delete, print_deleted
 from moothall.cli.operate.waiting import user_name
@@ -20,6 +22,9 @@ from moothall.cli.shared_options import (
     open_journal,
 )
 from moothall.journal import REASONS
+
+_CANCEL_WAIT_S: Final = 5.0
+"""For how long `cancel` waits for the process that works on the run."""
 
 
 @click.command(short_help="Delete old runs.")
@@ -152,15 +157,16 @@ def adopt(run_id: str, journal: str | None) -> int:
     return 0
 
 
-@click.command(short_help="End a run that waits.")
+@click.command(short_help="End a run, whoever works on it.")
 @click.argument("run_id", metavar="ID")
 @journal_option("The journal.")
 @click.option("--as", "by", metavar="NAME", help="Who ends it; by default the user of this system.")
 def cancel(run_id: str, journal: str | None, by: str | None) -> int:
-    """End the run with this ID, and the waiting runs of the agents that it has asked.
+    """End the run with this ID, and the runs of the agents that it has asked.
 
-    It no longer waits for an approval, an answer or a moment: what comes later is refused. A run
-    that a process works on is cancelled there, such as by Stop in the studio.
+    A process that works on it ends it within a second, also within a call of a model or an async
+    action; a plain function runs on, and its result is dropped. A run that waits, or was cut off,
+    ends at once: what comes later is refused.
 
     \b
     Example:
@@ -168,9 +174,29 @@ def cancel(run_id: str, journal: str | None, by: str | None) -> int:
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     with open_journal(journal) as store, as_usage_error():
         run_id = full_run_id(store, run_id)
-        store.cancel(run_id, by=user_name(by))
-        click.echo(f"run {escaped(run_id)} is cancelled")
+        if not store.cancel(run_id, by=user_name(by)):
+            asyncio.run(_until_left(store, run_id))
+            with suppress(StateError):  # its process was killed meanwhile
+                store.cancel(run_id, by=user_name(by))
+        run = store.run(store.waits.goes_on_as(run_id))
+        id = escaped(run.id)
+        if run.held:
+            click.echo(f"run {id} is to end: the process that works on it has not done so yet")
+        elif run.state == "in_doubt":
+            click.echo(f"run {id} goes on no more, and calls of it are in doubt: moothall waiting")
+        elif run.state == "cancelled":
+            click.echo(f"run {id} is cancelled")
+        else:
+            click.echo(f"run {id} had ended before: it is {run.state}")
     return 0
+
+
+async def _until_left(store: Journal, run_id: str) -> None:
+    """Wait until no process works on a run, for some seconds."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_CANCEL_WAIT_S):
+            async for _ in store.follow(store.waits.goes_on_as(run_id), store.run(run_id).entries):
+                pass
 
 
 @click.command(short_help="Copy the journal while it is written.")

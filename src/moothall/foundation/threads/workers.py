@@ -64,6 +64,12 @@ def is_cancelled() -> bool:
     return task is None or task.cancelling() > 0
 
 
+def take_back_cancel() -> bool:
+    """Take back one cancellation of this task; return whether nobody else has cancelled it."""
+    task = asyncio.current_task()
+    return task is not None and not task.uncancel()
+
+
 class _WorkerCall(NamedTuple):
     """A call, and the function that receives its outcome."""
 

@@ -8,7 +8,7 @@ checked where they are loaded, by their dataclasses.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from moothall.actions.approval.decision import DECISION_KINDS
@@ -16,7 +16,7 @@ from moothall.actions.facts import Fact
 from moothall.budget.limits import RESERVABLE
 from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import cut
-from moothall.journal.entry import OUR_KINDS
+from moothall.journal.entry import OUR_KINDS, Entry, begin_data_of
 from moothall.journal.wait_kinds import DECISIONS, RESUME, WAIT_KINDS
 from moothall.models.protocol import Usage
 
@@ -243,9 +243,22 @@ _REPLY_BY_KIND: Final[dict[str, Shape]] = {
         "progress?": {"conclusions": [_CONCLUSION], "decisions": [_DECISION]},
     },
     "Conversation": {"value": object, "saved?": dict},
-    "Researcher": {"report": dict},
+    "Researcher": {"report?": dict},
 }
 _KINDS_WITH_NUMBERS: Final = ("Researcher", "Society", "Survey")
+
+
+def end_of_cut_off(entries: Sequence[Entry]) -> dict[str, Any]:
+    """Return the data of an end, but for its reason, of a run that was cut off: as its kind has it.
+
+    A report is what its records say.
+    """
+    shape = _REPLY_BY_KIND.get((begin_data_of(entries) or {}).get("kind", ""))
+    if shape is None:
+        return {}
+    usage = Usage(**(Entry.state_in(entries) or {}).get("usage", {}))
+    parts = {"text": "", "value": None, "usage": usage.to_json()}
+    return {name: each for name, each in parts.items() if name in (_REPLY | shape)}
 
 
 class EntryChecker:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from moothall import Agent, BudgetExceeded, JournalError, NoSuchRun, RunHeld, StateError
+from moothall import Agent, BudgetExceeded, JournalError, NoSuchRun, StateError
 from moothall.build import log_failure
 from moothall.journal import Journal, Outline, Waits
 from moothall.serving.a2a.wire import (
@@ -50,8 +50,6 @@ from moothall.serving.doors.served_agents import Served
 
 logger: logging.Logger = logging.getLogger("moothall.serving.doors")
 
-_CANCEL_MARK: Final = "cancel"
-"""The mark of a task that its caller has cancelled at a process that does not work on it."""
 _CANCEL_WAIT_S: Final = 10.0
 """How long another process may take to cancel a task."""
 _RETRY_S: Final = 60.0
@@ -151,7 +149,6 @@ class TaskStore:
             if (journal := journal_of(agent)) is None:
                 continue
             try:
-                await self._cancel_marked(id, journal)
                 run_ids = await in_thread(journal.waits.run_ids, id)
                 if self._resumed_agents.get(id) is not agent:
                     find_runs = partial(journal.runs, agent=id, state=Outline.cut_off)
@@ -164,16 +161,6 @@ class TaskStore:
             else:
                 if all(are_settled):
                     self._resumed_agents[id] = agent
-
-    async def _cancel_marked(self, agent: str, journal: Journal) -> None:
-        """Cancel the tasks of this process that callers have cancelled at another one."""
-        works = {
-            id: task.work
-            for id, task in self._tasks.items()
-            if task.agent == agent and task.work and task.state not in ENDED_STATES
-        }
-        for id in await in_thread(journal.waits.marked, [*works], _CANCEL_MARK) if works else ():
-            works[id].cancel()
 
     async def _resume_task(self, agent: str, journal: Journal, run_id: str) -> bool:
         """Go on with a task of the journal; return False if it must be tried again."""
@@ -276,9 +263,9 @@ class TaskStore:
         return task
 
     async def cancel(self, agent: str, sender: str, id: str) -> bool:
-        """Cancel a task that waits in the journal, or on which another process works.
+        """Cancel a task of the journal, whoever works on it; return whether it was not over.
 
-        Return False if it does neither, or the other process does not cancel it.
+        Return False, too, if the process that works on it does not end it in time.
 
         Raises:
             A2AFault: the caller has no such task, or a person decides about a call of it
@@ -287,24 +274,16 @@ class TaskStore:
         assert journal is not None
         if run.state == "in_doubt" and (waits := await in_thread(journal.waiting, run.id)):
             raise A2AFault("TASK_NOT_CANCELABLE", f"task {id} is {waiting_text(waits)}")
-        if run.held:
-            await in_thread(journal.waits.mark, id, _CANCEL_MARK)
-            try:
-                async with asyncio.timeout(_CANCEL_WAIT_S):
-                    await self.wait_until_idle(agent, id)
-            except TimeoutError:
-                return False
-            finally:
-                await in_thread(journal.waits.mark, id, _CANCEL_MARK, False)
-            run = await self.outline(agent, sender, id)
-            return state_of(self._served.agents[agent], run) == CANCELED
-        if run.state != "waiting":
+        if state_of(self._served.agents[agent], run) in ENDED_STATES:
             return False
         try:
-            await in_thread(journal.waits.cancel, run.id, "the task was cancelled")
-        except (RunHeld, StateError):  # it has just gone on
+            if not await in_thread(journal.waits.cancel, run.id, "the task was cancelled"):
+                async with asyncio.timeout(_CANCEL_WAIT_S):
+                    await self.wait_until_idle(agent, id)
+        except (TimeoutError, StateError):  # it has just ended
             return False
-        return True
+        run = await self.outline(agent, sender, id)
+        return state_of(self._served.agents[agent], run) == CANCELED
 
     # -- finding -----------------------------------------------------------------------------------
 

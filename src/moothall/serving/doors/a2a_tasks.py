@@ -148,6 +148,8 @@ class Task:
             elif kind == "RunHeld":  # another process has resumed it
                 self.runs_elsewhere = True
                 self._set_state(WORKING)
+            elif kind == "RequestCancelled" and reason == "cancelled":  # by a request to its run
+                self._end(CANCELED, "the task was cancelled")
             else:
                 is_unanswered = reason not in ("", "error", *REASONS.answered)
                 self._end(

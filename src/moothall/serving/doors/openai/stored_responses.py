@@ -171,13 +171,9 @@ class StoredResponses:
             try:
                 agent.journal.waits.cancel(run.id, "the response was cancelled")
                 return self._load(id, caller)
-            except RunHeld:
-                raise _in_progress_error() from None
             except StateError:
                 pass
-        raise BadRequest(
-            "this response has ended: only one that waits can be cancelled", "response_id"
-        )
+        raise BadRequest("this response has ended, so it cannot be cancelled", "response_id")
 
     @_refusing_deleted()
     def _input_items(self, id: str, caller: str) -> list[dict[str, Any]]:
