@@ -191,6 +191,7 @@ FLOORS = {
         "leases",
         "tables",
         "entry_values",
+        "run_deaths",
         "wait_rows",
         "store",
         "run_requests",

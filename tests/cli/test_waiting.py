@@ -374,4 +374,4 @@ def test_runs_cancel_ends_a_run_that_waits_in_the_name_of_who_did_it(folder: Pat
             "Go.", run_id="done"
         )
     over = moothall("runs", "cancel", "d", cwd=folder)  # the beginning of an id is enough
-    assert (over.returncode, over.stderr) == (2, "moothall: run 'done' does not wait\n")
+    assert (over.returncode, over.stderr) == (2, "moothall: run 'done' has ended: it is done\n")

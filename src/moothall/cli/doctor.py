@@ -170,6 +170,10 @@ def _check_journal(path: str | None) -> Finding:
         remedy = "to record runs, give --journal PATH, or set MOOTHALL_JOURNAL"
         return Finding("journal", "missing", "runs of commands are not recorded", remedy)
     with closing(open_journal(path)) as journal:
+        if waits := journal.waiting(kind="operator"):
+            runs = ", ".join(each.run for each in waits[:3])
+            text = f"{journal.path}: {counted(len(waits), 'run')} ended each process: {runs}"
+            return Finding("journal", "wrong", text, "decide about them: `moothall waiting`")
         return Finding("journal", "ok", f"{journal.path}: {counted(journal.sums().runs, 'run')}")
 
 

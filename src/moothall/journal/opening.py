@@ -34,6 +34,7 @@ NewRun: TypeAlias = tuple[str, str, str, str | None, str | None]
 NOTIFIER_LEASE: Final = 0
 """The lease of the process that tells people what waits: no run has this number."""
 _MAX_TRIES: Final = 3
+_HAS_ROWS: Final = "SELECT 1 FROM waits WHERE run = ? AND NOT taken LIMIT 1"
 _NO_RUN: Final = 0
 _WAITING_RUNS: Final = (
     "SELECT r.id, r.last FROM waits w JOIN runs r ON r.number = w.run WHERE NOT w.taken AND "
@@ -186,6 +187,7 @@ class RunOpener:
                         "to: delete it there, then `moothall runs adopt` lets it go on here"
                     )
                 cause = cancel_cause(db, number, state)
+                has_rows = db.execute(_HAS_ROWS, (number,)).fetchone() is not None
                 if last_holder != this_process:
                     db.execute(
                         "UPDATE runs SET holder = ? WHERE number = ?", (this_process, number)
@@ -210,7 +212,7 @@ class RunOpener:
             for each in (each for each in part if each.kind in DECISION_ENTRIES):
                 run.standing_decisions.update(DECISION_KINDS.keys_in_entry(each.data))
         kinds = {entry.kind for part in past_entries.values() for entry in part}
-        run.has_waits = not WAIT_ENTRY_KINDS.isdisjoint(kinds) or bool(run.open_calls)
+        run.has_waits = not WAIT_ENTRY_KINDS.isdisjoint(kinds) or bool(run.open_calls) or has_rows
         run.waiting_runs, run.is_open = waiting_runs, state in OPEN_STATES
         run.work.cancel_cause = cause
         self._open_runs.add(run)

@@ -20,6 +20,15 @@ from moothall.journal.stop_reason import FINAL_REASONS, NO_ANSWER_TEXT, REASONS,
 from moothall.journal.store.due_runs import DueRuns
 from moothall.journal.store.entry_values import stored_json
 from moothall.journal.store.holding import batches, placeholders
+from moothall.journal.store.run_deaths import (
+    OPERATOR,
+    ask_operator,
+    deaths_of,
+    end_asking,
+    forget_deaths,
+    note_resumption,
+    operator_decided,
+)
 from moothall.journal.store.run_requests import ask_to_cancel, withdraw_cancel
 from moothall.journal.store.shapes import end_of_cut_off
 from moothall.journal.store.store import Store
@@ -56,6 +65,10 @@ from moothall.journal.wait_kinds import (
 _OPEN_WAITS: Final = (  # the copy of a changed program waits for the same as its run
     "waits w JOIN runs r ON r.number = w.run WHERE NOT w.taken AND w.value IS NULL "
     f"AND w.place > 0 AND NOT {fork_sql('r')}"
+)
+DEATHS_TEXT: Final = (
+    "its process has ended {} times at the same step: answer 'resume' to have it go on once more, "
+    "or 'cancel'"
 )
 _COLUMNS: Final = (
     # Its key is its name, unless other calls of the run have asked under this name, too.
@@ -191,7 +204,7 @@ class Waits(DueRuns):
             details: dict[str, Any] = {}
             if kind == DOUBT:
                 details["action"] = f"step {step}" if step else RESUME
-            elif kind == PROGRAM:
+            elif kind in (PROGRAM, OPERATOR):
                 details["text"], step = step, ""
             else:
                 with self._store.skipping_damaged(run):
@@ -234,6 +247,9 @@ class Waits(DueRuns):
             while run := next_copy(db, run[1]):
                 with suppress(StateError, NotPermitted):
                     give_answer(self._store, db, run, key, value, outcome)
+            ends = operator_decided(db, self._store.run_number(db, run_id), key) == "cancel"
+        if ends:
+            self.cancel(run_id, "it was cancelled" if by is None else f"{by} cancelled it")
 
     def goes_on_as(self, run_id: str) -> str:
         """Return the copy in which a changed program has gone on with a run, or else the run."""
@@ -419,6 +435,36 @@ class Waits(DueRuns):
                 )
             ]
 
+    # -- processes that have died ------------------------------------------------------------------
+
+    def deaths(self, run_id: str) -> int:
+        """Return how often a run's process has ended before the run got further."""
+        with self._store.reading() as db:
+            return deaths_of(db, self._store.run_number(db, run_id))[1]
+
+    def begins_again(self, run_id: str, most: int | None) -> bool:
+        """Note that a run is resumed; return False if its process has died too often to do so.
+
+        It waits for an operator then, and goes on, or ends, as that decides. If this process lives,
+        `has_lived` follows.
+        """
+        with self._store.writing() as db:
+            number = self._store.run_number(db, run_id)
+            progress, deaths = deaths_of(db, number)
+            if operator_decided(db, number) is not None:
+                deaths = 0
+            elif most is not None and deaths >= most:
+                ask_operator(db, number, DEATHS_TEXT.format(deaths))
+                return False
+            end_asking(db, number)
+            note_resumption(db, number, progress, deaths)
+            return True
+
+    def has_lived(self, run_id: str) -> None:
+        """Forget that a run was resumed: its process has come to the end of that."""
+        with suppress(NoSuchRun), self._store.writing() as db:
+            forget_deaths(db, self._store.run_number(db, run_id))
+
     # -- programs that have changed ----------------------------------------------------------------
 
     def note_changed_program(self, run_id: str, detail: str) -> None:
@@ -489,7 +535,7 @@ class Waits(DueRuns):
                 return
             # The key of a wait is its name where that is enough: see `_COLUMNS`.
             query = "UPDATE waits SET remind = ? WHERE run = ? AND path = ? AND step = ? AND "
-            step = wait.text if wait.kind == PROGRAM else wait.step
+            step = wait.text if wait.kind in (PROGRAM, OPERATOR) else wait.step
             values = (remind, number, wait.path, step, wait.key, wait.key)
             db.execute(f"{query}(key = ? OR name = ?)", values)
 

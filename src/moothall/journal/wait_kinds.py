@@ -20,6 +20,9 @@ from moothall.models.protocol import call_line
 RESUME = "resume"
 """What a person decides about a run that stopped: a process with its agent resumes it."""
 
+OPERATOR_ANSWERS: Final = ("resume", "cancel")
+"""What an operator may decide about a run whose process ends each time that it goes on."""
+
 
 class WaitKind(NamedTuple):
     """What records, commands and cards know of a kind of wait."""
@@ -63,6 +66,15 @@ def _fork_answer(key: str, answer: Any) -> Any:
     return answer
 
 
+def _operator_answer(key: str, answer: Any) -> Any:
+    if answer not in OPERATOR_ANSWERS:
+        raise ConfigError(
+            f"the answer to {key!r} must be 'resume' or 'cancel', got {answer!r:.80}: the run goes "
+            "on once more, or ends"
+        )
+    return answer
+
+
 def _no_answer(key: str, answer: Any) -> Any:
     if answer is not None:
         raise ConfigError(
@@ -83,6 +95,7 @@ WAIT_KINDS: Final = {
     "result": WaitKind("the result {key} of {call}{more}"),
     "moment": WaitKind("a moment, for {call}{more}", check_answer=_no_answer),
     "program": WaitKind("a decision: {text}", True, False, True, _fork_answer),
+    "operator": WaitKind("a decision: {text}", True, False, True, _operator_answer),
     "doubt": WaitKind("a decision about {call}, whose outcome is unknown", by_person=True),
 }
 """The kinds of waits."""
@@ -113,7 +126,8 @@ class Wait:
         key: the key by which it is answered; the key of an approval is its hash, that of a result
             its name, or a key of its own once several calls of the run have asked under that name
         kind: `approval`, `question` (to a person), `result` (from outside), `moment`, `program`:
-            that which began the run has changed, or `doubt`: a call whose outcome is unknown
+            that which began the run has changed, `operator`: its process has ended each time that
+            it went on, or `doubt`: a call whose outcome is unknown
         agent: the id of the run's agent
         thread: the id of the conversation; None for the agent's own
         path: the part of the run; empty for that of the run's own agent

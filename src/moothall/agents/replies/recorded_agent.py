@@ -65,6 +65,9 @@ class RecordedAgent(ConversationalAgent):
     """The dataclass that its state is in a record."""
     _journal: Journal | None = None
     is_ending: bool = False  # whether no further run is resumed
+    deaths: int | None = 3
+    """After so many ends of its process at the same step, a run that would be resumed waits for a
+    person: `journal.answer(run, "operator:deaths", "resume")`, or `"cancel"`; None for never."""
     on_mismatch: OnMismatch = "stop"
     """What happens where a run of another program is resumed: `RunMismatch`, or the agent goes on
     in a fork of the run, with what is recorded so far."""
@@ -153,6 +156,7 @@ class RecordedAgent(ConversationalAgent):
         if not agents_that_resume(self):
             raise DefinitionError(f"agent {self.id!r} has no journal=, so no run can be resumed")
         check_integer(f"agent {self.id!r}: {method}: concurrency=", concurrency)
+        check_integer(f"agent {self.id!r}: deaths", self.deaths, optional=True)
         for name, fn in (("deps", deps), ("budget", budget), ("which", which)):
             check_function(f"agent {self.id!r}: {method}: {name}=", fn, "run", optional=True)
 

@@ -70,7 +70,10 @@ def waiting(journal: str | None, agent: str | None, kind: str | None, as_json: b
         waits = store.waiting(agent=agent, kind=kind)
         asking_runs = _asking_runs(store, agent) if kind is None else []
         stopped = [] if kind else [*store.runs(needs_person=True, state="stopped")]
-        stopped = [each for each in stopped if agent in (None, each.agent)]
+        listed_runs = {each.run for each in waits}
+        stopped = [
+            each for each in stopped if agent in (None, each.agent) and each.id not in listed_runs
+        ]
     if as_json:
         print_json(waiting=waits, asking=asking_runs, stopped=[each.id for each in stopped])
         return
@@ -109,7 +112,11 @@ def _print_list(
         if is_approval:
             click.echo(f"  moothall approvals permit {key}{option}, or refuse {key}{option}")
             continue
-        values = {"doubt": ("repeat", _OTHER_DECISIONS), "program": ("fork", "")}
+        values = {
+            "doubt": ("repeat", _OTHER_DECISIONS),
+            "program": ("fork", ""),
+            "operator": ("resume", ", or cancel"),
+        }
         value, other_values = values.get(each.kind, ("VALUE", ""))
         command = typed_command("moothall", "answer", each.run, each.key)
         click.echo(f"  {command} {value}{option}{other_values}")
@@ -137,8 +144,9 @@ def answer(run_id: str, key: str, value: str | None, journal: str | None, by: st
 
     The beginning of an approval's key is enough. VALUE is JSON, or a text that does not begin with
     {, [ or ". An approval takes true, false or {"refused": "why"}; a question any text; a moment
-    nothing; a call in doubt repeat, skip or {"done": RESULT}; a changed program fork. The first
-    answer counts. The program or server that has the agent goes on with it, or `moothall resume`.
+    nothing; a call in doubt repeat, skip or {"done": RESULT}; a changed program fork; a run whose
+    process ended each time resume or cancel. The first answer counts. The program or server that
+    has the agent goes on with it, or `moothall resume`.
 
     \b
     Examples:

@@ -174,6 +174,7 @@ class Company:
         }
         if self._company_space.journal is not None:
             report["journal"] = self._probe.journal_answers
+            report["operator"] = self._probe.operator_waits
         if connected is not None:
             report["broker"] = {"connected": connected}
         return report

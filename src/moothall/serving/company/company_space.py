@@ -172,6 +172,9 @@ class CompanySpace:
             agent.budget = budget
         if hasattr(agent, "on_mismatch"):
             agent.on_mismatch = agent_settings.on_mismatch
+        deaths = agent_settings.deaths or self._settings.deaths
+        if deaths is not None and hasattr(agent, "deaths"):
+            agent.deaths = None if deaths == "never" else deaths
         return agent
 
     async def enter(self, agent: Agent, old_agent: Agent | None, supervised: Supervised) -> None:

@@ -38,6 +38,7 @@ class Probe:
         self._space = space
         self._pending_since: dict[Any, float] = {}  # since when each one owes an answer
         self._journal_fault = ""
+        self.operator_waits: int = 0  # how many runs wait since their process ended each time
 
     @property
     def silent_s(self) -> float:
@@ -83,6 +84,7 @@ class Probe:
         try:
             if journal is not None:
                 journal.held_runs.check_writable()
+                self.operator_waits = len(journal.waiting(kind="operator"))
         except MoothallError as error:
             fault = str(error)
             if fault != self._journal_fault:

@@ -39,6 +39,7 @@ from moothall.serving.doors.callers import RIGHTS
 from moothall.serving.doors.front import FRONT_OPTIONS
 
 Count: TypeAlias = Annotated[StrictInt, Field(ge=0)]
+Deaths: TypeAlias = Annotated[StrictInt, Field(ge=1)] | Literal["never"] | None
 Amount: TypeAlias = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
 
 
@@ -201,6 +202,7 @@ class CompanyAgentSettings(_SettingsPart):
     budget: BudgetSettings | None = None
     restart: RestartSettings = RestartSettings()
     on_mismatch: Literal["stop", "fork"] = "stop"
+    deaths: Deaths = None
 
     @model_validator(mode="after")
     def _check_source(self) -> CompanyAgentSettings:
@@ -244,6 +246,7 @@ class Settings(_SettingsPart):
 
     agents: dict[str, CompanyAgentSettings] = Field(min_length=1)
     schedules: dict[str, ScheduleSettings] = Field(default_factory=dict)
+    deaths: Deaths = None
     journal: StrictStr | None = None
     broker: BrokerSettings | None = None
     http: HTTPSettings | None = None

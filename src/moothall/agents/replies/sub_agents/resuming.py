@@ -16,6 +16,7 @@ from moothall.actions import Action
 from moothall.agents.replies.checked_parts import is_recording, members_of
 from moothall.agents.replies.reply_context import ask_context
 from moothall.agents.replies.resume import fork_id_of
+from moothall.agents.replies.sub_agents.deadly_runs import resumption
 from moothall.agents.replies.sub_agents.late_replies import LateReplies
 from moothall.foundation.errors import NoSuchRun, RequestCancelled, RunHeld, RunMismatch
 from moothall.foundation.text import log_failure
@@ -40,10 +41,11 @@ class ResumedRun:
 
     Attributes:
         run: the run's outline, as it was before
-        outcome: `resumed`, with its `reply`; `in_doubt`: a call had begun and not ended, and a
-            person must decide; `mismatch`: another program began it; `held`: another process works
-            on it; `forked`: a copy was resumed in its place; `empty`: its process ended before
-            anything was recorded, and it is deleted; `failed`: with its `error`
+        outcome: `resumed`, with its `reply`; `in_doubt`: a call had begun and not ended, or its
+            process has ended each time, and a person must decide; `mismatch`: another program
+            began it; `held`: another process works on it; `forked`: a copy was resumed in its
+            place; `empty`: its process ended before anything was recorded, and it is deleted;
+            `failed`: with its `error`
         reply: the reply, or None
         error: the exception of a run that could not be resumed, or None
     """
@@ -359,8 +361,11 @@ async def _resume_run(
     journal, forks = agent.journal, set[str]()
     assert journal is not None
     try:
-        if journal.run(run.id).state in FINAL_REASONS:
+        run_now = journal.run(run.id)
+        if run_now.state in (*FINAL_REASONS, "cancelled"):
             return None
+        if run_now.held:  # else a death of the process that works on it would not count
+            return ResumedRun(run, "held", error=RunHeld(run.id, "another process"))
         forks = {each.id for each in journal.runs(forked_from=run.id)}
         # One that waited has its answer: that is carried out, whatever its copies do.
         if forks and (run.state != "waiting" or fork_id_of(run.id) in forks):
@@ -371,15 +376,18 @@ async def _resume_run(
             return ResumedRun(run, "empty")
         if view.is_in_doubt:
             return ResumedRun(run, "in_doubt")
-        with ask_context(resumed_run=run.id):
-            reply = await agent.reply(
-                request.text,
-                schema=request.schema,
-                thread=request.thread,
-                run_id=run.id,
-                deps=None if deps is None else deps(run),
-                budget=None if budget is None else budget(run),
-            )
+        async with resumption(journal, run.id, agent.deaths) as may_begin:
+            if not may_begin:
+                return ResumedRun(run, "in_doubt")
+            with ask_context(resumed_run=run.id):
+                reply = await agent.reply(
+                    request.text,
+                    schema=request.schema,
+                    thread=request.thread,
+                    run_id=run.id,
+                    deps=None if deps is None else deps(run),
+                    budget=None if budget is None else budget(run),
+                )
     except NoSuchRun:  # it was deleted since it was found
         return None
     except RunHeld as error:

@@ -1,0 +1,54 @@
+"""Runs whose process ends each time that they go on: one by one, and not for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
+
+from moothall.foundation.errors import JournalError
+
+if TYPE_CHECKING:
+    from moothall.journal import Journal
+
+logger: logging.Logger = logging.getLogger("moothall.agents")
+_SUSPECT_DEATHS: Final = 2
+"""After so many deaths a run is resumed while no other such run has just begun."""
+_SUSPECT_S: Final = 10.0
+"""Seconds after which a suspect that lives holds up the next one no more."""
+_LOCKS: Final[WeakKeyDictionary[Any, asyncio.Lock]] = WeakKeyDictionary()
+"""By event loop, the lock of the suspect that has just begun."""
+
+
+@asynccontextmanager
+async def resumption(journal: Journal, run_id: str, most: int | None) -> AsyncIterator[bool]:
+    """Note for a `with` block that a run is resumed; yield False if that was deadly too often."""
+    waits = journal.waits
+    lock: asyncio.Lock | None = None
+    if await asyncio.to_thread(waits.deaths, run_id) >= _SUSPECT_DEATHS:
+        lock = _LOCKS.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+        await lock.acquire()  # the death of one must not count for the others
+    is_locked = lock is not None
+
+    def release() -> None:
+        nonlocal is_locked
+        if is_locked and lock is not None:
+            is_locked = False
+            lock.release()
+
+    timer = asyncio.get_running_loop().call_later(_SUSPECT_S, release)
+    may_begin = False
+    try:
+        may_begin = await asyncio.to_thread(waits.begins_again, run_id, most)
+        if not may_begin:
+            logger.error("run %r does not go on: its process has ended each time", run_id)
+        yield may_begin
+    finally:
+        timer.cancel()
+        release()
+        if may_begin:
+            with suppress(JournalError):
+                waits.has_lived(run_id)

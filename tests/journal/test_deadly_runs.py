@@ -1,0 +1,108 @@
+"""A run that ends its process each time that it goes on waits for a person; the others go on."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from commands import run as run_command
+from journal.conftest import Place
+from moothall import Action, ConfigError, DefinitionError, Journal, ReActAgent, ScriptedModel
+from moothall.models.protocol import Call
+
+TESTS = Path(__file__).resolve().parent.parent
+KILLED = -9
+
+
+def lives(path: str, *runs: str) -> subprocess.CompletedProcess[str]:
+    command = (sys.executable, "-m", "journal.deadly_program", path, *runs)
+    return subprocess.run(command, cwd=TESTS, capture_output=True, text=True, timeout=50)
+
+
+def test_run_whose_process_ended_three_times_at_a_step_waits_for_an_operator(place: Place) -> None:
+    path = place("j")
+    assert [lives(path, "deadly").returncode, *(lives(path).returncode for _ in "12")] == [
+        KILLED
+    ] * 3
+    with Journal(path) as journal:
+        assert journal.waiting() == []  # the process that would be the fourth one finds out
+        assert lives(path).returncode == lives(path).returncode == 0
+        (wait,) = journal.waiting("deadly")
+        assert (wait.kind, wait.agent) == ("operator", "bad")
+        assert "its process has ended 3 times at the same step" in str(wait)
+        assert journal.waits.counts() == {("bad", "operator"): 1}
+        assert [run.id for run in journal.runs(needs_person=True)] == ["deadly"]
+        with pytest.raises(ConfigError, match="must be 'resume' or 'cancel', got 'repeat'"):
+            journal.answer("deadly", wait.key, "repeat")
+        journal.answer("deadly", wait.key, "resume", by="eva")
+        assert [lives(path).returncode for _ in "1234"] == [KILLED] * 3 + [0]
+        journal.answer("deadly", wait.key, "cancel", by="eva")
+        assert journal.waiting() == []
+        assert journal.replay("deadly").detail.startswith("eva cancelled it")
+
+
+def test_nineteen_runs_beside_a_deadly_one_end_within_four_starts(place: Place) -> None:
+    path, runs = place("j"), [f"r{number}" for number in range(19)]
+    ended = [lives(path, *runs, "deadly"), *(lives(path) for _ in "123")]
+    assert ended[-1].returncode == 0
+    with Journal(path) as journal:
+        assert {run.id: run.state for run in journal.runs()} == {
+            **dict.fromkeys(runs, "done"),
+            "deadly": "stopped",
+        }
+        assert [each.run for each in journal.waiting()] == ["deadly"]
+
+
+def test_waiting_and_doctor_name_a_deadly_run_and_what_to_type(tmp_path: Path) -> None:
+    path = str(tmp_path / "j")
+    for runs in (["deadly"], [], [], []):
+        ended = lives(path, *runs)
+    assert ended.returncode == 0
+    listed = run_command("waiting", "--journal", path).stdout
+    assert listed.count("deadly") == 2
+    assert "moothall answer deadly operator:deaths resume" in listed
+    doctor = run_command("doctor", "--journal", path).stdout
+    assert "1 run ended each process: deadly" in doctor
+    answered = run_command("answer", "deadly", "operator:deaths", "cancel", "--journal", path)
+    assert answered.returncode == 0
+    assert run_command("waiting", "--journal", path).stdout == "Nothing waits.\n"
+
+
+async def test_run_that_was_cut_off_often_and_got_further_is_resumed(tmp_path: Path) -> None:
+    """Its process is left in order: that is no death."""
+    begun = asyncio.Event()
+
+    async def hold() -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return "held"
+
+    def agent(journal: Journal) -> ReActAgent:
+        model = ScriptedModel([Call("c", "hold", {}), "Done."])
+        actions = [Action("hold", hold, "Hold.", idempotent=True)]
+        return ReActAgent("a", model, actions=actions, journal=journal)
+
+    journal = Journal(tmp_path / "j")
+    journal.leave_runs()
+    work = asyncio.ensure_future(agent(journal).reply("go", run_id="r"))
+    for _ in range(6):
+        await begun.wait()
+        begun.clear()
+        work.cancel()
+        await asyncio.wait([work])
+        assert journal.waiting() == []
+        work = asyncio.ensure_future(agent(journal).resume_runs())
+    await begun.wait()
+    work.cancel()
+    await asyncio.wait([work])
+
+
+async def test_agent_refuses_a_number_of_deaths_that_is_none(tmp_path: Path) -> None:
+    agent = ReActAgent("a", ScriptedModel(["x"]), journal=tmp_path / "j")
+    agent.deaths = 0
+    with pytest.raises(DefinitionError, match="deaths must be a whole number from 1 up, got 0"):
+        await agent.resume_runs()
