@@ -15,6 +15,7 @@ from moothall.agents.ready.shell import Shell as Shell
 from moothall.agents.ready.terminal import Terminal as Terminal
 from moothall.agents.replies.reply_context import cancel_run as cancel_run
 from moothall.agents.replies.reply_request import ReplyRequest as ReplyRequest
+from moothall.agents.replies.sub_agents.deadly_runs import resumption as resumption
 from moothall.agents.replies.sub_agents.resuming import keep_resuming as keep_resuming
 from moothall.agents.replies.sub_agents.resuming import who_resumes as who_resumes
 from moothall.agents.run_events import recorded_events as recorded_events

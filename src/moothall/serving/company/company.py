@@ -39,7 +39,7 @@ from moothall.serving.company.scheduled_call import (
 )
 from moothall.serving.company.scheduler import Scheduler
 from moothall.serving.company.settings import CompanyAgentSettings, Settings
-from moothall.serving.company.supervisor import Supervised, Supervisor
+from moothall.serving.company.supervisor import Supervised, Supervisor, agents_away
 
 logger: logging.Logger = logging.getLogger("moothall.serving.company")
 
@@ -494,7 +494,7 @@ class Company:
         """
         name = str(agent.id)
         self._names_to_resume.add(name)
-        for member in agent.resuming.agents():  # they may have been of a company that has ended
+        for member in agent.resuming.agents():  # they may be of a company that has ended
             member.is_ending = self._is_draining
         own_tasks: set[asyncio.Task[Any]] = set()
 
@@ -505,8 +505,14 @@ class Company:
                     task_set.add(task)
                     task.add_done_callback(task_set.discard)
 
+        await self._wait_until_started()  # its runs may call the others' actions
         try:
             while True:
+                if away := agents_away(agent, self._supervised_parts()):
+                    logger.warning("runs of agent %r wait for the agents %s", name, away)
+                    self._agents_changed.clear()
+                    await self._agents_changed.wait()
+                    continue
                 # Before it resumes: a reply that meanwhile loses the journal adds it again.
                 if name in self._names_to_resume:
                     self._names_to_resume.discard(name)

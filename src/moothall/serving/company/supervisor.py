@@ -7,7 +7,7 @@ import logging
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
@@ -110,6 +110,20 @@ class Supervised:
 
 
 @names_checked
+def agents_away(agent: Any, parts: Mapping[str, Supervised]) -> list[str]:
+    """Return the agents of a company that are not up, and whose actions an agent's runs may call.
+
+    Without them, a run that is resumed would hear that there is no such action, and end. One that
+    is given up counts if it is named; of a group, or of all agents, the others suffice.
+    """
+    found = getattr(agent, "discover", None)
+    if not found:
+        return []
+    away = {"starting", "waiting", "stopped"} | (set() if isinstance(found, str) else {"given up"})
+    names = [name for name in (parts if isinstance(found, str) else found) if name in parts]
+    return [name for name in names if name != str(agent.id) and parts[name].state in away]
+
+
 class Supervisor:
     """Runs parts of a program, and calls a part again after it raises.
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from moothall import Agent, BudgetExceeded, JournalError, NoSuchRun, StateError
+from moothall.agents import resumption
 from moothall.build import log_failure
 from moothall.journal import Journal, Outline, Waits
 from moothall.serving.a2a.wire import (
@@ -119,13 +120,23 @@ class TaskStore:
         state = SUBMITTED if is_new else WORKING
         task_args = (*parts, has_threads, self._caller_of(sender), state)
         task = self._tasks[id] = Task(*task_args, **fields)
-        task.work = asyncio.create_task(task.run(self._served))
+        task.work = asyncio.create_task(task.run(self._served) if is_new else self._go_on(task))
         task.work.add_done_callback(lambda work: self._on_work_end(task))
         task.work.add_done_callback(on_end)
         ended_tasks = [each for each in self._tasks.values() if each.state in ENDED_STATES]
         for each in ended_tasks[: max(0, len(ended_tasks) - _MAX_ENDED)]:
             del self._tasks[each.id]
         return task
+
+    async def _go_on(self, task: Task) -> None:
+        """Go on with a task of the journal, unless its process has ended each time."""
+        agent: Any = self._served.agents[task.agent]
+        journal = journal_of(agent)
+        assert journal is not None
+        run_id = await in_thread(journal.waits.goes_on_as, task.id)
+        async with resumption(journal, run_id, agent.deaths) as may_begin:
+            if may_begin:
+                await task.run(self._served)
 
     def _caller_of(self, sender: str) -> str:
         """Return the caller of a sender: the name of its token."""
