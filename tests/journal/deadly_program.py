@@ -17,13 +17,24 @@ def answer(messages: list[dict[str, Any]], actions: Any) -> Any:
 
 
 async def work(journal: Journal, *runs: str) -> None:
-    """Begin runs, then resume what was cut off; those with `deadly` in their id end the process."""
+    """Begin runs, then resume what was cut off; those with `deadly` in their id end the process.
+
+    They do that once all others of the same process are in their action.
+    """
+    others = sum("deadly" not in run for run in runs)
+    begun, all_begun = list[None](), asyncio.Event()
 
     async def do() -> str:
-        await asyncio.sleep(0.05)
+        begun.append(None)
+        if len(begun) == others:
+            all_begun.set()
+        if others:
+            await asyncio.Event().wait()
         return "it"
 
     async def do_deadly() -> str:
+        if others:
+            await all_begun.wait()
         os.kill(os.getpid(), 9)
         return "never"
 

@@ -508,8 +508,8 @@ class Company:
         await self._wait_until_started()  # its runs may call the others' actions
         try:
             while True:
-                if away := agents_away(agent, self._supervised_parts()):
-                    logger.warning("runs of agent %r wait for the agents %s", name, away)
+                if missing_names := agents_away(agent, self._supervised_parts()):
+                    logger.warning("runs of agent %r wait for the agents %s", name, missing_names)
                     self._agents_changed.clear()
                     await self._agents_changed.wait()
                     continue

@@ -116,12 +116,13 @@ def agents_away(agent: Any, parts: Mapping[str, Supervised]) -> list[str]:
     Without them, a run that is resumed would hear that there is no such action, and end. One that
     is given up counts if it is named; of a group, or of all agents, the others suffice.
     """
-    found = getattr(agent, "discover", None)
-    if not found:
+    discovered = getattr(agent, "discover", None)
+    if not discovered:
         return []
-    away = {"starting", "waiting", "stopped"} | (set() if isinstance(found, str) else {"given up"})
-    names = [name for name in (parts if isinstance(found, str) else found) if name in parts]
-    return [name for name in names if name != str(agent.id) and parts[name].state in away]
+    is_group = isinstance(discovered, str)
+    absent_states = {"starting", "waiting", "stopped"} | (set() if is_group else {"given up"})
+    names = [name for name in (parts if is_group else discovered) if name in parts]
+    return [name for name in names if name != str(agent.id) and parts[name].state in absent_states]
 
 
 class Supervisor:
