@@ -105,6 +105,7 @@ class Journal(ProcessBound, remedy="give its path, and open it there"):
 
     def close(self) -> None:
         """Close the file, and release the runs that this journal holds."""
+        self.held_runs.requests.close()
         self.file.close()
         self.held_runs.close()
 

@@ -59,7 +59,6 @@ class RunOpener:
 
     def close(self) -> None:
         """Release all runs that this process holds."""
-        self.requests.close()
         with self._leases.lock:
             self._leases.close()
 

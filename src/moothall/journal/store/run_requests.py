@@ -122,6 +122,7 @@ class RequestLook:
         # Ends a run that nobody works on; set by what does that.
         self.cancel_idle: Callable[[str, str], object] = lambda run_id, cause: None
         self._lock = guard()
+        self._look_lock = guard(threading.Lock())  # held while it reads
         self._closing = threading.Event()
         self._works: WeakValueDictionary[int, WorkedOn] = WeakValueDictionary()
         self._is_looking = False
@@ -139,22 +140,28 @@ class RequestLook:
                 return
             self._is_looking = True
         try:
-            WORKERS.submit(self._keep_looking)
+            WORKERS.submit(_keep_looking, ref(self), self._closing)
         except TooManyThreads:  # the next run tries it again
             self._is_looking = False
 
     def close(self) -> None:
-        """Stop looking."""
+        """Stop looking: when this returns, nothing reads the store."""
         self._closing.set()
+        with self._look_lock:
+            pass
 
-    def _keep_looking(self) -> None:
-        while not self._closing.wait(_LOOK_S):
+    def look_again(self) -> bool:
+        """Look once; return whether to do so again, since a run is still worked on."""
+        with self._lock:
+            self._is_looking = any(not each.work.is_over for each in list(self._works.values()))
+            if not self._is_looking:
+                return False
+        with self._look_lock:
+            if self._closing.is_set():
+                return False
             with suppress(MoothallError):  # of a database that is away
                 self.look()
-            with self._lock:
-                if all(each.work.is_over for each in list(self._works.values())):
-                    self._is_looking = False
-                    return
+        return True
 
     def look(self) -> None:
         """Cancel the runs that are to be cancelled: here, or where nobody works on them."""
@@ -175,3 +182,12 @@ class RequestLook:
             elif state != "in_doubt":  # once somebody has decided, whoever goes on with it
                 with suppress(MoothallError):  # it was deleted, or is damaged
                     self.cancel_idle(run_id, cause)
+
+
+def _keep_looking(of: ref[RequestLook], closing: threading.Event) -> None:
+    """Look until nothing is worked on; a journal that nobody uses any more is not kept open."""
+    while not closing.wait(_LOOK_S):
+        look = of()
+        if look is None or not look.look_again():
+            return
+        del look
