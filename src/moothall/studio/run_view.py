@@ -6,11 +6,14 @@ from collections.abc import Iterable
 from dataclasses import asdict, fields, replace
 from decimal import Decimal
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from moothall.build import shorten
 from moothall.journal import REASONS, Entry, Outline
 from moothall.studio.orders.order import order_line
+
+if TYPE_CHECKING:
+    from moothall.journal import Journal
 
 _MAX_TEXT: Final = 2_000
 """The most characters of a text in an entry that is not sent whole."""
