@@ -30,7 +30,7 @@ REFUSED = (
     "space/fetch",
     *(f"{tab}/forms/new" for tab in ("doors", "runs", "space")),
 )
-"""What is refused even if it is asked well: there is nothing to go on with, stop, fetch or begin."""
+"""What is refused even if it is asked well: there is nothing to resume, stop, fetch or begin."""
 
 TEXTS = (
     "",

@@ -379,15 +379,10 @@ async def _resume_run(
         async with resumption(journal, run.id, agent.deaths) as may_begin:
             if not may_begin:
                 return ResumedRun(run, "in_doubt")
+            options = {"deps": deps and deps(run), "budget": budget and budget(run)}
+            options |= {"schema": request.schema, "thread": request.thread}
             with ask_context(resumed_run=run.id):
-                reply = await agent.reply(
-                    request.text,
-                    schema=request.schema,
-                    thread=request.thread,
-                    run_id=run.id,
-                    deps=None if deps is None else deps(run),
-                    budget=None if budget is None else budget(run),
-                )
+                reply = await agent.reply(request.text, run_id=run.id, **options)
     except NoSuchRun:  # it was deleted since it was found
         return None
     except RunHeld as error:
