@@ -184,10 +184,10 @@ class RequestLook:
                     self.cancel_idle(run_id, cause)
 
 
-def _keep_looking(of: ref[RequestLook], closing: threading.Event) -> None:
+def _keep_looking(look_ref: ref[RequestLook], closing: threading.Event) -> None:
     """Look until nothing is worked on; a journal that nobody uses any more is not kept open."""
     while not closing.wait(_LOOK_S):
-        look = of()
+        look = look_ref()
         if look is None or not look.look_again():
             return
         del look
