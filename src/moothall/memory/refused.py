@@ -13,13 +13,13 @@ from moothall.actions.provenance.marks import MARKS_FIELD
 from moothall.models.blocks import left_out_note
 
 Cut: TypeAlias = Literal["unanswered", "older", "parts", "results", "earlier", "question"]
-"""What is left out, from the least on: the questions that a client sends again although they had no
-answer; these and the images and other parts before the last answer, or the parts of results since
-then; all these and the texts of these results; what was before a second question that is refused;
-what the user said since the last answer, or since the last `question`."""
+"""What is left out, from the least on: what a client sends again that had no answer, or perhaps one
+that lacked it; these and the images and other parts before the last answer, or the parts of results
+since then; all these and the texts of these results; what was before a second question that is
+refused; what the user said since the last answer, or since the last `question`."""
 
 LEFT_OUT: Final[dict[Cut, str]] = {
-    "unanswered": "earlier questions that had no answer",
+    "unanswered": "earlier questions without an answer, and the client's own earlier results",
     "older": "the images and files before the last answer",
     "parts": "the images and files that actions returned",
     "results": "what actions returned",
@@ -57,24 +57,28 @@ def as_kept(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_unanswered(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return what a client sends with a mark at each question before the last that had no answer.
+    """Return what a client sends with a mark at what a server may have refused before.
 
-    A client that keeps the conversation sends a refused question with every later one.
+    A client that keeps the conversation sends it with every later question: a question before the
+    last that had no answer, and a result of its own tool, without which an answer may have come.
     """
-    marked, is_followed = [*messages], False
+    marked, is_followed, has_answer = [*messages], False, False
     for index in range(len(marked) - 1, -1, -1):
         message = marked[index]
-        if (is_user := message["role"] == "user") and is_followed:
+        role = message["role"]
+        if (role == "user" and is_followed) or (role == "tool" and has_answer):
             marks = message.get(MARKS_FIELD) or {}
             marked[index] = {**message, MARKS_FIELD: {**marks, "refused": ["unanswered"]}}
-        is_followed = is_user or (is_followed and message["role"] == "system")
+        is_followed = role == "user" or (is_followed and role == "system")
+        has_answer = has_answer or role == "assistant"
     return marked
 
 
-def next_cut(messages: Sequence[dict[str, Any]]) -> Cut:
+def next_cut(messages: Sequence[dict[str, Any]], *, is_fork: bool = False) -> Cut:
     """Return what to leave out next, now that the server has refused a prompt of these messages.
 
-    It follows from the messages alone: no word of the error is read.
+    It follows from the messages alone: no word of the error is read. What was before the first
+    question of a fork is somebody else's conversation, which its server may never have taken.
     """
     rest = _Rest(messages)
     last_order = _ORDER.index(rest.cut) if rest.cut else -1
@@ -87,7 +91,7 @@ def next_cut(messages: Sequence[dict[str, Any]]) -> Cut:
         return "parts"
     if last_order < 3 and results:
         return "results"
-    if last_order < 4 and rest.was_question and rest.has_earlier:
+    if last_order < 4 and (rest.was_question or is_fork) and rest.has_earlier:
         return "earlier"
     return "question"
 
@@ -121,7 +125,7 @@ class _Rest:
             cut = _cut_of(message)
             if cut == "question":
                 self._drop_question()
-            elif cut and message.get("role") != "user":
+            elif cut and message.get("role") == "assistant":
                 self.cut = cut
             else:
                 is_answer = message.get("role") == "assistant"
@@ -162,7 +166,8 @@ class _Rest:
             return
         for index, (place, message) in enumerate(messages) if self.cut else ():
             if _is_unanswered(message):
-                messages[index] = place, {**message, "content": _QUESTION_NOTE}
+                note = _QUESTION_NOTE if message["role"] == "user" else _RESULT_NOTE
+                messages[index] = place, {**message, "content": note}
         for index in range(answer_end) if self.cut in ("older", "results") else ():
             messages[index] = messages[index][0], _without_parts(messages[index][1])
         for index in range(answer_end, len(messages)) if self.cut in ("parts", "results") else ():
@@ -181,7 +186,7 @@ def _cut_of(message: Mapping[str, Any]) -> str:
 
 
 def _is_unanswered(message: Mapping[str, Any]) -> bool:
-    return message.get("role") == "user" and _cut_of(message) == "unanswered"
+    return message.get("role") != "assistant" and _cut_of(message) == "unanswered"
 
 
 def _is_part(block: Any) -> bool:

@@ -275,7 +275,7 @@ def test_refused_question_of_a_sender_in_a_space_is_that_question_alone() -> Non
         assert ann.ask("clerk", "say", content="hello").result(WAIT) == "fine"
 
 
-@pytest.mark.parametrize("form", ({}, {"fresh": True}))
+@pytest.mark.parametrize("form", ({}, {"fresh": True}, {"fork": True}))
 async def test_refused_question_of_a_caller_ends_the_helpers_reply_alone(form: Any) -> None:
     with OpenAIServer(refusing("forbidden", text("fine"))) as server:
         helper = ReActAgent("helper", OpenAIModel("m", server.url))

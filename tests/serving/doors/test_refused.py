@@ -94,6 +94,27 @@ def test_client_that_sends_a_refused_question_again_is_answered(
     assert "what is the time?" in shown(refuses.requests[-1])
 
 
+def test_client_that_sends_a_refused_result_of_its_tool_again_is_answered(
+    serve: Serve, refuses: OpenAIServer, tmp_path: Path
+) -> None:
+    served = client(serve(asgi(agent_at(refuses, tmp_path, "list"))))
+    look: Any = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    tool: Any = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    messages: list[Any] = [
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "content": None, "tool_calls": [look]},
+        {"role": "tool", "tool_call_id": "c", "content": "a forbidden page"},
+    ]
+    for question in ("what is the time?", "really?"):
+        answer = served.chat.completions.create(model="shop", messages=messages, tools=[tool])
+        assert answer.choices[0].message.content == "fine"
+        messages += [
+            {"role": "assistant", "content": "fine"},
+            {"role": "user", "content": question},
+        ]
+    assert "forbidden" not in shown(refuses.requests[-1])
+
+
 @pytest.mark.parametrize("kept", ("list", "journal"))
 def test_openai_responses_go_on_after_one_whose_input_was_refused(
     serve: Serve, refuses: OpenAIServer, tmp_path: Path, kept: str

@@ -100,7 +100,8 @@ class LoopMemory:
         It is, step by step without what an action brought. What the user said or attached ends the
         run: it is not answered by a guess.
         """
-        cut = next_cut(messages_of(self.memory, self._id, None)[0])
+        is_fork = bool(self._request.first_messages)
+        cut = next_cut(messages_of(self.memory, self._id, None)[0], is_fork=is_fork)
         refusal = LoopTurn(turn.iteration)
         refusal.add(refusal_message(), Marks(refused=[cut]))
         thread = self._request.state
