@@ -172,8 +172,9 @@ from moothall.serving.telemetry import instrument
 exporter, provider = InMemorySpanExporter(), TracerProvider()
 provider.add_span_processor(SimpleSpanProcessor(exporter))
 instrument(provider)
+os.environ.pop("MOOTHALL_OFFLINE")
 try:
-    model("acme:anvil-2")
+    ReActAgent("Ann", model("acme:anvil-2")).reply_sync("Hi").raise_for_error()
 except ModelError as error:
     print(error)
 os.environ |= {"ACME_BASE_URL": f"{url}/v1", "ACME_API_KEY": "k" * 20}
@@ -186,7 +187,7 @@ print({*spans} - {None})
 
 def test_provider_of_a_package_is_named_listed_and_asked_as_ours_are(tmp_path: Path) -> None:
     assert program(ANSWERS + USES_PROVIDER, tmp_path).splitlines() == [
-        "acme:anvil-2: there is no key: set ACME_API_KEY",
+        "acme:anvil-2: there is no key: set ACME_API_KEY, or pass api_key=",
         f"acme:anvil-2 anvil-2 of Bearer {'k' * 20}",
         "{'acme.cloud'}",
     ]

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path
@@ -81,7 +81,10 @@ class Page:
         return json.loads(text) if text[:1] in ("{", "[") else text
 
     def until_run(self, run: str, state: str) -> None:
-        asyncio.run(asyncio.wait_for(until(lambda: self.run(run) == state), 40))
+        self.until(lambda: self.run(run) == state)
+
+    def until(self, is_there: Callable[[], bool]) -> None:
+        asyncio.run(asyncio.wait_for(until(is_there), 40))
 
     def run(self, run: str) -> str | None:
         rows = {each["id"]: each["state"] for each in self("studio/runs/list")}
@@ -216,10 +219,12 @@ def test_run_of_a_package_is_stopped_and_resumed_by_the_button(tmp_path: Path) -
             assert words in page(f"studio/act/{change}", {"run": "r2", "text": "x"})["error"]
         (row,) = page("studio/runs/list")
         assert row["job"] == "running"
+        page.until(lambda: page("studio/runs/list")[0]["actions"] == 2)  # it has rung twice
         page("studio/act/stop", {"run": "r2"})
         page.until_run("r2", "in_doubt")
-        page("studio/runs/decide?run=r2", {"1": {"done": "nobody"}})
-        page("studio/act/resume", {"run": "r2"})
+        decision = {"1": {"done": "nobody"}}  # refused as long as its task has not ended
+        page.until(lambda: "error" not in page("studio/runs/decide?run=r2", decision))
+        page.until(lambda: "error" not in page("studio/act/resume", {"run": "r2"}))
         page.until_run("r2", "done")
 
 

@@ -253,8 +253,9 @@ class Waits(DueRuns):
 
     def goes_on_as(self, run_id: str) -> str:
         """Return the copy in which a changed program has gone on with a run, or else the run."""
-        with self._store.reading() as db:
+        with suppress(UnicodeEncodeError), self._store.reading() as db:
             return last_copy(db, run_id)
+        return run_id  # which no run has
 
     @staticmethod
     def began_as(run_id: str) -> str:
@@ -408,6 +409,11 @@ class Waits(DueRuns):
         if not is_in_doubt:
             self.answer_askers([run_id], f"it has no answer: {cause}")
         return not is_in_doubt
+
+    def keep_going(self, run_id: str) -> None:
+        """Forget that a run was to be cancelled, since a person resumes it."""
+        with suppress(NoSuchRun), self._store.writing() as db:
+            withdraw_cancel(db, self._store.run_number(db, run_id))
 
     def _ask_to_cancel(self, run_id: str, cause: str) -> None:
         with self._store.writing() as db:

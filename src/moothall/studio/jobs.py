@@ -151,6 +151,7 @@ class Jobs:
         refusal = resume_refusal(journal, run_id, allow_ended="iterations" in more)
         if refusal is not None:
             raise StateError(refusal.text)
+        journal.waits.keep_going(run_id)
         try:
             return self.start(order, run_id=run_id, text=text)
         except RunMismatch as error:
@@ -173,6 +174,7 @@ class Jobs:
             raise StateError(refusal.text)
         if run.under_way and run_id not in self._jobs:
             raise StateError(f"run {run_id!r} is under way elsewhere")
+        journal.waits.keep_going(run_id)
         return self.run(run_id, partial(resume, journal, run_id), run.kind)
 
     def go_on(self) -> None:
