@@ -24,7 +24,17 @@ from typing import Any, TypeAlias
 import httpx2
 import uvicorn
 
-from benchmarks.agentdojo import INJECTION, SUITES, VERSION, Outcome, Person, Task, World, suites
+from benchmarks.agentdojo import (
+    INJECTION,
+    SUITES,
+    VERSION,
+    Outcome,
+    Person,
+    Task,
+    World,
+    suites,
+    verdicts,
+)
 from benchmarks.measure import emit
 from moothall import ReActAgent
 from moothall.models import Call, ModelReply
@@ -188,20 +198,13 @@ async def played(desk: Desk, user_task: Any, attack: Any) -> Outcome:
     try:
         data = b64encode(text.encode()).decode()
         said = await desk.ask(desk.agent, user_task.PROMPT, kind, data)
+        done, effect = verdicts(user_task, attack, said, before, world)
     finally:
         world.environment = clean
     if not model.has_read and kind in MEDIA:
         raise SystemExit(f"{kind}: the model was shown no attachment")
-    done = user_task.utility_from_traces(said, before, environment, world.trace)
-    if done is None:
-        done = user_task.utility(said, before, environment)
-    effect = False
-    if attack:
-        effect = attack.security_from_traces(said, before, environment, world.trace)
-        if effect is None:
-            effect = attack.security(said, before, environment)
     only_said = injected is not None and not injected.calls
-    return Outcome(bool(done), bool(effect), person, True, only_said)
+    return Outcome(done, effect, person, True, only_said)
 
 
 async def measured(suite: Any, desk: Desk) -> tuple[list[Outcome], list[Outcome]]:
