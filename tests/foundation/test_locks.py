@@ -63,6 +63,26 @@ def test_collection_while_a_thread_is_looked_up_ends_dropped_replies() -> None:
     assert run(AT_ONCE) == "yes\n"
 
 
+REOPENED = """
+for threshold in range(1, 400):
+    gc.disable()
+    gc.collect()
+    dropped = Journal(sys.argv[1])
+    dropped.itself = dropped
+    del dropped
+    gc.set_threshold(threshold)
+    gc.enable()
+    again = Journal(sys.argv[1])
+    again.runs()
+    again.close()
+print("alive")
+"""
+
+
+def test_journal_opens_while_a_dropped_one_of_the_same_file_is_collected(tmp_path: Path) -> None:
+    assert run(REOPENED, tmp_path / "runs.db") == "alive\n"
+
+
 OFTEN = """
 kind, threshold, seconds, path = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
 options = made(kind, path)

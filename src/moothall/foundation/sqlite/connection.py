@@ -16,6 +16,10 @@ _CLOSE_S: Final = 5.0
 """How long closing a file waits for others that open it."""
 
 OPENING_LOCK = guard()
+_LATE: list[SQLiteConnection] = []
+"""Connections that a collection closes while its thread opens or closes another one."""
+_UNDER_WAY: list[None] = []
+"""One item for each that the thread with the lock opens or closes: its collections may, too."""
 OPEN_CONNECTIONS: set[SQLiteConnection] = set()
 WAL_FILES: dict[Identity, WALFile] = {}
 ABANDONED: dict[Identity, Identity] = {}
@@ -69,8 +73,14 @@ class SQLiteConnection(sqlite3.Connection):
     def close(self) -> None:
         """Close the connection; the process holds the file no more if it was the last one."""
         with OPENING_LOCK:  # until it is closed: who closes another one must not take it for open
-            if self.is_abandoned:
+            if _UNDER_WAY:
+                _LATE.append(self)
                 return
+            with undisturbed():
+                self._close()
+
+    def _close(self) -> None:
+        if not self.is_abandoned:
             OPEN_CONNECTIONS.discard(self)
             is_used = self.identity in ABANDONED or has_open(self.identity)
             wal_file = None if is_used else WAL_FILES.pop(self.identity, None)
@@ -81,6 +91,22 @@ class SQLiteConnection(sqlite3.Connection):
                     WAL_FILES[self.identity] = wal_file
                 else:
                     wal_file.close()
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Open or close one connection; those that are collected meanwhile are closed after it.
+
+    The lock is re-entrant: a collection in this very thread would close what is being opened.
+    """
+    with OPENING_LOCK:
+        _UNDER_WAY.append(None)
+        try:
+            yield
+        finally:
+            _UNDER_WAY.pop()
+            while _LATE and not _UNDER_WAY:
+                _LATE.pop().close()
 
 
 def identity_of(path: str) -> Identity:
@@ -113,6 +139,8 @@ def _after_fork() -> None:
         ABANDONED[identity] = wal_file.index
         wal_file.close()
     WAL_FILES.clear()
+    _LATE.clear()
+    _UNDER_WAY.clear()
 
 
 in_child(_after_fork)

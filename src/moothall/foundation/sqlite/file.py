@@ -30,6 +30,7 @@ from moothall.foundation.sqlite.connection import (
     abandon,
     has_open,
     identity_of,
+    undisturbed,
 )
 from moothall.foundation.sqlite.wal_locks import (
     Identity,
@@ -200,7 +201,7 @@ class SQLiteFile(Generic[E]):
 
     def connect(self, mode: str, timeout: float, *settings: str) -> SQLiteConnection:
         """Return a connection, with these pragmas, in autocommit mode."""
-        with OPENING_LOCK:
+        with undisturbed():
             wal_file = self._hold_wal(timeout) if mode.startswith("rw") else None
             connection: SQLiteConnection = sqlite3.connect(
                 f"{self.path.as_uri()}?mode={mode}",
