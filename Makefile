@@ -26,7 +26,7 @@ $(shell rm -f $(VENV)/.local $(VENV)/.studio $(VENV)/.dev $(VENV)/.bench $(VENV)
 endif
 endif
 
-.PHONY: help demo studio docs screenshots test test-core test-research test-society test-serving test-studio test-cli test-docs test-all bench breaks check format dist weights clean
+.PHONY: help demo studio docs screenshots test test-core test-research test-society test-serving test-studio test-cli test-docs test-all bench breaks check format dist sbom weights clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p; s/^test-.*%:.*## \(.*\)/test-HOUSE\t\1/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-11s %s\n", $$1, $$2 }'
@@ -81,6 +81,9 @@ test-all: check weights $(VENV)/.docs $(VENV)/.release build/corpora ## The same
 	@scripts/rabbitmq
 	@scripts/postgresql
 	@scripts/chromium
+	@command -v systemd-analyze >/dev/null || scripts/apt systemd
+	@command -v promtool >/dev/null || scripts/apt prometheus
+	@command -v docker-compose >/dev/null || scripts/apt docker-compose
 	@scripts/aloud "Reading the tests" scripts/read_tests $(RUN) $(VENV)/.tests
 	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup -m "" $(ARGS)
 
@@ -112,6 +115,17 @@ dist: $(VENV)/.release ## Build what would be uploaded, and check it; MOOTHALL_P
 	@$(RUN) -m build --quiet --outdir dist .
 	@$(RUN) -m twine check --strict dist/*
 	@$(RUN) -m check_wheel_contents dist/*.whl
+
+# Of what pip installs with every extra, at the pinned versions. Not in dist/: that is uploaded whole.
+sbom: dist ## Write the bill of materials, build/moothall.cdx.json (CycloneDX)
+	@rm -rf build/sbom
+	@$(RUN) -m venv --without-pip build/sbom
+	@scripts/aloud "Installing what it lists" $(RUN) -m pip --python build/sbom/bin/python install -qq \
+	    --no-input --constraint constraints.txt --find-links dist \
+	    "moothall[all]==$$(sed -n 's/^__version__ = "\(.*\)"$$/\1/p' src/moothall/__init__.py)"
+	@$(RUN) -m cyclonedx_py environment --output-reproducible \
+	    --output-file build/moothall.cdx.json build/sbom/bin/python
+	@rm -rf build/sbom
 
 # Quick when they are there already. Standard output belongs to the target, such as bench's figures.
 weights: $(VENV)/.local
