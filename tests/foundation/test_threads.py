@@ -251,6 +251,15 @@ asyncio.run(main())
 """
 
 
+IN_SPACE = """
+from moothall import Agent, NativeSpace, StateError
+try:
+    NativeSpace().add(Agent("a"))
+except StateError as error:
+    print(error)
+"""
+
+
 def test_threads_that_are_greenlets_of_gevent_are_named_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "gevent").mkdir()
     (tmp_path / "gevent" / "__init__.py").touch()
@@ -262,6 +271,9 @@ def test_threads_that_are_greenlets_of_gevent_are_named_with_what_to_do(tmp_path
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert "await reply(text) instead" in done.stdout, done.stderr
     assert "gevent.get_hub().threadpool.apply(FUNCTION, ARGUMENTS)" in done.stdout
+    program = program.replace(GREENLETS, IN_SPACE)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "use a process that gevent has not patched" in done.stdout, done.stderr
     plain = subprocess.run([sys.executable, "-c", GREENLETS], capture_output=True, text=True)
     assert "gevent" not in plain.stdout
 

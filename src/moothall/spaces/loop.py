@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from moothall.agents.agent import CURRENT
 from moothall.foundation.errors import RequestCancelled, SpaceClosed
-from moothall.foundation.threads import in_child
+from moothall.foundation.threads import in_child, refuse_greenlets
 
 logger: logging.Logger = logging.getLogger("moothall.spaces")
 
@@ -73,6 +73,7 @@ class LoopThread:
 
     def start(self) -> None:
         """Start the thread; return once the loop runs, or raise why it does not."""
+        refuse_greenlets("a space")
         started = threading.Event()
         self._pid = os.getpid()
         self._thread = threading.Thread(

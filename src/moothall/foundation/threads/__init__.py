@@ -22,5 +22,6 @@ from moothall.foundation.threads.workers import WORKERS as WORKERS
 from moothall.foundation.threads.workers import WorkerThreads as WorkerThreads
 from moothall.foundation.threads.workers import is_cancelled as is_cancelled
 from moothall.foundation.threads.workers import loop_is_running as loop_is_running
+from moothall.foundation.threads.workers import refuse_greenlets as refuse_greenlets
 from moothall.foundation.threads.workers import refuse_on_loop as refuse_on_loop
 from moothall.foundation.threads.workers import take_back_cancel as take_back_cancel

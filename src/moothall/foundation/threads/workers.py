@@ -18,7 +18,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple, TypeVar
 
-from moothall.foundation.errors import TooManyThreads
+from moothall.foundation.errors import StateError, TooManyThreads
 from moothall.foundation.threads.locks import guard, in_child
 from moothall.foundation.threads.waiting import settle
 
@@ -56,6 +56,15 @@ def is_patched_by_gevent() -> bool:
     """Return whether the threads of this process are greenlets of gevent."""
     monkey: Any = sys.modules.get("gevent.monkey")
     return monkey is not None and bool(monkey.is_module_patched("threading"))
+
+
+def refuse_greenlets(what: str) -> None:
+    """Raise StateError if gevent has made the threads of this process greenlets of one thread."""
+    if is_patched_by_gevent():
+        raise StateError(
+            f"{what} has a loop in a thread of its own, and gevent has made the threads of this "
+            "process greenlets, which share one loop: use a process that gevent has not patched"
+        )
 
 
 def is_cancelled() -> bool:

@@ -1,0 +1,142 @@
+"""Twelve programs of a user's first day run in the surroundings that users have."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from packages import outside
+from release.conftest import ROOT
+
+
+def found(version: str) -> bool:
+    """Return whether this machine has a Python of a version."""
+    python = shutil.which(f"python{version}")
+    return bool(python and not subprocess.run([python, "-V"], capture_output=True).returncode)
+
+
+FOLDER = Path(__file__).with_name("surroundings")
+PROGRAMS = (
+    *("reply", "stream", "approval", "journal", "memory", "space"),
+    *("conversation", "dual_act", "door", "town", "research", "studio"),
+)
+DRIVEN = ("spawn", "fork", "threads", "gevent", "uvloop", "nest_asyncio", "streamlit")
+OWN_PACKAGES = {"gevent", "uvloop", "nest_asyncio", "streamlit"}
+OPTIONS = {"without asserts and docstrings": ["-OO"], "warnings are errors": ["-W", "error"]}
+ENVIRONMENTS = {
+    "ASCII": {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    "proxies": {
+        "HTTPS_PROXY": "socks5://127.0.0.1:9",
+        "ALL_PROXY": "socks5h://127.0.0.1:9",
+        "HTTP_PROXY": "127.0.0.1:9",
+    },
+}
+REFUSED = {
+    ("read-only", "research"): "the user has no home folder: set HOME",
+    **{
+        ("gevent", each): "use a process that gevent has not patched"
+        for each in ("space", "town", "studio", "door")
+    },
+}
+"""What does not run says why in these words."""
+ENVIRONS = {"oldest": (None, "lowest-direct"), "newest": (None, "highest")}
+"""Environments of their own: the Python, and which versions the bounds are resolved to."""
+ENVIRONS |= {f"Python 3.{n}": (f"3.{n}", "highest") for n in (12, 13, 14) if found(f"3.{n}")}
+EXTRAS = ("cli", "mcp", "research", "society", "studio")
+IN_MAKE_TEST = ("fork", "warnings are errors", "read-only")
+SURROUNDINGS = (
+    *(*DRIVEN, *OPTIONS, *ENVIRONMENTS, *ENVIRONS),
+    *("read-only", "without weights and keys"),
+)
+
+
+@cache
+def added(package: str, folder: Path) -> Path:
+    """A folder with a package and what it needs, for PYTHONPATH."""
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--target", folder, package],
+        check=True,
+        env={**os.environ, **outside()},
+        timeout=300,
+    )
+    return folder
+
+
+@cache
+def made(name: str, folder: Path, wheel: Path) -> Path:
+    """The Python of an environment with the wheel, and the versions that its bounds allow."""
+    version, resolution = ENVIRONS[name]
+    uv = [sys.executable, "-m", "uv", "--quiet"]
+    python, file = folder / "bin" / "python", folder.with_suffix(".txt")
+    extras = [word for each in EXTRAS for word in ("--extra", each)]
+    asked = ["--python", version] if version else ["--python", sys.executable]
+    for each in (
+        [*uv, "venv", *asked, folder],
+        [
+            *(*uv, "pip", "compile", "--python", python, "--resolution", resolution),
+            *("-o", file, *extras, "pyproject.toml"),
+        ],
+        [*uv, "pip", "install", "--python", python, "-r", file],
+        [*uv, "pip", "install", "--python", python, "--no-deps", wheel],
+    ):
+        done = subprocess.run(each, cwd=ROOT, check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    return python
+
+
+@pytest.fixture(scope="session")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("packages")
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(
+    "surroundings",
+    [
+        pytest.param(each, marks=() if each in IN_MAKE_TEST else pytest.mark.long)
+        for each in SURROUNDINGS
+    ],
+)
+def test_program_runs_in_surroundings(
+    surroundings: str,
+    program: str,
+    tmp_path: Path,
+    packages: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    environment = {k: v for k, v in os.environ.items() if not k.endswith(("_KEY", "_TOKEN"))}
+    environment |= ENVIRONMENTS.get(surroundings, {})
+    command: list[str | Path] = [sys.executable, *OPTIONS.get(surroundings, ())]
+    if surroundings in ENVIRONS:
+        wheel = request.getfixturevalue("wheel")
+        command = [made(surroundings, packages / surroundings.replace(" ", ""), wheel)]
+        environment = {k: v for k, v in environment.items() if not k.startswith("PYTHON")}
+    if surroundings in DRIVEN:
+        command += [FOLDER / "drivers.py", surroundings, program, tmp_path]
+    else:
+        command += [FOLDER / "programs.py", program, tmp_path]
+    if surroundings in OWN_PACKAGES:
+        environment["PYTHONPATH"] = str(added(surroundings, packages / surroundings))
+    if surroundings == "without weights and keys":
+        environment |= {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    if surroundings == "read-only":
+        # Neither a home nor a place for temporary files, as a user whom the system does not know.
+        environment = {"PATH": environment["PATH"]}
+        command = [
+            *("bwrap", "--unshare-user", "--uid", "12345", "--ro-bind", "/", "/"),
+            *("--dev", "/dev", "--proc", "/proc", "--bind", tmp_path, tmp_path, "--chdir", "/"),
+            *command,
+        ]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    refusal = REFUSED.get((surroundings, program))
+    assert done.stdout.split() == ([] if refusal else [program]), done.stderr
+    assert not refusal or refusal in done.stderr
