@@ -58,11 +58,11 @@ def is_patched_by_gevent() -> bool:
     return monkey is not None and bool(monkey.is_module_patched("threading"))
 
 
-def refuse_greenlets(what: str) -> None:
+def refuse_greenlets(caller: str) -> None:
     """Raise StateError if gevent has made the threads of this process greenlets of one thread."""
     if is_patched_by_gevent():
         raise StateError(
-            f"{what} has a loop in a thread of its own, and gevent has made the threads of this "
+            f"{caller} has a loop in a thread of its own, and gevent has made the threads of this "
             "process greenlets, which share one loop: use a process that gevent has not patched"
         )
 
