@@ -1,7 +1,7 @@
 """A refund that waits for a person, and a batch that waits for its webhook, in one run.
 
 The reply ends as `waiting`; nothing of it is left in the process. The answers come by the journal,
-here from this program, as a web page, a chat or `moothall approvals` gives them.
+here from this program, as a web page, a chat or `moothall waiting` gives them.
 """
 
 from __future__ import annotations

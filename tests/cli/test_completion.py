@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from commands import run
+from moothall import ACCESS_REQUESTED, Action, Journal, ReActAgent, ScriptedModel, Waiting
 
 
 def printed(*args: str) -> subprocess.CompletedProcess[str]:
@@ -35,6 +36,18 @@ def bash(program: str, folder: Path) -> str:
     return done.stdout
 
 
+def completing(*lines: str) -> str:
+    """A program that prints what each line is completed to."""
+    program = ""
+    for line in lines:
+        words = line.split(" ")
+        program += (
+            f"COMP_WORDS=({' '.join(words[:-1])} '{words[-1]}'); COMP_CWORD={len(words) - 1}\n"
+            'COMPREPLY=(); _moothall_completion moothall; echo "${COMPREPLY[@]}"\n'
+        )
+    return program
+
+
 def test_bash_completes_commands_options_and_values(tmp_path: Path) -> None:
     lines = (
         "moothall ",
@@ -42,20 +55,13 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path) -> None:
         "moothall chat --model lo",
         "moothall models fetch qwen3-4",
     )
-    program = "complete -p moothall\n"
-    for line in lines:
-        words = line.split(" ")
-        program += (
-            f"COMP_WORDS=({' '.join(words[:-1])} '{words[-1]}'); COMP_CWORD={len(words) - 1}\n"
-            'COMPREPLY=(); _moothall_completion moothall; echo "${COMPREPLY[@]}"\n'
-        )
+    program = "complete -p moothall\n" + completing(*lines)
     registered, commands, options, models, weights = bash(program, tmp_path).splitlines()
     assert registered == "complete -o nosort -F _moothall_completion moothall"
     assert commands.split() == [
         *(
             "act",
             "answer",
-            "approvals",
             "budgets",
             "chat",
             "completion",
@@ -80,6 +86,32 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path) -> None:
     assert options.split() == ["--model", *limits]
     assert models.split()[:2] == ["local", "local:smollm2-135m"]
     assert weights == "qwen3-4b"
+
+
+def test_bash_completes_runs_what_they_wait_for_agents_and_states(tmp_path: Path) -> None:
+    pay = Action("pay", lambda: "paid", "Pay.", access_policy=ACCESS_REQUESTED)
+    with Journal(tmp_path / "runs.db") as journal:
+        script = ScriptedModel([{"name": "pay"}, "Done."])
+        clerk = ReActAgent("clerk", script, actions=[pay], journal=journal, approver=Waiting())
+        assert clerk.reply_sync("Pay.", run_id="r-waits").stop_reason == "waiting"
+        other = ReActAgent("other", ScriptedModel(["Done."]), journal=journal)
+        assert other.reply_sync("Go.", run_id="r-done").text == "Done."
+        (wait,) = journal.waiting()
+    where = "moothall {} --journal runs.db "
+    program = completing(
+        *(where.format(each) for each in ("resume", "answer", "waiting permit")),
+        where.format("answer") + "r-waits ",
+        where.format("runs") + "--agent o",
+        where.format("runs") + "--state done,sto",
+        "moothall replay --journal missing.db ",
+    )
+    program += "export MOOTHALL_JOURNAL=runs.db\n" + completing("moothall replay r-d")
+    waits = ["r-waits"]
+    assert [line.split() for line in bash(program, tmp_path).splitlines()] == [
+        *(waits, waits, [wait.key], [wait.key]),
+        *(["other"], ["done,stopped"], [], ["r-done"]),
+    ]
+    assert not (tmp_path / "missing.db").exists()
 
 
 @pytest.mark.parametrize(

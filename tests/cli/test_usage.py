@@ -84,7 +84,7 @@ def test_arguments_passed_on_may_be_spelled_as_own_options(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("args", "fault"),
     (
-        (("approvals", "--json", "show", "x"), "approvals show takes no --json"),
+        (("waiting", "--json", "show", "x"), "waiting show takes no --json"),
         (("runs", "--since", "999999w"), "or how long ago (7d), got '999999w'"),
         (
             ("research", "x", "--step-model", "plan=a", "--step-model", "plan=b"),

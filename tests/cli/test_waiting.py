@@ -105,27 +105,27 @@ def test_answer_given_twice_by_command_is_read_as_the_first_time(tmp_path: Path)
 
 
 def test_approvals_are_listed_shown_permitted_and_refused_with_a_name(folder: Path) -> None:
-    listed = moothall("approvals", cwd=folder).stdout
+    listed = moothall("waiting", "--people", cwd=folder).stdout
     assert "the approval of pay(coins=3) (danger: low), since" in listed
-    found = json.loads(moothall("approvals", "--json", cwd=folder).stdout)["approvals"]
+    found = json.loads(moothall("waiting", "--people", "--json", cwd=folder).stdout)["waiting"]
     three, four = sorted(found, key=lambda each: each["args"]["coins"])
-    shown = moothall("approvals", "show", three["key"][:12], cwd=folder).stdout
+    shown = moothall("waiting", "show", three["key"][:12], cwd=folder).stdout
     assert "coins = 3" in shown
-    assert f"\n  moothall approvals permit {three['key'][:12]}, or refuse " in listed
+    assert f"\n  moothall waiting permit {three['key'][:12]}, or refuse " in listed
     assert {*listed.splitlines()} < {*moothall("waiting", cwd=folder).stdout.splitlines()}
     why = ("--as", "eva", "--reason", "checked by phone")
-    permitted = moothall("approvals", "permit", three["key"][:12], *why, cwd=folder)
+    permitted = moothall("waiting", "permit", three["key"][:12], *why, cwd=folder)
     assert permitted.stdout.startswith("permitted: the approval of pay(coins=3)")
     assert permitted.stdout.endswith("\nto see for what: moothall waiting\n")  # it waits for more
-    again = moothall("approvals", "permit", three["key"], *why[2:], "--as", "bo", cwd=folder)
+    again = moothall("waiting", "permit", three["key"], *why[2:], "--as", "bo", cwd=folder)
     assert "\neva had answered so before\n" in again.stdout
     # What waits is named by its run, too, if it is the only one.
-    refused = moothall("approvals", "refuse", "r", "--as", "bo", "--reason", "too much", cwd=folder)
+    refused = moothall("waiting", "refuse", "r", "--as", "bo", "--reason", "too much", cwd=folder)
     assert "pay(coins=4)" in refused.stdout
     assert refused.stdout.startswith("refused: ")
-    again = moothall("approvals", "permit", four["key"], cwd=folder)
+    again = moothall("waiting", "permit", four["key"], cwd=folder)
     assert (again.returncode, "was answered by bo" in again.stderr) == (1, True)
-    assert moothall("approvals", cwd=folder).stdout == "Nothing waits for a person.\n"
+    assert moothall("waiting", "--people", cwd=folder).stdout == "Nothing waits for a person.\n"
     assert "batch-1" in moothall("waiting", cwd=folder).stdout
     answered = moothall("answer", "r", "batch-1", '{"rows": 2}', cwd=folder).stdout
     on = "answered: the program of its agent goes on with it; or here: moothall resume r --agent "
@@ -151,7 +151,7 @@ def test_approvals_name_the_journal_that_stands_before_the_subcommand(folder: Pa
         first, second = (each.key for each in journal.waiting(kind="approval"))
         journal.answer("r", second, True)
         journal.answer("r", "batch-1", 1)
-    args = ("approvals", "--journal", "runs.db", "permit", first)
+    args = ("waiting", "--journal", "runs.db", "permit", first)
     done = journal_programs.moothall(*args, cwd=folder, MOOTHALL_JOURNAL="other.db")
     assert done.returncode == 0, done.stderr
     assert "moothall resume r --journal runs.db --agent MODULE:AGENT" in done.stdout
@@ -161,7 +161,7 @@ def test_approvals_name_a_journal_whose_path_has_any_characters_as_a_shell_takes
     folder: Path,
 ) -> None:
     (folder / "runs.db").rename(folder / "a\nb's \\.db")
-    shown = moothall("approvals", "--journal", "a\nb's \\.db", cwd=folder).stdout
+    shown = moothall("waiting", "--people", "--journal", "a\nb's \\.db", cwd=folder).stdout
     command = re.search(r"permit \w+( --journal .*), or refuse", shown)
     assert command is not None, shown
     words = subprocess.run(
@@ -214,12 +214,12 @@ def test_answer_again_and_a_wrong_key_fail_with_what_is_wrong(folder: Path) -> N
     assert (wrong.returncode, "kind= must be approval" in wrong.stderr) == (2, True)
     reason = moothall("answer", "r", key, '{"permitted": "yes", "always": true}', cwd=folder)
     assert (reason.returncode, "must be True, False, " in reason.stderr) == (2, True)
-    changed = moothall("approvals", "permit", "a", "--args", "3", cwd=folder)
+    changed = moothall("waiting", "permit", "a", "--args", "3", cwd=folder)
     assert (changed.returncode, "--args must be a JSON object" in changed.stderr) == (2, True)
 
 
 def test_answer_takes_the_key_of_an_approval_as_it_is_listed(folder: Path) -> None:
-    waits = json.loads(moothall("approvals", "--json", cwd=folder).stdout)["approvals"]
+    waits = json.loads(moothall("waiting", "--people", "--json", cwd=folder).stdout)["waiting"]
     (three,) = (each["key"] for each in waits if each["args"] == {"coins": 3})
     assert f"r  {three[:12]}\n" in moothall("waiting", cwd=folder).stdout
     done = moothall("answer", "r", three[:12], "true", cwd=folder)
@@ -241,8 +241,8 @@ def test_waiting_approvals_and_runs_list_a_run_that_a_program_asks_about_itself(
     listed: dict[str, str] = {}
 
     def ask(_: object) -> Any:
-        for command in (("waiting",), ("approvals",), ("runs", "--needs-me")):
-            listed[command[0]] = moothall(*command, cwd=tmp_path).stdout
+        for command in (("waiting",), ("waiting", "--people"), ("runs", "--needs-me")):
+            listed[" ".join(command)] = moothall(*command, cwd=tmp_path).stdout
             more = json.loads(moothall(*command, "--json", cwd=tmp_path).stdout)
             if command[0] != "runs":
                 assert [each["run"] for each in more["asking"]] == ["r"]
@@ -265,9 +265,9 @@ def test_waiting_approvals_and_runs_list_a_run_that_a_program_asks_about_itself(
         actions = [pay, Action("question", wonder)]
         agent = ReActAgent("clerk", model, actions=actions, journal=journal, approver=Person())
         assert agent.reply_sync("Go.", run_id="r").text == "Done."
-    assert "\nr   waiting" in listed["runs"]
-    for command in ("waiting", "approvals"):
-        assert f"clerk asks a person in process {os.getpid()} on " in listed[command]
+    assert "\nr   waiting" in listed["runs --needs-me"]
+    assert f"clerk asks a person in process {os.getpid()} on " in listed["waiting"]
+    assert f"clerk asks a person in process {os.getpid()} on " in listed["waiting --people"]
     assert moothall("waiting", cwd=tmp_path).stdout == "Nothing waits.\n"
 
 
@@ -300,8 +300,8 @@ def test_waiting_approvals_and_runs_list_a_permitted_run_whose_program_has_chang
         changed = clerk(journal)
         changed.system_prompt = "Be polite."
         asyncio.run(changed.resume_decided())
-    for command in ("waiting", "approvals"):
-        listed = moothall(command, cwd=folder).stdout
+    for options in ((), ("--people",)):
+        listed = moothall("waiting", *options, cwd=folder).stdout
         assert listed.startswith("r  program:changed\n  clerk waits for a decision: ")
         assert "restore it, or answer 'fork'" in listed
         assert listed.endswith("  moothall answer r program:changed fork\n")

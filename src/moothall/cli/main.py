@@ -29,9 +29,8 @@ _GROUPS = {
         "studio": ("studio", "Serve a web page to chat, review and watch."),
     },
     "What waits": {
-        "waiting": ("operate.waiting:waiting", "List what runs wait for."),
+        "waiting": ("operate.waiting:waiting", "List, show, permit and refuse what runs wait for."),
         "answer": ("operate.waiting:answer", "Give a run what it waits for."),
-        "approvals": ("operate.waiting:approvals", "Show, permit and refuse what waits for you."),
         "resume": ("resume", "Resume a run that was stopped."),
     },
     "Journal": {

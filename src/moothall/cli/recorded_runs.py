@@ -15,6 +15,7 @@ import click
 from moothall import NoSuchRun, StateError
 from moothall.budget import RUN_LIMITS
 from moothall.build import escaped
+from moothall.cli import completing
 from moothall.cli.option_types import MomentType, NumberType
 from moothall.cli.screen import typed_command
 from moothall.cli.shared_options import as_usage_error, is_on_command_line, make_journal
@@ -216,6 +217,7 @@ def print_doubts(
         click.echo(f"  {words + ':':<{width}} {escaped(command)}", err=to_stderr)
 
 
+_COMPLETERS: Final = {"state": completing.states, "agent": completing.agents}
 _OPTION_TYPES: Final = {"moment": MomentType(), "number": NumberType(min=0)}
 
 
@@ -232,7 +234,13 @@ def filter_options(function: Callable[..., int]) -> Callable[..., int]:
             kind: Any = None if is_flag else _OPTION_TYPES.get(filter.type)
             options.append(
                 click.option(
-                    option, name, metavar=metavar or None, is_flag=is_flag, type=kind, help=help
+                    option,
+                    name,
+                    metavar=metavar or None,
+                    is_flag=is_flag,
+                    type=kind,
+                    shell_complete=_COMPLETERS.get(name),
+                    help=help,
                 )
             )
     for each in reversed(options):

@@ -10,6 +10,7 @@ import click
 from moothall import Done, Reply, StateError
 from moothall.agents import recorded_events
 from moothall.build import escaped
+from moothall.cli import completing
 from moothall.cli.recorded_runs import RecordedRun, full_run_id
 from moothall.cli.run.act import make_display
 from moothall.cli.run.outcome import exit_code
@@ -18,7 +19,7 @@ from moothall.journal import REASONS, Entry
 
 
 @click.command()
-@click.argument("run_id", metavar="ID")
+@click.argument("run_id", metavar="ID", shell_complete=completing.runs)
 @journal_option("The journal.")
 @json_option
 def command(run_id: str, journal: str | None, as_json: bool) -> int:

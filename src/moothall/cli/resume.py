@@ -14,6 +14,7 @@ import click
 
 from moothall import DefinitionError, RunMismatch, StateError
 from moothall.build import Extension, Stop, UnreadableText, escaped, nearest, read_json
+from moothall.cli import completing
 from moothall.cli.interrupts import interruptible
 from moothall.cli.operate.waiting import user_name
 from moothall.cli.recorded_runs import AGENT_PLACEHOLDER, RecordedRun, full_run_id, report_refusal
@@ -67,7 +68,7 @@ def _decision_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command()
-@click.argument("run_id", metavar="ID")
+@click.argument("run_id", metavar="ID", shell_complete=completing.runs_to_resume)
 @journal_option("The journal.")
 @_decision_options
 @click.option(

@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 
 from moothall.build import check_text, counted, escaped
+from moothall.cli import completing
 from moothall.cli.operate.maintenance import COMMANDS
 from moothall.cli.option_types import OneOf, WholeNumberType
 from moothall.cli.recorded_runs import (
@@ -83,7 +84,7 @@ class _RunsCommand(click.Group):
     commands=COMMANDS,
     subcommand_metavar="| COMMAND [ARGS]...",
 )
-@click.argument("run_id", metavar="[ID]", required=False)
+@click.argument("run_id", metavar="[ID]", required=False, shell_complete=completing.runs)
 @journal_option("The journal.")
 @filter_options
 @click.option(

@@ -142,7 +142,7 @@ class CallbackApprover:
 class Waiting:
     """An approver for people who answer later: the run waits in its journal until they do.
 
-    They answer by `journal.answer`, `moothall approvals` or `moothall answer`, in any process.
+    They answer by `journal.answer`, `moothall waiting permit` or `moothall answer`, in any process.
     Without a journal, it refuses.
 
     Args:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from moothall.build import counted, escaped
+from moothall.cli import completing
 from moothall.cli.shared_options import journal_option, json_data_option, open_journal, print_json
 from moothall.journal import Deleted, Journal
 
@@ -100,7 +101,7 @@ class _DataOwner:
 
 
 @click.command(short_help="Delete runs, or what is stored of a person.")
-@click.argument("run_ids", metavar="[ID]...", nargs=-1)
+@click.argument("run_ids", metavar="[ID]...", nargs=-1, shell_complete=completing.runs)
 @journal_option("The journal.")
 @click.option(
     "--thread", metavar="T", help="All runs of this conversation, and of those below it, T/…."

@@ -10,6 +10,7 @@ import click
 
 from moothall import ConfigError, Journal, StateError
 from moothall.build import counted, escaped
+from moothall.cli import completing
 from moothall.cli.operate.erasing import EXISTING_FILE, OLD_STATE_TEXT, delete, print_deleted
 from moothall.cli.operate.waiting import user_name
 from moothall.cli.option_types import Age, FileToWrite, WholeNumberType
@@ -86,7 +87,7 @@ def compact(journal: str | None) -> int:
 
 
 @click.command(short_help="Write a run to a file.")
-@click.argument("run_id", metavar="ID")
+@click.argument("run_id", metavar="ID", shell_complete=completing.runs)
 @journal_option("The journal.")
 @click.option(
     "--jsonl", metavar="PATH", type=FileToWrite(), required=True, help="The file to write."
@@ -141,7 +142,7 @@ def import_(path: str, journal: str | None, run_id: str | None) -> int:
 
 
 @click.command(short_help="Let a copy of a run go on here.")
-@click.argument("run_id", metavar="ID")
+@click.argument("run_id", metavar="ID", shell_complete=completing.runs)
 @journal_option("The journal.")
 def adopt(run_id: str, journal: str | None) -> int:
     """Let the run with this ID go on here: it was imported as a copy, or is being moved away.
@@ -158,7 +159,7 @@ def adopt(run_id: str, journal: str | None) -> int:
 
 
 @click.command(short_help="End a run, whoever works on it.")
-@click.argument("run_id", metavar="ID")
+@click.argument("run_id", metavar="ID", shell_complete=completing.runs)
 @journal_option("The journal.")
 @click.option("--as", "by", metavar="NAME", help="Who ends it; by default the user of this system.")
 def cancel(run_id: str, journal: str | None, by: str | None) -> int:

@@ -1,4 +1,4 @@
-"""`moothall waiting`, `answer` and `approvals`: what runs wait for, and the answers to that."""
+"""`moothall waiting` and `answer`: what runs wait for, and the answers to that."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 from moothall import ChangedArgs, ConfigError
 from moothall.actions import DECISION_KINDS
 from moothall.build import UnreadableText, escaped, json_line, read_json
+from moothall.cli import completing
 from moothall.cli.recorded_runs import next_lines
 from moothall.cli.screen import typed_command
 from moothall.cli.shared_options import (
@@ -50,26 +51,52 @@ def _for_option(permits: bool) -> Callable[[Callable[..., Any]], Callable[..., A
     )
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @journal_option("The journal.")
-@click.option("--agent", metavar="ID", help="Only what runs of this agent wait for.")
+@click.option(
+    "--agent",
+    metavar="ID",
+    shell_complete=completing.agents,
+    help="Only what runs of this agent wait for.",
+)
 @click.option("--kind", metavar="KIND", help=f"Only one kind: {', '.join(Waits.kinds)}.")
+@click.option("--people", is_flag=True, help="Only what a person answers.")
 @json_data_option
-def waiting(journal: str | None, agent: str | None, kind: str | None, as_json: bool) -> None:
-    """List what runs wait for, the longest first: approvals, questions, results, moments, doubts.
+@click.pass_context
+def waiting(
+    ctx: click.Context,
+    journal: str | None,
+    agent: str | None,
+    kind: str | None,
+    people: bool,
+    as_json: bool,
+) -> None:
+    """List what runs wait for, the longest first; show, permit and refuse what waits for you.
 
     Each line has the key by which `moothall answer` answers it. Without --kind, it also lists runs
-    for which a program asks a person itself, who answers there, and runs that were cut off.
+    for which a program asks a person itself, who answers there, and runs that were cut off. For
+    show, permit and refuse, the beginning of a hash is enough, if it is the only one that begins
+    so, and so is the id of a run, if one thing waits in it.
 
     \b
     Examples:
       moothall waiting --journal runs.db
       moothall waiting --kind result --json
+      moothall waiting show 48f3c461
+      moothall waiting permit 48f3c461 --as eva --reason "checked by phone"
+      moothall waiting refuse 48f3c461 --reason "too expensive"
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    ctx.obj = journal
+    if ctx.invoked_subcommand is not None:
+        _refuse_options_of_list(ctx)
+        return
+    if people and kind is not None:
+        raise click.UsageError("--people and --kind exclude each other")
+    kinds = Waits.of_a_person if people else kind
     with open_journal(journal) as store, as_usage_error():
-        waits = store.waiting(agent=agent, kind=kind)
+        waits = store.waiting(agent=agent, kind=kinds)
         asking_runs = _asking_runs(store, agent) if kind is None else []
-        stopped = [] if kind else [*store.runs(needs_person=True, state="stopped")]
+        stopped = [] if kinds else [*store.runs(needs_person=True, state="stopped")]
         listed_runs = {each.run for each in waits}
         stopped = [
             each for each in stopped if agent in (None, each.agent) and each.id not in listed_runs
@@ -87,7 +114,15 @@ def waiting(journal: str | None, agent: str | None, kind: str | None, as_json: b
         or_resume = f", or `{resume}`," if run.is_ours or has_resume(run) else ""
         click.echo(f"  its program{or_resume} {verb} it")
     if not waits and not asking_runs and not stopped:
-        click.echo("Nothing waits.")
+        click.echo(f"Nothing waits{' for a person' if people else ''}.")
+
+
+def _refuse_options_of_list(ctx: click.Context) -> None:
+    """Raise if an option of the list stands before one of its commands, which takes none."""
+    for name in ("agent", "kind", "people", "as_json"):
+        if ctx.params[name]:
+            option = "--json" if name == "as_json" else f"--{name}"
+            raise click.UsageError(f"waiting {ctx.invoked_subcommand} takes no {option}")
 
 
 def _option(journal: Journal) -> str:
@@ -110,7 +145,7 @@ def _print_list(
         click.echo(f"{escaped(each.run)}  {key}")
         click.echo(f"  {escaped(each.agent)} waits for {each}")
         if is_approval:
-            click.echo(f"  moothall approvals permit {key}{option}, or refuse {key}{option}")
+            click.echo(f"  moothall waiting permit {key}{option}, or refuse {key}{option}")
             continue
         values = {
             "doubt": ("repeat", _OTHER_DECISIONS),
@@ -134,8 +169,8 @@ def _asking_runs(journal: Journal, agent: str | None) -> list[dict[str, str]]:
 
 
 @click.command()
-@click.argument("run_id", metavar="RUN")
-@click.argument("key")
+@click.argument("run_id", metavar="RUN", shell_complete=completing.waiting_runs)
+@click.argument("key", shell_complete=completing.waiting_keys)
 @click.argument("value", required=False)
 @journal_option("The journal.")
 @user_option
@@ -175,42 +210,8 @@ def answer(run_id: str, key: str, value: str | None, journal: str | None, by: st
     click.echo("\n".join([f"{outcome}: {escaped(key)} of run {escaped(run_id)}", *lines]))
 
 
-@click.group(invoke_without_command=True)
-@journal_option("The journal.")
-@json_data_option
-@click.pass_context
-def approvals(ctx: click.Context, journal: str | None, as_json: bool) -> None:
-    """List what waits for a person: approvals, questions, and calls whose outcome is unknown.
-
-    It is the part of `moothall waiting` that is for a person, in the same form.
-    The beginning of a hash is enough, if it is the only one that begins so,
-    and so is the id of a run, if one thing waits in it.
-
-    \b
-    Examples:
-      moothall approvals --journal runs.db
-      moothall approvals show 48f3c461
-      moothall approvals permit 48f3c461 --as eva --reason "checked by phone"
-      moothall approvals refuse 48f3c461 --reason "too expensive"
-    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    ctx.obj = journal
-    if ctx.invoked_subcommand is not None:
-        if as_json:
-            raise click.UsageError(f"approvals {ctx.invoked_subcommand} takes no --json")
-        return
-    with open_journal(journal) as store:
-        waits = store.waiting(kind=Waits.of_a_person)
-        asking_runs = _asking_runs(store, None)
-    if as_json:
-        print_json(approvals=waits, asking=asking_runs)
-        return
-    _print_list(waits, asking_runs, store)
-    if not waits and not asking_runs:
-        click.echo("Nothing waits for a person.")
-
-
-@approvals.command(short_help="Show one in full.")
-@click.argument("hash")
+@waiting.command(short_help="Show one in full.")
+@click.argument("hash", shell_complete=completing.approvals)
 @journal_option("The journal.")
 @click.pass_obj
 def show(group_journal: str | None, hash: str, journal: str | None) -> None:
@@ -227,8 +228,8 @@ def show(group_journal: str | None, hash: str, journal: str | None) -> None:
             click.echo(f"    from {json_line(origin, escapes=True)}")
 
 
-@approvals.command(short_help="Permit a call.")
-@click.argument("hash")
+@waiting.command(short_help="Permit a call.")
+@click.argument("hash", shell_complete=completing.approvals)
 @click.option(
     "--args", "changed_args", metavar="JSON", help="Permit it with these arguments instead."
 )
@@ -258,8 +259,8 @@ def permit(
     _decide(chosen_journal(group_journal, journal), hash, decision | for_run or True, by)
 
 
-@approvals.command(short_help="Refuse a call.")
-@click.argument("hash")
+@waiting.command(short_help="Refuse a call.")
+@click.argument("hash", shell_complete=completing.approvals)
 @_for_option(permits=False)
 @click.option("--reason", metavar="TEXT", default="", help="Why; the model is told.")
 @user_option
@@ -312,9 +313,7 @@ def _wait_of(journal: Journal, hash: str, decided_waits: Sequence[Wait] = ()) ->
     waits = matching(journal.waiting(kind=Waits.of_a_person)) or matching(decided_waits)
     if len(waits) != 1:
         problem = f"{len(waits):,} of them begin so" if waits else "nothing waits under it"
-        raise click.UsageError(
-            f"HASH {hash!r:.80}: {problem}; `moothall approvals` lists what waits"
-        )
+        raise click.UsageError(f"HASH {hash!r:.80}: {problem}; `moothall waiting` lists what waits")
     return waits[0]
 
 

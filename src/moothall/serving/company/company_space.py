@@ -359,7 +359,7 @@ async def _log_doubts(waits: Waits) -> None:
         with suppress(MoothallError):  # a journal that is away: others log it
             doubts = await asyncio.to_thread(waits.doubts)
             for each in [each for each in doubts if each not in logged_doubts]:
-                text = "agent %r: run %r waits for %s; `moothall approvals` shows it"
+                text = "agent %r: run %r waits for %s; `moothall waiting` shows it"
                 logger.warning(text, each.agent, each.run, each)
             logged_doubts = doubts
         await asyncio.sleep(_NOTICE_POLL_S)
