@@ -438,3 +438,18 @@ def test_runs_are_listed_by_their_tags(tmp_path: Path) -> None:
     done = moothall("runs", "--journal", journal, "--tag", "=acme", cwd=tmp_path)
     assert done.returncode == 2
     assert "a name must have 1 to 64 printable characters" in done.stderr
+
+
+def test_runs_of_long_ids_and_threads_leave_room_for_their_tasks(tmp_path: Path) -> None:
+    ids = [f"{n}{'0' * 31}" for n in (1, 2)]
+    with Journal(tmp_path / "runs.db") as journal:
+        clerk = ReActAgent("Clerk", ScriptedModel(["Done."] * 2), journal=journal)
+        for each in ids:
+            clerk.reply_sync("Refund what came too late.", run_id=each, thread=f"openai/{each}")
+    args = ("runs", "--journal", "runs.db")
+    head, *lines, _ = moothall(*args, cwd=tmp_path, COLUMNS="100").stdout.splitlines()
+    assert all("Refund what came too late." in each and len(each) <= 100 for each in (*lines,))
+    for line, id in zip(lines, ids, strict=True):
+        assert moothall("runs", line.split("…")[0], "--journal", "runs.db", cwd=tmp_path)
+        assert id.startswith(line.split("…")[0])
+    assert ids[0] in moothall(*args, cwd=tmp_path, COLUMNS="0").stdout

@@ -203,6 +203,9 @@ _COLUMNS: Final[dict[str, Callable[[Outline], str]]] = {
     "task": _task_cell,
 }
 """The columns of a list of runs, each with what makes its cell."""
+_TASK_COLUMNS: Final = 40
+"""So many columns of a terminal the task has, if agents and ids can be cut."""
+_FEWEST_COLUMNS: Final = 12
 _NUMBER_COLUMNS: Final = ("failed", "took", "tokens", "usd")
 
 
@@ -216,12 +219,29 @@ def _table(outlines: Sequence[Outline]) -> Iterator[str]:
         if any(texts := [*map(cell, outlines)])
     ]
     widths = [max(map(len, cells)) for _, cells in columns]
+    _leave_room_for_task(columns, widths)
     for number in range(len(outlines) + 1):
         padded_cells = (
             f"{cells[number]:{'>' if name in _NUMBER_COLUMNS else '<'}{width}}"
             for (name, cells), width in zip(columns, widths, strict=True)
         )
         yield "  ".join(padded_cells).rstrip()
+
+
+def _leave_room_for_task(columns: list[tuple[str, list[str]]], widths: list[int]) -> None:
+    """Cut agents and ids, if the terminal would have no room for the task; an id stays its own."""
+    lacking = sum(widths[:-1]) + 2 * len(widths) + _TASK_COLUMNS - _terminal_columns()
+    for name, fewest in (("agent", _FEWEST_COLUMNS), ("id", _FEWEST_COLUMNS)):
+        index = next((n for n, (column, _) in enumerate(columns) if column == name), None)
+        if lacking <= 0 or index is None or not _terminal_columns():
+            continue
+        cells = columns[index][1]
+        width = max(fewest, widths[index] - lacking)
+        while name == "id" and len({each[: width - 1] for each in cells}) < len({*cells}):
+            width += 1
+        lacking -= max(0, widths[index] - width)
+        cells[:] = [each if len(each) <= width else f"{each[: width - 1]}…" for each in cells]
+        widths[index] = min(width, widths[index])
 
 
 def _spent_text(spent: Outline | Sums) -> str:
@@ -315,9 +335,14 @@ def _print_run(recorded: RecordedRun, as_json: bool) -> None:
         click.echo(f"{words}: {escaped(line)}")
 
 
+def _terminal_columns() -> int:
+    """Return the terminal's width; 0 without one."""
+    return shutil.get_terminal_size((0, 24)).columns
+
+
 def _fit_to_width(line: str, reserved_columns: int) -> str:
     """Return a line cut to the terminal's width; without a terminal it is whole, for `grep`."""
-    columns = shutil.get_terminal_size((0, 24)).columns
+    columns = _terminal_columns()
     width = max(40, columns - reserved_columns)
     return line if not columns or len(line) <= width else f"{line[: width - 2]} …"
 
