@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from matplotlib.figure import Figure
 
 from moothall import ScriptedModel
 from moothall.foundation.errors import ConfigError, MissingExtra
@@ -398,6 +399,10 @@ def test_results_plot_a_metric_of_what_was_run_and_refuse_what_has_no_labels(
     results.plot(path=tmp_path / "first.png")
     results.plot(metric, tmp_path / "named.png")
     assert (tmp_path / "first.png").read_bytes() == (tmp_path / "named.png").read_bytes()
+    figure = Figure()
+    left, right = figure.subplots(1, 2)
+    assert results.plot(metric, ax=right) is figure
+    assert (bool(left.lines), bool(right.lines)) == (False, True)
     with pytest.raises(ConfigError, match=f"metric must be .*{metric}.*, got 'nosuch'"):
         results.plot("nosuch")
     with pytest.raises(ConfigError, match=r"plot what experiment\.run"):

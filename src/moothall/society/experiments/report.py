@@ -26,6 +26,7 @@ from moothall.society.experiments.results import Interval, Results
 from moothall.society.tables import file_name, write_whole
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _STYLE: Final = (
@@ -230,14 +231,18 @@ def _caption(results: Results, metric: str, curves: list[tuple[str, str, str]]) 
 
 
 def draw_metric(
-    design: Design, results: Results, metric: str, path: str | Path | None = None
+    design: Design,
+    results: Results,
+    metric: str,
+    path: str | Path | None = None,
+    ax: Axes | None = None,
 ) -> Figure:
     """Return a picture of a metric: a curve for each condition, or means if there are no curves."""
     entry = _metric_design(design, metric)
     curves = _curves_of(design, results, metric)
     pairs: list[_Curve] = [(label, (metric, at, values)) for label, at, values in curves]
     axis = (entry.label or metric, entry.unit)
-    return _draw(design, results, pairs, axis, _caption(results, metric, curves), path)
+    return _draw(design, results, pairs, axis, _caption(results, metric, curves), path, ax)
 
 
 def draw_chart(
@@ -279,6 +284,7 @@ def _draw(
     labels: tuple[str, str],
     caption: str,
     path: str | Path | None,
+    ax: Axes | None = None,
 ) -> Figure:
     """Return a picture of curves, or of means if there are no curves."""
     label, unit = labels
@@ -299,7 +305,7 @@ def _draw(
     names = [_wrap_text(name, width) for name, _ in curves]
     lines = sum(text.count("\n") + 1 for text in (*names, axis))
     height = 3.2 + 0.22 * lines if has_curves else 1.0 + 0.2 * (lines + len(curves))
-    picture, axes = figure_of(6.5, height)
+    picture, axes = figure_of(6.5, height) if ax is None else _of_user(ax)
     if has_curves:
         _draw_curves(axes, intervals, styles, seconds_of(design.society.step))
         axes.set_ylabel(axis)
@@ -315,8 +321,15 @@ def _draw(
         axes.margins(x=0.15)
     axes.ticklabel_format(axis="y" if has_curves else "x", useOffset=False)
     axes.grid(color="#e5e5e5")
-    picture.suptitle(caption, fontsize=9, x=0.01, ha="left")
+    if ax is None:
+        picture.suptitle(caption, fontsize=9, x=0.01, ha="left")
+    else:
+        axes.set_title(caption, fontsize=9, loc="left")
     return save_figure(picture, path)
+
+
+def _of_user(axes: Axes) -> tuple[Any, Any]:
+    return axes.figure, axes
 
 
 def _styles(curves: list[_Curve]) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ from moothall.society.tables import import_arrow, trajectories_path
 from moothall.society.trajectories import Trajectories
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
@@ -150,8 +151,19 @@ class Results:
         frame: DataFrame = pandas.DataFrame(self.rows)
         return frame
 
-    def plot(self, metric: str | None = None, path: str | Path | None = None) -> Figure:
-        """Return a picture of a metric, the first if left out; `path` is a file to write it to.
+    def plot(
+        self,
+        metric: str | None = None,
+        path: str | Path | None = None,
+        *,
+        ax: Axes | None = None,
+    ) -> Figure:
+        """Return a picture of a metric.
+
+        Args:
+            metric: its name; the first one if left out
+            path: a file to write the picture to
+            ax: axes of matplotlib to draw in, of a figure of your own; None for a new figure
 
         Raises:
             ConfigError: there is no such metric, or the results were read from a file
@@ -161,7 +173,7 @@ class Results:
             raise ConfigError(f"{self.path} has no labels: plot what experiment.run(out=…) returns")
         name = self.metrics[0] if metric is None else metric
         check_text("metric", name, self.metrics)
-        return self._draw(self, name, path)
+        return self._draw(self, name, path, ax)
 
     def answers(self, survey: str | None = None) -> list[dict[str, Any]]:
         """Return what each citizen answered in surveys that say `keep: true`, as dicts.

@@ -24,6 +24,7 @@ from moothall.society.experiments.sweep import SweepProgress, sweep
 from moothall.society.experiments.workflow import FieldError, first_faults
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from moothall.society.experiments.fitting import Fit
@@ -153,10 +154,12 @@ class Experiment(Design):
             await asyncio.to_thread(write_report, self, results, out_folder)
         return results
 
-    def _draw(self, results: Results, metric: str, path: str | Path | None) -> Figure:
+    def _draw(
+        self, results: Results, metric: str, path: str | Path | None, ax: Axes | None = None
+    ) -> Figure:
         from moothall.society.experiments.report import draw_metric
 
-        return draw_metric(self, results, metric, path)
+        return draw_metric(self, results, metric, path, ax)
 
     def odd(self, path: str | Path | None = None) -> str:
         """Return a description of the study by the ODD protocol (Grimm et al. 2020), in Markdown.
