@@ -32,7 +32,7 @@ class Metric:
         most: the name under which a run reports its greatest value; empty for none
         in_cells: whether an experiment adds it up over its cells
         chart: the title of the studio's chart that has it; empty for none
-        unit: the unit of that chart
+        unit: the unit of that chart, and of the command
         colour: the act whose colour the chart's line has
     """
 
@@ -64,7 +64,9 @@ class Metric:
         )
 
     def _number(self, value: Any) -> str:
-        return f"{value:,}" if self.scale == 1 else f"{value / self.scale:,.2f}"
+        if self.scale == 1:
+            return f"{value:,}"
+        return f"{value / self.scale:,.2f} {self.unit}".rstrip()
 
 
 _PLACES_TITLE: Final = "Where citizens are"
@@ -139,6 +141,7 @@ METRICS: Final = (
         100,
         total="last",
         chart="All money",
+        unit="of 100 cents",
         colour="food",
     ),
     Metric("owned", lambda measure: measure.owned_money, scale=100),
