@@ -65,7 +65,8 @@ def note_messages(
         from_outside = request.outside or descriptions or thread.has_attachments
         from_outside = from_outside or (thread.is_marked and any(map(sources_of, new)))
         if not from_outside and (
-            not from_start or not any(_may_be_outside(each, find) for each in new)
+            not from_start
+            or not any(_may_be_outside(each, find) for each in new if each.get("role") == "tool")
         ):
             return
         new = messages
@@ -109,7 +110,8 @@ def _may_change(action: Action) -> bool:
 
 
 def _may_be_outside(message: dict[str, Any], find: Callable[[str], Action | None]) -> bool:
-    if message.get("role") != "tool" or marks_of(message).fault:
+    """Whether a result may be from outside: its action is, or nobody knows the action."""
+    if marks_of(message).fault:
         return False
     action = find(str(message.get("name", "")))
     return action is None or action.outside
