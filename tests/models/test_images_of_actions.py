@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -133,15 +134,30 @@ def test_result_that_is_a_json_schema_stays_text() -> None:
     assert json.loads(model.received[1][-1]["content"]) == [schema]
 
 
-def test_bytes_of_a_result_are_read_as_text_or_told_of() -> None:
-    def read() -> list[bytes]:
+@pytest.mark.parametrize(
+    "arranged",
+    (lambda *parts: [*parts], lambda *parts: dict(enumerate(parts)), lambda *parts: parts),
+)
+def test_bytes_of_a_result_are_read_as_text_or_told_of(arranged: Callable[..., Any]) -> None:
+    def read() -> Any:
         """Read a file."""
-        return ["Zürich".encode(), b"\x00\xff" * 500_000]
+        return arranged("Zürich".encode(), b"\x00\xff" * 500_000)
 
     model = ScriptedModel([Call("1", "read", {}), "Done."])
     reply = ReActAgent("a", model, actions=[read]).reply_sync("Go.")
-    assert json.loads(reply.messages[2]["content"]) == [
-        "Zürich",
-        "[1,000,000 bytes, which are no text]",
-    ]
+    shown = arranged("Zürich", "[1,000,000 bytes, which are no text]")
+    assert json.loads(reply.messages[2]["content"]) == json.loads(json.dumps(shown))
     assert reply.steps[0].result["result"][1][:2] == b"\x00\xff"
+
+
+def test_images_in_a_tuple_are_shown_as_those_in_a_list() -> None:
+    def look() -> tuple[Any, ...]:
+        """Look at it."""
+        return ("Here.", IMAGE)
+
+    with OpenAIServer(calls(LOOKS), text("A cat.")) as server:
+        model = OpenAIModel("m", server.url)
+        ReActAgent("a", model, actions=[look]).reply_sync("What is it?")
+    messages = server.requests[1].body["messages"]
+    assert URL not in messages[2]["content"]
+    assert messages[3]["content"][-1] == IMAGE

@@ -289,34 +289,33 @@ def json_line(value: Any, *, escapes: bool = False) -> str:
 
 def json_text(value: Any) -> str:
     """Return a value as text: a string (or a path, a date) as it is, else JSON, else `str()`."""
-    kind = type(value)
-    if kind is str:
-        return readable(value)
-    if kind is int:
-        try:
-            return str(value)
-        except ValueError as error:  # more digits than Python prints
-            return f"(an integer that cannot be shown: {error})"
-    try:
-        data = to_json(value)
-        return data if type(data) is str else _JSON.encode(data)
-    except NotJSON:
-        if isinstance(value, dict | list | tuple):
-            return _JSON.encode(deep_json(value))
-        try:
-            return readable(str(value))
-        except Exception as error:
-            return f"(a {kind.__name__} that cannot be shown: {type(error).__name__})"
+    return readable(value) if type(value) is str else json_and_text(value)[1]
 
 
-def as_json(value: Any, is_part: bool = False, *, deep: bool = False) -> Any:
-    """Return a value as JSON data, the rest as a model is shown it; `deep`: part by part."""
+def json_and_text(value: Any) -> tuple[Any, str]:
+    """Return a value as JSON data, checked once, and as its text."""
+    if type(value) is int and -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF:
+        return value, str(value)
+    data = as_json(value)
+    return data, data if type(data) is str else _JSON.encode(data)
+
+
+def as_json(value: Any, *, deep: bool = False) -> Any:
+    """Return a value as JSON data, the rest as text; `deep`: objects part by part, too."""
     try:
         return deep_json(value) if deep else to_json(value)
     except NotJSON:
-        if is_part or not isinstance(value, dict):
-            return json_text(value)
-        return {readable(str(key)): as_json(item, True) for key, item in value.items()}
+        return deep_json(value) if isinstance(value, dict | list | tuple) else _text_of(value)
+
+
+def _text_of(value: Any) -> str:
+    kind = "an integer" if type(value) is int else f"a {type(value).__name__}"
+    try:
+        return readable(value.decode() if isinstance(value, bytes | bytearray) else str(value))
+    except UnicodeDecodeError:
+        return f"[{len(value):,} bytes, which are no text]"
+    except Exception as error:  # such as more digits than Python prints
+        return f"({kind} that cannot be shown: {type(error).__name__})"
 
 
 def deep_json(value: Any) -> Any:

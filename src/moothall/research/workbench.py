@@ -349,9 +349,10 @@ class Workbench(ProgressView):
                 if tool_calls.stops:
                     raise tool_calls.end
         finally:
+            results = [None if each.result is None else each.result.data for each in calls]
             self.results = [
-                result_of(task, {"error": call.fault} if call.fault else call.result)
-                for task, call in zip(tasks, calls, strict=True)
+                result_of(task, {"error": call.fault} if call.fault else result)
+                for task, call, result in zip(tasks, calls, results, strict=True)
             ]
         return self.results
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 from types import MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from moothall.actions import Action
@@ -29,6 +29,9 @@ from moothall.foundation.jsonvalue import NotJSON, UnreadableText, copy_json, re
 from moothall.foundation.text import json_type, shorten
 from moothall.models.finish_reason import FAULTS
 from moothall.models.protocol import ModelReply, NoAnswer, blocks_of, thinking_of
+
+if TYPE_CHECKING:
+    from moothall.agents.loop.call_result import CallResult
 
 EMPTY = "The answer was empty. Answer with text, or call an action."
 MAX_NAME = 64
@@ -127,7 +130,7 @@ class ToolCall:
     has_started: bool = False  # whether its execution has begun, in this process
     resumed: bool = False  # whether it had begun before its run was resumed
     is_stated: bool = False  # whether a person has stated its result
-    result: dict[str, Any] | None = None  # the environment's, once it has ended
+    result: CallResult | None = None  # once it has ended
     origins: Origins = field(default_factory=dict)  # of its arguments, by parameter
     from_outside: tuple[tuple[str, str], ...] = ()  # its guarded values that are from outside
     derived: bool = False  # whether a value of it, guarded or not, is from outside
@@ -173,25 +176,19 @@ class ToolCall:
         if self.on_event is not None:
             self.on_event(kind, text)
 
-    def as_step(self, turn: int, result: Any, error: Any, ids: tuple[str, str | None]) -> Step:
+    def as_step(self, turn: int, result: CallResult, ids: tuple[str, str | None]) -> Step:
         """Return it as a step of its reply, with the ids of the run and of the thread."""
-        origins = {**self.origins}
-        return Step(turn, self.name, self.args, result, error, *ids, origins, self.repaired)
+        fields = (self.name, self.args, result.data, result.error)
+        return Step(turn, *fields, *ids, {**self.origins}, self.repaired)
 
     def add_statement(self, text: str) -> None:
         """Note what a person answered."""
         self.statements += (text,)
 
-    def provenance(self, sources: list[str]) -> dict[str, Any]:
+    def provenance(self, sources: Sequence[str]) -> dict[str, Any]:
         """Return what a record keeps of where its values, and its result, come from."""
-        if not (
-            self.origins
-            or self.read_sources
-            or self.always
-            or self.statements
-            or sources
-            or self.is_stated
-        ):
+        has_any = self.origins or self.read_sources or self.always or self.statements or sources
+        if not (has_any or self.is_stated):
             return {}
         data = {"origins": self.origins, "derived": self.derived, "said": self.statements}
         unbegun = not (self.has_started or self.resumed)

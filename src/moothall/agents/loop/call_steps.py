@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.actions.provenance import merged_sources
-from moothall.agents.loop.call_results import as_result, error_of
+from moothall.agents.loop.call_result import CallResult, error_of
+from moothall.agents.loop.later_results import as_result
 from moothall.agents.loop.parts import context_of
 from moothall.agents.loop.permission import add_user_texts
 from moothall.agents.loop.provenance import note_execution, note_foreign, sources_of_result
@@ -166,7 +167,7 @@ class LoopActionStep:
     `refused` is the result if a hook refused the call, `key` that of its record.
     """
 
-    __slots__ = ("call", "is_announced", "key", "place", "record", "refused", "turn")
+    __slots__ = ("call", "is_announced", "key", "made_result", "place", "record", "refused", "turn")
 
     def __init__(self, turn: CallBatch, place: int) -> None:
         self.turn: CallBatch = turn
@@ -174,6 +175,7 @@ class LoopActionStep:
         self.call: ToolCall = turn.calls[place]
         self.record: StepHandle | None = None
         self.refused: dict[str, Any] | None = None
+        self.made_result: CallResult | None = None  # the last, which more than one may need
         self.is_announced: bool = False  # whether the stream has its start
         self.key: str = f"{turn.iteration}.{place}"
 
@@ -269,13 +271,21 @@ class LoopActionStep:
         """Emit that the call has ended."""
         self.turn.request.tell(CallEnded, *self.event_fields, result, error_of(result))
 
-    def dump(self, result: dict[str, Any]) -> dict[str, Any]:
+    def result_of(self, data: dict[str, Any]) -> CallResult:
+        """Return what came of the call, made once of each dict."""
+        result = self.made_result
+        if result is None or result.data is not data:
+            sources = sources_of_result(self.call, self.turn.request.state.texts_by_origin, data)
+            result = self.made_result = CallResult(data, sources)
+        return result
+
+    def dump(self, data_of_result: dict[str, Any]) -> dict[str, Any]:
         """Return its result as it is recorded."""
-        call, texts = self.call, self.turn.request.state.texts_by_origin
-        data: dict[str, Any] = {"args": call.args, "result": as_json(result)}
+        call, result = self.call, self.result_of(data_of_result)
+        data: dict[str, Any] = {"args": call.args, "result": result.to_json()}
         if call.original_args is not None:
             data["was"] = call.original_args
-        if provenance := call.provenance(sources_of_result(call, texts, result)):
+        if provenance := call.provenance(result.sources):
             data["provenance"] = as_json(provenance)
         return data if self.refused is None else {**data, "refused": True}
 

@@ -16,9 +16,9 @@ from moothall.actions.approval import Later
 from moothall.actions.environment import execute_in_thread, failed_result
 from moothall.actions.provenance import reading
 from moothall.agents.context import CallChannel, with_injected
-from moothall.agents.loop.call_results import result_of
 from moothall.agents.loop.call_steps import CallBatch, LoopActionStep
 from moothall.agents.loop.chain import around_action
+from moothall.agents.loop.later_results import later_result
 from moothall.agents.loop.parts import context_of
 from moothall.agents.loop.permission import PausableLimit
 from moothall.agents.loop.provenance import note_execution, source_of
@@ -38,6 +38,7 @@ from moothall.foundation.text import cut, log_failure
 from moothall.foundation.threads import is_cancelled, reset, side_by_side
 
 if TYPE_CHECKING:
+    from moothall.agents.loop.call_result import CallResult
     from moothall.budget import Budget
 
 logger: logging.Logger = logging.getLogger("moothall.agents")
@@ -138,16 +139,18 @@ class ToolCalls(CallBatch):
             for place, call in enumerate(self.calls)
         )
 
-    def cut_off(self, place: int, ends: bool = True) -> dict[str, Any]:
+    def cut_off(self, place: int, ends: bool = True) -> CallResult:
         """Emit the result of a call that was cut off, and return it; record it if the call ends."""
         step, call = LoopActionStep(self, place), self.calls[place]
         past = None if self.record is None else self.record.find(step.key)
         had_begun = call.has_started or (past is not None and past.state == "started")
         error = call.fault or (_CUT_OFF_ERROR if had_begun else _NEVER_BEGUN_ERROR)
-        result = {"tool_executed": False, "error": error}
-        self._end_with(step, result, ends)
-        step.tell_end(result)
-        return result
+        data = {"tool_executed": False, "error": error}
+        if ends and self.record is not None:
+            self.record.mark(step.key, step.dump(data), **step.details)
+        call.result = step.result_of(data)
+        step.tell_end(data)
+        return call.result
 
     async def _execute_call(self, place: int) -> None:
         """Execute a call; one that waits goes on at once if its answer comes while others run."""
@@ -156,7 +159,7 @@ class ToolCalls(CallBatch):
         while True:
             self.running_count += 1
             try:
-                step.call.result = await around_action(step, call)()
+                step.call.result = step.result_of(await around_action(step, call)())
                 return
             except Stop as stop:
                 last_stop = stop
@@ -182,12 +185,6 @@ class ToolCalls(CallBatch):
             if self.running_count and step.record is not None and await step.record.is_answered():
                 return True
         return False
-
-    def _end_with(self, step: LoopActionStep, result: dict[str, Any], ends: bool) -> None:
-        """Give a call that was not executed, or was cut off, its result; record it if it ends."""
-        if ends and self.record is not None:
-            self.record.mark(step.key, step.dump(result), **step.details)
-        step.call.result = result
 
 
 async def execute(step: LoopActionStep) -> dict[str, Any]:
@@ -242,7 +239,7 @@ async def execute(step: LoopActionStep) -> dict[str, Any]:
     if not isinstance(pending := result.get("result"), Later):
         return result
     try:
-        return await result_of(pending, call, step.record)
+        return await later_result(pending, call, step.record)
     except Stop as stop:
         if isinstance(pending.__cause__, RunMismatch):  # of the agent that it asks
             stop.error = pending.__cause__

@@ -253,6 +253,7 @@ async def _run_post_acting(step: LoopActionStep, call: Call) -> Any:
         return result
     hook_fields, check = {**step.hook_fields, "result": result}, partial(expect, kind=dict)
     hook_args = (turn.agent, "post_acting", hook_fields, "result", check)
+    step.made_result = None  # a hook may change the dict in its place
     try:
         return await hooked_value(turn.record, step.key, *hook_args, beside=len(turn.calls) > 1)
     except HookError as error:
@@ -292,8 +293,7 @@ async def _run_pre_acting(step: LoopActionStep, call: Call) -> Any:
             logger.warning("%s; it was not executed", error)
         step.refused = failed_result(error.__cause__ or error)
     except InvalidArguments as error:
-        failure = "agent %r: a pre_acting hook gave wrong arguments: %s"
-        logger.warning(failure, turn.agent.id, error)
+        logger.warning("agent %r: a pre_acting hook gave wrong arguments: %s", turn.agent.id, error)
         step.refused = failed_result(error)
     return await call()
 

@@ -151,7 +151,7 @@ def show_matches(thread: Thread, turn: LoopTurn, offered: OfferedActions, call: 
     """If a call was a search, show the model what it found from its next answer on, at the end."""
     if call.action is not offered.finder.action:
         return
-    matches = (call.result or {}).get("result")
+    matches = None if call.result is None else call.result.value
     if type(matches) is not list:
         return
     public_names = (offered.public_names.get(each["name"], each["name"]) for each in matches)

@@ -23,7 +23,7 @@ from moothall.actions.registry import Offering
 from moothall.agents.agent import CURRENT, Agent
 from moothall.agents.context import CallChannel, Context, SystemPrompt
 from moothall.agents.loop.answer import OfferedActions, ToolCall
-from moothall.agents.loop.call_results import MAX_RESULT_CHARS
+from moothall.agents.loop.call_result import MAX_RESULT_CHARS
 from moothall.agents.replies.checked_parts import check_part
 from moothall.agents.replies.recorded_agent import RecordedAgent
 from moothall.agents.replies.reply import Stop

@@ -18,7 +18,7 @@ from moothall.actions.approval.approval import decider_title
 from moothall.actions.approval.decision import DECISION_KINDS, Decision
 from moothall.actions.approval.paused_clocks import clocks_paused
 from moothall.agents.loop.answer import ToolCall
-from moothall.agents.loop.call_results import data_of_call
+from moothall.agents.loop.later_results import data_of_call
 from moothall.agents.loop.parts import Looping
 from moothall.agents.loop.provenance import questions, questions_in_words, trace
 from moothall.agents.replies.reply import Stop

@@ -10,10 +10,10 @@ from moothall.actions.provenance import Origin, Origins, merged_sources, sources
 from moothall.actions.provenance.marks import Marks, any_has_marks, marks_of
 from moothall.actions.provenance.origin_question import question_on
 from moothall.agents.loop.answer import ToolCall
-from moothall.agents.loop.call_results import has_blocks
+from moothall.agents.loop.call_result import has_blocks
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.thread import Thread
-from moothall.foundation.jsonvalue import as_json, json_line
+from moothall.foundation.jsonvalue import json_line
 from moothall.foundation.text import cut
 from moothall.memory.refused import has_refusals
 from moothall.memory.reply_memory import attachments_in
@@ -172,10 +172,10 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def own_values(result: Any, option: bool | Sequence[str]) -> list[Any]:
+def own_values(value: Any, option: bool | Sequence[str]) -> list[Any]:
     """Return the values of a result's fields, or with True all, that are the program's."""
     values: dict[tuple[type, Any], Any] = {}
-    remaining: list[tuple[Any, bool]] = [(as_json(result), option is True)]
+    remaining: list[tuple[Any, bool]] = [(value, option is True)]
     names = () if isinstance(option, bool) else option
     while remaining and len(values) < _MAX_OWN:
         value, is_own = remaining.pop()
@@ -323,27 +323,23 @@ def questions(call: ToolCall, texts: Texts, request: ReplyRequest) -> list[tuple
 def questions_in_words(asked_values: list[tuple[str, str]]) -> str:
     """Return what is asked of the values of a call as one text."""
     text = "; ".join(each for _, each in asked_values[:_MAX_SHOWN])
-    return (
-        text
-        if len(asked_values) <= _MAX_SHOWN
-        else f"{text}; and {len(asked_values) - _MAX_SHOWN} other values"
-    )
+    left_out = len(asked_values) - _MAX_SHOWN
+    return f"{text}; and {left_out} other values" if left_out > 0 else text
 
 
 def marks_of_result(call: ToolCall, thread: Thread, request: ReplyRequest) -> Marks | None:
     """Return the marks of a call's result."""
+    result = call.result
+    assert result is not None
+    sources, texts = result.sources, thread.texts_by_origin
+    if not (sources or call.statements or call.is_stated) and texts is None:
+        return None  # the most frequent case
     is_outside = call.action is not None and call.action.outside
-    result = None if call.result is None else call.result.get("result")
-    has_marks = is_outside or call.read_sources or call.statements or call.is_stated
-    has_marks = has_marks or thread.texts_by_origin is not None
-    if not has_marks and not isinstance(result, _CONTAINERS):  # the most frequent case
-        return None
-    sources = sources_of_result(call, thread.texts_by_origin, call.result or {})
     own_parts: list[Any] = []
     if sources:
         if call.action is not None and (call.has_started or call.resumed) and call.action.own:
-            own_parts = own_values(result, call.action.own)
-        if thread.texts_by_origin is None:  # the next prompt fills it
+            own_parts = own_values(result.value, call.action.own)
+        if texts is None:  # the next prompt fills it
             thread.last_checked = None
             thread.begin_texts(request.on_behalf).note(sources)
     written_names: list[str] = []
@@ -370,9 +366,10 @@ def marks_after_reading(thread: Thread) -> Marks | None:
 
 def sources_of_result(call: ToolCall, texts: Texts | None, result: dict[str, Any]) -> list[str]:
     """Return where the result of a call comes from, if from outside; empty if not."""
-    if call.is_stated:
-        return []
     is_outside = call.action is not None and call.action.outside
+    may_have = is_outside or call.read_sources or texts is not None
+    if call.is_stated or not (may_have or isinstance(result.get("result"), _CONTAINERS)):
+        return []  # the most frequent case
     is_outside = is_outside and (call.has_started or call.resumed)
     sources = [source_of(call)] if is_outside else []
     sources += [*call.read_sources, *_recalled_sources(result.get("result"))]

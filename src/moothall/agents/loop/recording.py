@@ -16,7 +16,7 @@ from moothall.actions.provenance.marks import (
     without_marks,
 )
 from moothall.agents.dispatch import block_name
-from moothall.agents.loop.call_results import error_of
+from moothall.agents.loop.call_result import error_of
 from moothall.agents.replies.events import CallEnded, CallStarted, MessageAdded
 from moothall.agents.replies.read_record import OFFSETS, ReadRecord
 from moothall.agents.replies.record import Record

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from moothall.actions.provenance.marks import with_marks
-from moothall.agents.loop import call_results
+from moothall.agents.loop.call_result import MAX_RESULT_CHARS, NOT_RUN, CallResult
 from moothall.agents.loop.discovery import show_matches
 from moothall.agents.loop.loop_memory import LoopMemory
 from moothall.agents.loop.parts import messages_of
@@ -130,22 +130,15 @@ class TurnEnd:
         ids = (request.run_id, request.thread)
         self.add_calls(turn, answer, owed_places)
         for place, call in enumerate(answer.calls):
-            result = call.result
-            if result is None:
-                result = calls.cut_off(place, ends)
-            if (error := result.get("error")) is not None:
-                error = str(error)
-            steps.append(call.as_step(iteration, result, error, ids))
-            full_text = call_results.result_content(result)
-            outcomes.append((call.name, call.args, cut(full_text, limit)))
+            result = call.result or calls.cut_off(place, ends)
+            steps.append(call.as_step(iteration, result, ids))
+            outcomes.append((call.name, call.args, cut(result.text, limit)))
             if owed_places is None or place in owed_places:
-                text, number = full_text, None
-                if len(full_text) >= numbered_chars or call.original_args is not None:
-                    text, number = self.results.content_shown(call, result, full_text, limit, turn)
-                content: str | list[dict[str, Any]] = text
-                if result.get("result").__class__ not in call_results.SCALARS:
-                    content = call_results.shown_content(self.model, text, result)
+                text, number = result.text, None
+                if len(text) >= numbered_chars or call.original_args is not None:
+                    text, number = self.results.content_shown(call, result, limit, turn)
                 marks = marks_of_result(call, thread, request)
+                content = result.content(self.model, text) if result.has_blocks else text
                 turn.add_result(call, content, marks, number)
             if offered.finder is not None:
                 show_matches(thread, turn, offered, call)
@@ -160,7 +153,7 @@ class TurnEnd:
             return  # it waits as before
         waits = {place: call.wait for place, call in enumerate(answer.calls) if call.wait}
         for place, stop in waits.items():
-            answer.calls[place].result = {"result": str(stop)}
+            answer.calls[place].result = CallResult({"result": str(stop)})
         self.keep(turn, answer, calls, waits)
         self.state.open = {"messages": with_marks(turn.messages, turn.marks), "waits": list(waits)}
         self.record.save(self.state)
@@ -170,9 +163,9 @@ class TurnEnd:
         if answer.calls:
             self.add_calls(turn, answer)
             for call in answer.calls:
-                call_fault = cut(call.fault or call_results.NOT_RUN, call_results.MAX_RESULT_CHARS)
-                content = call_results.result_content({"error": call_fault})
-                turn.add_result(call, content, marks_of_fault(call, self.thread))
+                fault_shown = cut(call.fault or NOT_RUN, MAX_RESULT_CHARS)
+                result = CallResult({"error": fault_shown})
+                turn.add_result(call, result.text, marks_of_fault(call, self.thread))
         else:
             # Some chat formats require an answer between two messages of the user.
             marks = marks_after_reading(self.thread)

@@ -240,7 +240,8 @@ class Telemetry(MessageSpans):
         def end(span: OpenSpan, result: Any, error: str | None) -> None:
             if self._content:
                 span.scope.span.set_attribute(names.TOOL_ARGUMENTS, span_content.as_text(call.args))
-            result = call.result if result is None else result
+            if result is None and call.result is not None:
+                result = call.result.data
             has_failed = isinstance(result, dict) and result.get("error") is not None
             error = span_content.error_type_in(result) if has_failed else error
             self._record_duration(span, names.TOOL_DURATION, metric_attributes, error)

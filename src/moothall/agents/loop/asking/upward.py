@@ -12,7 +12,7 @@ from moothall.actions.approval.approval import decider_title
 from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.actions.provenance.reading import current_reading
 from moothall.agents.loop.answer import ToolCall
-from moothall.agents.loop.call_results import data_of_call
+from moothall.agents.loop.later_results import data_of_call
 from moothall.agents.loop.permission import rewrite
 from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.reply_context import current_request

@@ -15,7 +15,7 @@ from moothall.agents.block import Guidance
 from moothall.agents.context import checked_prompt
 from moothall.agents.dispatch import block_name
 from moothall.agents.loop.answer import OfferedActions, as_action
-from moothall.agents.loop.call_results import as_seen
+from moothall.agents.loop.call_result import as_seen
 from moothall.agents.loop.parts import Looping, messages_of
 from moothall.agents.loop.provenance import note_messages
 from moothall.agents.replies.reply import Stop

@@ -11,7 +11,6 @@ from weakref import WeakSet
 
 from moothall.actions.provenance import sources_of
 from moothall.agents.loop.answer import ToolCall
-from moothall.agents.loop.provenance import sources_of_result
 from moothall.agents.replies.events import ResultsCleared
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply_request import ReplyRequest
@@ -23,6 +22,7 @@ from moothall.memory.bounded import ASSUMED_CONTEXT, TokenBoundedMemory
 from moothall.memory.long_results import LEAST_CHARS, READ_RESULT, RESULT_KEY, ThreadResults
 
 if TYPE_CHECKING:
+    from moothall.agents.loop.call_result import CallResult
     from moothall.agents.loop.parts import Looping
     from moothall.agents.loop.recording import LoopTurn
     from moothall.models.protocol import Model
@@ -139,25 +139,24 @@ class LongResults:
     def content_shown(
         self,
         call: ToolCall,
-        result: dict[str, Any],
-        content: str,
+        result: CallResult,
         limit: int,
         turn: LoopTurn,
     ) -> tuple[str, list[Any] | None]:
-        """Return the content of a result as its model is shown it, and the mark of its message.
+        """Return the text of a result as its model is shown it, and the mark of its message.
 
         One that is short, and of arguments that nobody has changed, is shown as it is.
         """
         mark: list[Any] | None = None
+        content = result.text
         if len(content) >= LEAST_CHARS and self._is_name_free:
             own_action = self._results.action
             if call.action is own_action:
                 mark = self._results.mark(call.args.get("number"))
             elif call.action is not None:
-                sources = sources_of_result(call, self._thread.texts_by_origin, result)
                 keep = None if self._record is None else self._record.keep
                 is_whole = len(content) <= limit
-                result_parts = (content, sources, is_whole, keep, _args_text(call.args))
+                result_parts = (content, result.sources, is_whole, keep, _args_text(call.args))
                 mark = self._results.add(call.name, *result_parts)
                 if not is_whole:
                     content = excerpt(content, limit, f"result {mark[0]}, see {own_action.name}")
