@@ -8,6 +8,8 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
 from hashlib import sha256
 from itertools import product
 from pathlib import Path
@@ -17,10 +19,17 @@ import pytest
 
 from journal.own import RUN, URLS, World, digest
 from journal.process import KILLED, Processes, effects
-from moothall import Journal
+from moothall import Journal, Later
 from moothall.build import APPENDED, StepHandle, recorded
 from moothall.foundation.errors import ConfigError, InDoubt, JournalError, RunMismatch
 from moothall.journal import Done
+
+
+@dataclass
+class Ended:
+    stop_reason: str
+    text: str
+
 
 SIZE = 400_000  # of the name of a page, so that each is a file beside the journal
 
@@ -196,6 +205,68 @@ async def test_step_that_failed_is_called_again(journal: Journal) -> None:
     assert journal.in_doubt("R") == []
     async with recorded(journal, "R", "Lines", "me", Lines) as record:
         assert await record.step("pay", pay, outcome="ask") == "paid"
+
+
+@pytest.mark.parametrize(
+    ("options", "paid"),
+    (({}, []), ({"idempotent": True}, [6]), ({"decided": lambda past: past.decision.word}, [])),
+)
+async def test_effect_that_was_cut_off_is_done_again_only_if_it_is_idempotent(
+    journal: Journal, options: dict[str, Any], paid: list[int]
+) -> None:
+    has_begun, amounts = asyncio.Event(), list[int]()
+
+    async def pay(step: StepHandle) -> str:
+        assert [each.kind for each in journal.entries("R")][1:] == ["started"]  # in the file
+        has_begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    async def pay_again(step: StepHandle) -> str:
+        amounts.append(step.args["amount"])
+        return "paid"
+
+    async with recorded(journal, "R", "Lines", "me", Lines) as record:
+        effect = record.effect("pay", pay, args={"amount": 5}, action="pay", **options)
+        task = asyncio.create_task(effect)
+        await has_begun.wait()
+        task.cancel()
+        await asyncio.wait([task])
+    async with recorded(journal, "R", "Lines", "me", Lines) as record:
+        effect = record.effect("pay", pay_again, args={"amount": 6}, action="pay", **options)
+        if options.get("idempotent"):
+            assert await effect == "paid"
+        else:
+            with pytest.raises(InDoubt, match="decide"):
+                await effect
+    assert amounts == paid
+    if not paid:
+        journal.decide("R", {1: "skip"})
+        async with recorded(journal, "R", "Lines", "me", Lines) as record:
+            effect = record.effect("pay", pay_again, args={"amount": 6}, **options)
+            assert await effect == ("skip" if "decided" in options else None)
+    assert amounts == paid
+
+
+async def test_run_waits_for_a_result_and_goes_on_with_it_in_the_next_process(
+    journal: Journal,
+) -> None:
+    async def sign(record: Any) -> Ended:
+        signature = await record.wait("sign", Later("signature"), action="sign")
+        assert await record.wait("rest", Later(until=datetime(2020, 1, 1, tzinfo=UTC))) is None
+        return Ended("done", str(signature))
+
+    for answer in (None, "Eva"):
+        if answer is not None:
+            journal.answer("R", "signature", answer)
+        async with recorded(journal, "R", "Lines", "me", Lines) as record:
+            ended = await record.run_to_end(
+                partial(sign, record), vars, lambda stop: Ended(stop.reason, stop.detail)
+            )
+    assert ended == Ended("done", "Eva")
+    with pytest.raises(ConfigError, match="needs a journal"):
+        async with recorded(None, "R", "Lines", "me", Lines) as record:
+            await record.wait("sign", Later("signature"))
 
 
 @pytest.mark.parametrize("value", ("x" * 3000, {"\0": "a"}, {"\0": {"\0": "x" * 3000}}))

@@ -137,7 +137,7 @@ async def _take_step(bench: Workbench, name: str) -> None:
     async def take_or_replay() -> dict[str, Any]:
         if name in ("research", "update"):
             return await call()
-        return await record.step(key, call)
+        return await record.once(key, call)
 
     if has_ended:
         data = await take_or_replay()

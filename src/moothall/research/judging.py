@@ -139,7 +139,7 @@ async def _ask_verdicts(
     async def ask(messages: list[dict[str, Any]], number: int) -> Any:
         ask_judge = partial(completed, bench.agent.judge, bench.budget, messages, schema)
         name = getattr(bench.agent.judge, "name", None)
-        answer = await bench.record.step(
+        answer = await bench.record.once(
             f"{key}.{number}", ask_judge, of=ModelReply, beside=True, model=name
         )
         bench.note_usage(answer, name)

@@ -156,7 +156,7 @@ class Workbench(ProgressView):
                 return {"context_tokens": None}
 
             key = f"{self.iteration}.{self.step}.context"
-            self._contexts[name] = (await self.record.step(key, ask))["context_tokens"]
+            self._contexts[name] = (await self.record.once(key, ask))["context_tokens"]
 
     @property
     def budget(self) -> Any:
@@ -437,7 +437,7 @@ class Workbench(ProgressView):
         emit_draft = self.request.draft_emitter(str(self.agent.id)) if is_draft else None
         ask = partial(completed, self.model, self.budget, prompt, schema, tell=emit_draft)
         try:
-            answer = await self.record.step(
+            answer = await self.record.once(
                 key, ask, of=ModelReply, beside=side_by_side, model=name
             )
         except BudgetExceeded as error:

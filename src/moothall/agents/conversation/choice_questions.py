@@ -49,7 +49,7 @@ class ChoiceQuestions:
         state, answer_schema = self._state, AnswerSchema(schema)
 
         async def ask_model(prompt: Messages, number: int) -> Any:
-            completion = await state.record.step(
+            completion = await state.record.once(
                 f"{key}.{state.turns + 1}.{number}",
                 partial(completed, self._model, state.budget, prompt, answer_schema.json),
                 of=ANSWER,

@@ -92,7 +92,7 @@ class Exchange:
                 state.budget.check()
             key = f"choose.{state.turns + 1}"
             choose = partial(choose_in_time, self._setup.next, state)
-            choice = await self._record.step(key, choose, of=Choice)
+            choice = await self._record.once(key, choose, of=Choice)
         except NoChoice as error:
             state.usage = state.usage + error.usage
             raise Stop("unreadable", str(error)) from error

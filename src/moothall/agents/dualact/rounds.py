@@ -138,7 +138,7 @@ class Rounds:
         check = partial(expect, kind=str)
         prompt = await self._value_after_hooks("pre_reasoning", fields, "prompt", prompt, check)
         if self._decide_by is not None:
-            decision = await self._record.step(
+            decision = await self._record.once(
                 f"decide.{number}", self._decide_by_function, of=HumanDecision
             )
         elif config.answers_first:

@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from moothall.actions import ACCESS_PERMITTED
 from moothall.actions.acting import CALL_SCOPE, scope_with
@@ -38,6 +38,7 @@ from moothall.agents.replies.hooks import (
 )
 from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.state import ANSWER, Codec
+from moothall.agents.replies.step import StepForm
 from moothall.foundation import tracing
 from moothall.foundation.errors import ContextOverflow, HookError, InvalidArguments
 from moothall.foundation.jsonvalue import as_json
@@ -53,6 +54,10 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("moothall.agents")
 
 Call: TypeAlias = Callable[[], Awaitable[Any]]
+# Of a call of an action, by whether it may be repeated, and whether it asks an agent.
+_FORMS: Final = {
+    (r, a): StepForm(not r, None, True, a) for r in (True, False) for a in (True, False)
+}
 
 
 def around_model(step: LoopModelStep, call: Call) -> Awaitable[Any]:
@@ -170,7 +175,7 @@ async def _record_answer(step: LoopModelStep, call: Call) -> Any:
     run = step.run
     assert run.record is not None
     name = getattr(run.model, "name", None)
-    answer = await run.record.step(
+    answer = await run.record.once(
         f"{step.turn.iteration}", partial(_set_record, step, call), of=ANSWER, model=name
     )
     _count_usage(step, answer)
@@ -265,16 +270,10 @@ async def _record_execution(step: LoopActionStep, call: Call) -> Any:
     record = step.turn.request.recorded
     assert record is not None
     step.call.key = step.key
-    return await record.step(
-        step.key,
-        partial(_set_record, step, call),
-        of=Codec(step.dump, step.load),
-        outcome="repeat" if step.may_repeat else "ask",
-        beside=len(step.turn.calls) > 1,
-        goes_on=True,
-        anew=step.action.origin.agent is not None,
-        **step.details,
-    )
+    form = _FORMS[step.may_repeat, step.action.origin.agent is not None]
+    codec, beside = Codec(step.dump, step.load), len(step.turn.calls) > 1
+    call = partial(_set_record, step, call)
+    return await record.perform(step.key, call, form, codec, beside, step.details)
 
 
 async def _run_pre_acting(step: LoopActionStep, call: Call) -> Any:

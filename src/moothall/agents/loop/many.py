@@ -84,7 +84,7 @@ async def complete_many(
 
         async with slots:
             try:
-                data: dict[str, Any] = await record.step(
+                data: dict[str, Any] = await record.once(
                     str(number), call, beside=True, model=program["model"]
                 )
             except ModelError as error:

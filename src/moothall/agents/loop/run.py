@@ -362,7 +362,7 @@ class LoopRun:
             return await function(context_of(self.agent, self.request))
 
         try:
-            return await (call() if self.record is None else self.record.step(key, call))
+            return await (call() if self.record is None else self.record.once(key, call))
         except BudgetExceeded as error:
             raise Stop.at_limit(error) from error
         except (JournalError, Stop):

@@ -27,7 +27,7 @@ from moothall.agents.replies.reply import Step as Called
 from moothall.agents.replies.reply_context import ReplySetup, ask_context, note_member
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.state import REPLY, dump_state, load_state
-from moothall.agents.replies.step import StepHandle
+from moothall.agents.replies.step import StepForm, StepHandle
 from moothall.agents.replies.thread import Threads
 from moothall.foundation.errors import DeadlineExceeded, InDoubt, ModelError, StateError
 from moothall.foundation.jsonvalue import json_text
@@ -269,10 +269,9 @@ async def ask_member(
         note_member(request, agent, reply)
         return reply
     try:
-        step_options: dict[str, Any] = {"of": REPLY, "anew": is_person}
-        if is_remote:
-            step_options |= {"outcome": "ask", "decided": _reply_of_decision}
-        reply = await record.step(part, ask_once, **step_options, **labels)
+        decided = _reply_of_decision if is_remote else None
+        form = StepForm(asks=is_remote, decided=decided, anew=is_person)
+        reply = await record.perform(part, ask_once, form, REPLY, False, labels)
     except _UnansweredTurn as unanswered:
         return unanswered.reply
     except InDoubt as doubt:

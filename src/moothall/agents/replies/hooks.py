@@ -123,7 +123,7 @@ async def hooked_value(
     async def call(step: StepHandle | None) -> Any:
         return (await run_hooks(*hook_args))[name]
 
-    return await record.step(f"{type}.{key}", call, **options)
+    return await record.once(f"{type}.{key}", call, **options)
 
 
 def _seconds(type: str, budget: Budget | None) -> float | None:

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 from moothall.actions.approval import Later
 from moothall.agents.replies.charging import charge_spent, spending_of
 from moothall.agents.replies.read_record import OFFSETS, PastStep, ReadRecord, RunResult
 from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.state import Codec, codec_of
-from moothall.agents.replies.step import StepHandle
+from moothall.agents.replies.step import ONCE, StepForm, StepHandle
 from moothall.foundation import tracing
 from moothall.foundation.errors import (
     BudgetExceeded,
@@ -47,6 +47,11 @@ logger: logging.Logger = logging.getLogger("moothall.agents")
 R = TypeVar("R", bound=RunResult)
 S = TypeVar("S")
 T = TypeVar("T")
+
+Of: TypeAlias = type[T] | Codec | None
+"""The type of a step's result; None for JSON data."""
+StepCall: TypeAlias = Callable[[StepHandle], Awaitable[T]]
+"""Does the work of a step, and reports its progress by the step that it gets."""
 
 
 class Record(ReadRecord[S]):
@@ -95,73 +100,139 @@ class Record(ReadRecord[S]):
             self.start: dict[str, Any] | None = data
             self.note("begun", data)
 
-    async def step(
+    def once(
         self,
         key: str,
-        call: Callable[[StepHandle], Awaitable[T]],
+        call: StepCall[T],
         /,
         *,
-        of: type[T] | Codec | None = None,
-        outcome: Literal["repeat", "ask"] = "repeat",
+        of: Of[T] = None,
         beside: bool = False,
-        decided: Callable[[PastStep], T] | None = None,
-        goes_on: bool = False,
-        anew: bool = False,
         **about: Any,
-    ) -> T:
+    ) -> Coroutine[Any, Any, T]:
         """Do something once: return the recorded result, or call and record the result.
 
-        A call that raises is recorded as failed, and called again when the run is resumed. A
-        cancelled call has no end. A call must await `step.begins()` before its effect: otherwise it
-        is repeated, whatever `outcome` says. The next commit writes the end to the file.
+        A call that raises is recorded as failed, and called again when the run is resumed; so is
+        one that was cut off. The next commit writes the end to the file.
 
         Args:
             key: the step's key: the same when the run is resumed, and unique in the part
-            call: does the work; it gets a `Step`, by which it says when the effect begins. If it
-                returns a `Later`, or raises it with `action=`, the run waits for its result
+            call: does the work; it gets a `StepHandle`. If it returns a `Later`, or raises it with
+                `action=`, the run waits for its result
             of: the type of the result, if it is not JSON data
-            outcome: what to do if it had begun and not ended: `repeat` calls it again; `ask` lets a
-                person decide
             beside: whether other steps run at the same time: one commit then covers all that begin
-            decided: makes the result from a person's decision `skip` or `done`; without it, `done`
-                returns the value, and `skip` returns None
-            goes_on: whether the call itself takes what a `Later` that it returned has come to, and
-                what a person decided, from `Step.past`; else that is the result
-            anew: whether it is called although it waits: it may have its result from elsewhere
             **about: what else to record, as JSON data; `action` is the name that a person sees
 
         Raises:
-            InDoubt: it had begun and not ended, and nobody has decided
             Stop: it waits: catch it by `run_to_end`
             NobodyToAsk: nothing came of a `Later` in time, and that has no default
         """
+        return self.perform(key, call, ONCE, of, beside, about)
+
+    def effect(
+        self,
+        key: str,
+        call: StepCall[T],
+        /,
+        *,
+        args: Any = None,
+        idempotent: bool = False,
+        of: Of[T] = None,
+        beside: bool = False,
+        decided: Callable[[PastStep], T] | None = None,
+        **about: Any,
+    ) -> Coroutine[Any, Any, T]:
+        """Do once what must not be done twice, such as a payment: in doubt once it is cut off.
+
+        Its beginning is in the file before it is called. The rest is as for `once`.
+
+        Args:
+            args: what it begins with, as JSON data, which a person who decides sees; the call has
+                them as `step.args`: those of its first begin, if that was cut off by a kill
+            idempotent: whether it may be done twice: then it is called again if it was cut off
+            decided: makes the result from a person's decision `skip` or `done`; without it, `done`
+                returns the value, and `skip` returns None
+
+        Raises:
+            InDoubt: it had begun and not ended, and nobody has decided
+        """
+
+        async def begun(step: StepHandle) -> T:
+            step.args = args if step.args is None else step.args
+            await step.begins(step.args)
+            return await call(step)
+
+        form = StepForm(asks=not idempotent, decided=decided)
+        return self.perform(key, begun, form, of, beside, about)
+
+    def wait(self, key: str, later: Later, /, **about: Any) -> Coroutine[Any, Any, Any]:
+        """Return what comes of a `Later`: a result that somebody brings, or None at a moment.
+
+        Raises:
+            Stop: it has not come, and the run waits for it: catch it by `run_to_end`
+            NobodyToAsk: nothing came in time, and it has no default
+        """
+
+        async def wait_for(step: StepHandle) -> Any:
+            return later
+
+        return self.perform(key, wait_for, ONCE, None, False, about)
+
+    def step(
+        self,
+        key: str,
+        call: StepCall[T],
+        /,
+        *,
+        of: Of[T] = None,
+        outcome: Literal["repeat", "ask"] = "repeat",
+        beside: bool = False,
+        **about: Any,
+    ) -> Coroutine[Any, Any, T]:
+        """Do something once, whose call says by `await step.begins()` when its effect begins.
+
+        Before that it may ask for permission, or return a `Later`. With `outcome="ask"` it is in
+        doubt, as an `effect`, if it had begun and not ended.
+        """
+        return self.perform(key, call, StepForm(asks=outcome == "ask"), of, beside, about)
+
+    async def perform(
+        self,
+        key: str,
+        call: StepCall[T],
+        form: StepForm,
+        of: Of[T],
+        beside: bool,
+        about: Mapping[str, Any],
+    ) -> T:
+        """Return a step's result, from the record or by its call; `form` says how it goes on."""
         if key in self._ended_here:
             await self._read_again(key)
         past_step = self.past_steps.get(key) or PastStep(key)
-        codec = of if isinstance(of, Codec) else codec_of(of)
+        codec: Any = of if of.__class__ is Codec else codec_of(of)
         if past_step.state == "ended":
-            is_skipped = past_step.is_skipped and decided is None
+            is_skipped = past_step.is_skipped and form.decided is None
             return cast(T, None if is_skipped else self._recorded_result(past_step, codec))
         note: dict[str, Any] = {"key": key, "about": about} if about else {"key": key}
-        if outcome == "ask":
+        if form.asks:
             note["asks"] = True
         step = StepHandle(self, key, note, past_step, beside)
         if past_step.state == "started" and past_step.is_decided:
             step.tell(decided=None if past_step.decision is None else past_step.decision.word)
-            if past_step.decision is None or not goes_on:
+            if past_step.decision is None or not form.goes_on:
                 try:
-                    decided_result = self._result_of_decision(past_step, decided, of)
+                    result: T = self._result_of_decision(past_step, form, codec, of)
                 except Exception:
                     if past_step.decision is not None:
                         step.renew_doubt()
                     raise
-                is_skipped = past_step.is_skipped and decided is None
-                step.end("ended", {"result": None if is_skipped else codec.dump(decided_result)})
-                return decided_result
-        if past_step.requests and past_step.wait_key is not None and not anew:
+                is_skipped = past_step.is_skipped and form.decided is None
+                step.end("ended", {"result": None if is_skipped else codec.dump(result)})
+                return result
+        if past_step.requests and past_step.wait_key is not None and not form.anew:
             answer = await step.find_outcome(past_step.wait_key)  # raises until there is an answer
-            if past_step.later_key is not None and answer is not None and not goes_on:
-                result: T = codec.load(step.value_of(answer))
+            if past_step.later_key is not None and answer is not None and not form.goes_on:
+                result = codec.load(step.value_of(answer))
                 step.end("ended", {"result": codec.dump(result)})
                 return result
         self.open_count += 1
@@ -189,7 +260,7 @@ class Record(ReadRecord[S]):
                 step.end("failed", {"error": f"{type(error).__name__}: {error}"})
             raise
         except asyncio.CancelledError:
-            if step.has_begun and outcome == "repeat":  # its cost is known
+            if step.has_begun and not form.asks:  # its cost is known
                 step.end("failed", {"error": "cancelled", "cancelled": True})
             elif step.has_begun:  # its outcome is unknown, also to who calls it again here
                 step.keep_for_retry()
@@ -247,17 +318,15 @@ class Record(ReadRecord[S]):
             ) from error
 
     def _result_of_decision(
-        self, past_step: PastStep, decided: Callable[[PastStep], T] | None, kind: Any
-    ) -> T:
+        self, past_step: PastStep, form: StepForm, codec: Codec, of: Any
+    ) -> Any:
         if past_step.decision is None:
             raise self._doubt_about(past_step.key)
-        if decided is not None:
-            return decided(past_step)
+        if form.decided is not None:
+            return form.decided(past_step)
         if past_step.is_skipped:
-            return cast(T, None)
-        return cast(
-            T, past_step.value if isinstance(kind, Codec) else codec_of(kind).load(past_step.value)
-        )
+            return None
+        return past_step.value if isinstance(of, Codec) else codec.load(past_step.value)
 
     def _doubt_about(self, key: str) -> InDoubt:
         return InDoubt(

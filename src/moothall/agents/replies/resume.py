@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import MISSING, fields
 from hashlib import sha256
@@ -14,10 +14,10 @@ from weakref import WeakKeyDictionary
 from moothall.actions.approval import Later
 from moothall.actions.message import ENCLOSING_REPLIES, MAX_ID
 from moothall.actions.provenance import merged_sources
-from moothall.agents.replies.record import Record
+from moothall.agents.replies.record import Record, StepCall
 from moothall.agents.replies.reply import Reply, Step, Stop
 from moothall.agents.replies.state import dump_state
-from moothall.agents.replies.step import NULL_STEP, StepHandle
+from moothall.agents.replies.step import unrecorded_step
 from moothall.foundation.errors import (
     ConfigError,
     JournalError,
@@ -268,10 +268,8 @@ class _NullRecord(Record[S]):
         self._counts = {}
         self._entries = []
 
-    async def step(
-        self, key: str, call: Callable[[StepHandle], Awaitable[T]], /, **options: Any
-    ) -> T:
-        result = await call(NULL_STEP)
+    async def perform(self, key: str, call: StepCall[T], *options: Any) -> T:
+        result = await call(unrecorded_step(key))
         if isinstance(result, Later):
             raise ConfigError(f"step {key!r} returned a Later, which needs a journal to wait in")
         return result

@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from moothall.actions.approval import ApprovalRequest, ChangedArgs, Later, Question
 from moothall.actions.approval.decision import DECISION_KINDS, Refused
@@ -25,6 +25,19 @@ if TYPE_CHECKING:
 
 KEPT_SUFFIX: Final = "#kept"
 """What ends the key under which a step keeps data while it is under way."""
+
+
+class StepForm(NamedTuple):
+    """How a step goes on that was cut off, or that waits."""
+
+    asks: bool = False  # whether a person decides if it had begun and not ended
+    decided: Callable[[PastStep], Any] | None = None  # makes its result from that decision
+    # Whether its call takes what came of its `Later`, or of a doubt, from `StepHandle.past`.
+    goes_on: bool = False
+    anew: bool = False  # whether it is called although it waits: its result may come otherwise
+
+
+ONCE: Final = StepForm()
 
 
 class AskingCall(Protocol):
@@ -82,7 +95,7 @@ class StepHandle:
             if isinstance(decision, Later):
                 outcome = await self.wait(wait, "approval", decision, **(about or {}))
         note: dict[str, Any] = {"key": self._key, "fingerprint": fingerprint}
-        if about is not None and "action" in about:
+        if "action" in (about := about or {}):
             note |= {"action": about["action"], "asked": about.get("args", {})}
         if outcome is not None:
             decision = DECISION_KINDS.read(outcome.value)
@@ -246,9 +259,8 @@ class StepHandle:
         wait = next(reversed(self.past.requests), None)
         if wait is None or isinstance(await self._read_answer(wait), WaitOutcome):
             return wait is not None
-        if "asks" not in self._note.get("about", ()):
-            return False
-        return await WORKERS.run(asyncio.get_running_loop(), is_due, self.record.run.file, wait)
+        asks_agent, file = "asks" in self._note.get("about", ()), self.record.run.file
+        return asks_agent and await WORKERS.run(asyncio.get_running_loop(), is_due, file, wait)
 
     def _add_entry(self, kind: str, data: dict[str, Any]) -> None:
         self.record.note(kind, data)
@@ -278,9 +290,7 @@ class StepHandle:
         `reserved` is what the effect may spend at most, charged if it has no recorded end;
         `resumes`: whether one that was cut off goes on, and is no second call.
         """
-        data = dict(self._note)
-        if args is not None:
-            data["args"] = args
+        data = {**self._note} if args is None else {**self._note, "args": args}
         if reserved is not None:
             data["reserved"] = dict(reserved)
         if self.past.args is not None and self.past.is_charged(resumes):
@@ -372,7 +382,9 @@ class _NullStep(StepHandle):
         return False
 
 
-NULL_STEP: Final = _NullStep(None, "", {}, PastStep(""), False)
+def unrecorded_step(key: str) -> StepHandle:
+    """Return the step of a run without a journal."""
+    return _NullStep(None, key, {}, PastStep(key), False)
 
 
 async def ask_unrecorded(

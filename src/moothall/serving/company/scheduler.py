@@ -284,27 +284,23 @@ class Scheduler:
                 record.hear({"times": call.schedule.times})
 
             async def make_call(step: StepHandle) -> dict[str, Any]:
-                await step.begins(args)
-                call_args = args if step.args is None else step.args
                 try:
-                    return {
-                        "outcome": "ok",
-                        "value": as_json(await self._call(call, call_args, run_id)),
-                    }
+                    value = await self._call(call, step.args, run_id)
+                    return {"outcome": "ok", "value": as_json(value)}
                 # No outcome, though a RequestError: the call is made again once the reply goes on.
                 except RunWaiting:
                     raise
                 except RequestError as error:
                     return {"outcome": type(error).__name__, "error": error_text(error, 1000)}
 
-            on_unknown: Any = "repeat" if self.repeats(call) else "ask"
             try:
-                result = await record.step(
+                result = await record.effect(
                     "call",
                     make_call,
-                    outcome=on_unknown,
-                    action=action_name,
+                    args=args,
+                    idempotent=self.repeats(call),
                     decided=_result_of_decision,
+                    action=action_name,
                 )
             except RunWaiting as error:
                 await record.end("waiting", detail=str(error), text="")

@@ -194,10 +194,10 @@ def _groups(digests: list[bytes]) -> Iterator[list[bytes]]:
 
 def _json_bytes(data: Any) -> bytes:
     """Return JSON data as bytes, in the cheapest way."""
-    from pydantic_core import to_json as plain_json  # an agent without a journal does not load it
+    import pydantic_core  # an agent without a journal does not load it
 
     try:
-        return plain_json(data, inf_nan_mode="strings")
+        return pydantic_core.to_json(data, inf_nan_mode="strings")
     except ValueError:  # something that is not JSON
         return json_text(data).encode()
 
