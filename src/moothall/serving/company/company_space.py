@@ -262,7 +262,7 @@ class CompanySpace:
         A task of A2A, a firing and a message that the broker redelivers resume their own runs.
         """
         from moothall.journal import RunView
-        from moothall.serving.doors.a2a_records import is_task
+        from moothall.serving.doors.a2a.runs import is_task
 
         if self.journal is None or is_task(run.id):
             return False
@@ -277,7 +277,7 @@ class CompanySpace:
 
     def resumes_waiting(self, run: Outline) -> bool:
         """Return whether its agent goes on with a run that has waited: A2A's door has its tasks."""
-        from moothall.serving.doors.a2a_records import is_task
+        from moothall.serving.doors.a2a.runs import is_task
 
         return self._settings.http is None or not is_task(run.id)
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 from moothall import Agent, ConfigError, DefinitionError, MissingExtra
 from moothall.agents import keep_resuming, who_resumes
 from moothall.build import check_text, log_failure, nearest
-from moothall.serving.doors.a2a import A2ADoor
-from moothall.serving.doors.a2a_records import is_task
+from moothall.serving.doors.a2a.door import A2ADoor
+from moothall.serving.doors.a2a.runs import is_task
 from moothall.serving.doors.ag_ui import AGUIDoor
 from moothall.serving.doors.callers import CallerOptions, Callers, Tokens
 from moothall.serving.doors.checks import (

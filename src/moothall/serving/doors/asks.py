@@ -127,7 +127,7 @@ class OpenAsks:
         timeout_s: after so many seconds it counts as not answered
     """
 
-    def __init__(self, on_change: Callable[[Ask], object], timeout_s: float) -> None:
+    def __init__(self, on_change: Callable[[Ask], object], timeout_s: float | None) -> None:
         self.open: dict[str, Ask] = {}
         self.withdrawn: set[str] = set()  # the keys of what was asked and needs no answer any more
         self._on_change = on_change

@@ -4,35 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
-from contextlib import suppress
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, suppress
 from email.utils import formatdate
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall import ACCESS_DENIED
+from moothall import ACCESS_DENIED, NoSuchRun
 from moothall.build import one_line
-from moothall.journal import Outline
 from moothall.serving.a2a.wire import (
     ACCEPTED_MEDIA,
+    ANY_STATE,
     CARD_PATH,
-    ENDED_STATES,
-    PAUSED_STATES,
-    SUBMITTED,
     VERSION,
-    WORKING,
     A2AFault,
     check_params,
+    content_of,
+    seconds_of,
 )
 from moothall.serving.a2a.wire_03 import VERSION_03
-from moothall.serving.doors.a2a_call import A2ACall, protocol_faults
-from moothall.serving.doors.a2a_records import questions_of, task_id_of_message
-from moothall.serving.doors.a2a_store import TaskStore
-from moothall.serving.doors.a2a_tasks import Task
+from moothall.serving.doors.a2a.call import A2ACall, protocol_faults
+from moothall.serving.doors.a2a.form import STATES, TaskUpdates, add_message, answers_in, task_of
+from moothall.serving.doors.a2a.runs import (
+    SHARED_CONTEXT,
+    TaskRuns,
+    page_position,
+    page_token,
+    task_id_of_message,
+)
 from moothall.serving.doors.callers import caller_of, sender_of
 from moothall.serving.doors.checks import as_json
 from moothall.serving.doors.front import NO_FRONT, Front
 from moothall.serving.doors.protocols import A2A, to_id, to_path
+from moothall.serving.doors.served.served_run import ENDS, PAUSES, RunQuestions, RunState, ServedRun
+from moothall.serving.doors.served.served_runs import Item, ServedRuns
 from moothall.serving.doors.served_agents import Served
 
 if TYPE_CHECKING:
@@ -41,11 +48,10 @@ if TYPE_CHECKING:
 
 _START_WAIT_S: Final = 1.0
 """How long `returnImmediately` waits until the journal has the task's run."""
-_POLL_S: Final = 0.5
-"""Seconds between two looks whether a task that waits has gone on."""
+_ANSWER_WAIT_S: Final = 86_400.0
+"""How long a task waits for an answer to its question."""
 _CACHE_CONTROL: Final = "public, max-age=300"
 """Clients may keep a card for five minutes."""
-_MAX_ANSWER_IDS: Final = 10_000
 _STREAMING_METHODS: Final = ("SendStreamingMessage", "SubscribeToTask")
 _TASK_METHODS: Final = ("GetTask", "CancelTask", "SubscribeToTask")
 
@@ -73,9 +79,9 @@ class A2ADoor:
         self._has_token = has_token
         self._front = front
         self._start_date = formatdate(usegmt=True)
-        self._tasks = TaskStore(served, has_token)
+        self._tasks = TaskRuns(served, has_token)
+        self._runs = ServedRuns(served, self._tasks, _ANSWER_WAIT_S)
         self._drain_s = drain_s
-        self._answer_ids: dict[str, None] = {}  # the last messages that have answered a task
 
     def routes(self) -> list[Any]:
         """Return the routes of the cards and of the agents."""
@@ -89,11 +95,11 @@ class A2ADoor:
 
     async def resume(self) -> None:
         """Go on with the tasks whose process was killed, or for which an answer has come."""
-        await self._tasks.resume()
+        await self._runs.resume()
 
     async def close(self) -> None:
         """Cancel the tasks that do not end in time."""
-        await self._tasks.close(self._drain_s)
+        await self._runs.close(self._drain_s)
 
     # -- cards -------------------------------------------------------------------------------------
 
@@ -200,26 +206,26 @@ class A2ADoor:
         """Answer a call; raise A2AFault for one that is refused."""
         method, params = call.method, call.params
         if method == "SendMessage":
-            task, limit, is_immediate = await self._accept_message(agent, sender, params)
-            if isinstance(task, Task):
-                if is_immediate:
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(_START_WAIT_S):
-                            await task.wait_until(lambda task: task.state != SUBMITTED)
-                else:
-                    await task.wait_until(lambda task: task.state in ENDED_STATES | PAUSED_STATES)
-                if is_immediate or not task.runs_elsewhere:
-                    return {"task": task.to_json(limit)}
-            if not is_immediate and task.state in ("running", WORKING):
-                await self._tasks.wait_until_idle(agent, task.id)
-            return {"task": await self._tasks.get(agent, sender, task.id, limit)}
+            run, options = await self._accept_message(agent, sender, params)
+            if options.get("returnImmediately"):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_START_WAIT_S):
+                        await run.until(STATES.keys() - {"new"})
+            else:
+                await run.until(ENDS | PAUSES)
+                run = await self._runs.once_idle(run)
+            return {"task": task_of(run, options.get("historyLength"))}
         if method in _TASK_METHODS:
             params = check_params("GetTask", params)
-            if method == "CancelTask":
-                return await self._cancel(agent, sender, params["id"])
-            return await self._tasks.get(agent, sender, params["id"], params.get("historyLength"))
+            run = await self._runs.find(agent, sender, params["id"])
+            if method == "GetTask":
+                return task_of(run, params.get("historyLength"))
+            if (cancelled_run := await self._runs.cancel(run)) is not None:
+                return task_of(cancelled_run)
+            text = "the task has ended, or its process does not answer"
+            raise A2AFault("TASK_NOT_CANCELABLE", text)
         if method == "ListTasks":
-            return await self._tasks.list_page(agent, sender, check_params(method, params))
+            return await self._list_page(agent, sender, check_params(method, params))
         if "PushNotification" in method:
             raise A2AFault("PUSH_NOTIFICATION_NOT_SUPPORTED", "push notifications are not offered")
         if method == "GetExtendedAgentCard":
@@ -228,45 +234,81 @@ class A2ADoor:
 
     async def _accept_message(
         self, agent: str, sender: str, params: Any
-    ) -> tuple[Task | Outline, int | None, bool]:
+    ) -> tuple[ServedRun, dict[str, Any]]:
         """Take a message, which begins a task or answers a task's question, once.
 
-        If it was sent before, its task may be in the journal alone.
+        Return the task's run, and how the caller wants it.
         """
         params = check_params("SendMessage", params)
         message, options = params["message"], params.get("configuration", {})
         if options.get("taskPushNotificationConfig"):
             raise A2AFault("PUSH_NOTIFICATION_NOT_SUPPORTED", "push notifications are not offered")
-        reply_options = options.get("historyLength"), bool(options.get("returnImmediately"))
+        context = message.get("contextId") or ""
+        message_id = task_id_of_message(message, agent, sender)
         if not (id := message.get("taskId")):
-            return await self._tasks.start(agent, sender, message), *reply_options
-        task: Task | Outline | None = await self._tasks.find_live(agent, sender, id)
-        answer_id = task_id_of_message(message, agent, sender)
-        if answer_id in self._answer_ids:
-            task = task or await self._tasks.outline(agent, sender, id)
-        elif isinstance(task, Task):
-            if message.get("contextId") not in (None, "", task.context):
-                raise A2AFault("INVALID_PARAMS", "the task belongs to another context")
-            task.answer_question(message)
-        else:
-            task = await self._tasks.answer(agent, sender, id, message)
-        self._answer_ids[answer_id] = None
-        while len(self._answer_ids) > _MAX_ANSWER_IDS:
-            self._answer_ids.pop(next(iter(self._answer_ids)))
-        return task, *reply_options
+            return await self._begin(message_id, agent, sender, context, message), options
+        run = await self._runs.find(agent, sender, id)
+        if context not in ("", run.request.context):
+            raise A2AFault("INVALID_PARAMS", "the task belongs to another context")
+        is_answer = await self._runs.answer(run, message_id, partial(self._read, message, run))
+        if is_answer and run.view is not None:
+            live_run = await self._runs.go_on(run)
+            if live_run is None:
+                text = "the answer is kept: get the task by GetTask"
+                raise A2AFault("UNSUPPORTED_OPERATION", text)
+            run = live_run
+        if is_answer:
+            add_message(run, message)
+        return run, options
 
-    async def _cancel(self, agent: str, sender: str, id: str) -> Any:
-        task = await self._tasks.find_live(agent, sender, id)
-        ended_before = task is not None and task.state in ENDED_STATES
-        if task is not None and not ended_before and task.work is not None:
-            task.work.cancel()
-            await task.wait_until(lambda task: task.state in ENDED_STATES)
-            if task.state in ENDED_STATES:
-                return task.to_json()
-        # Its run may have begun to wait meanwhile.
-        if not ended_before and await self._tasks.cancel(agent, sender, id):
-            return await self._tasks.get(agent, sender, id)
-        raise A2AFault("TASK_NOT_CANCELABLE", "the task has ended, or its process does not answer")
+    def _read(
+        self, message: dict[str, Any], run: ServedRun, questions: RunQuestions
+    ) -> dict[str, Any]:
+        answers = answers_in(message, run, questions)
+        if run.view is not None:
+            # Before it is kept: a task that fails now would go on once there is budget again.
+            self._served.check(run.request.caller)
+        return answers
+
+    async def _begin(
+        self, id: str, agent: str, sender: str, context: str, message: dict[str, Any]
+    ) -> ServedRun:
+        if getattr(self._served.agents[agent], "shared", False):
+            if context not in ("", SHARED_CONTEXT):
+                reason = "this agent has one conversation with all callers: leave contextId out"
+                raise A2AFault("INVALID_PARAMS", reason)
+            context = SHARED_CONTEXT
+        content = content_of(message["parts"])
+        context = context or secrets.token_hex(16)
+        return await self._runs.begin(self._tasks.request(id, agent, sender, context, content))
+
+    async def _list_page(self, agent: str, sender: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Return a page of a caller's tasks; the tasks that changed last come first."""
+        position = page_position(params.get("pageToken") or "")
+        after = params.get("statusTimestampAfter")
+        since = 0.0 if after is None else seconds_of(after)
+        status = params.get("status", ANY_STATE[0])
+        rows = sorted(
+            (
+                each
+                for each in await self._runs.rows(agent, sender)
+                if params.get("contextId") in (None, "", each.context)
+                and status in (*ANY_STATE, STATES[each.state])
+                and each.at >= since
+            ),
+            key=lambda each: (-each.at, each.id),
+        )
+        page_size = params.get("pageSize", 50)
+        remaining = [each for each in rows if position is None or (-each.at, each.id) > position]
+        page, limit = remaining[:page_size], params.get("historyLength", 0)
+        tasks = []
+        for each in page:
+            with suppress(NoSuchRun):  # it was deleted meanwhile
+                run = await self._runs.load(agent, sender, each)
+                tasks.append(task_of(run, limit, params.get("includeArtifacts", False)))
+        token = page_token(page[-1].at, page[-1].id) if len(remaining) > page_size else ""
+        counts = {"pageSize": len(tasks), "totalSize": len(rows)}
+        return {"tasks": tasks, "nextPageToken": token, **counts}
 
     async def _stream_method(
         self, call: A2ACall, agent: str, sender: str
@@ -274,70 +316,35 @@ class A2ADoor:
         """Answer a call by updates; raise A2AFault for one that is refused."""
         method, params = call.method, call.params
         if method == "SendStreamingMessage":
-            task, limit, _ = await self._accept_message(agent, sender, params)
-            if isinstance(task, Outline):
-                return self._follow_task(agent, sender, task.id, limit, task.state != "running")
-            return self._with_end(task, _updates(task, limit, task.state in PAUSED_STATES))
-        id = check_params("GetTask", params)["id"]
-        live_task = await self._tasks.find_live(agent, sender, id)
-        if live_task is not None and live_task.state not in ENDED_STATES:
-            return self._with_end(live_task, _updates(live_task, None, False))
-        if live_task is None:
-            run = await self._tasks.outline(agent, sender, id)
-            if run.state in ("running", "waiting"):
-                return self._follow_task(agent, sender, id)
-        raise A2AFault("UNSUPPORTED_OPERATION", "nothing works on the task: get it by GetTask")
+            run, options = await self._accept_message(agent, sender, params)
+            # One that asks is told as it is: its caller has to answer first.
+            is_now = run.state.is_paused
+            return self._updates(run, options.get("historyLength"), is_now)
+        run = await self._runs.find(agent, sender, check_params("GetTask", params)["id"])
+        is_worked_on = run.view is None or run.state.is_elsewhere or run.state.is_paused
+        if run.state.is_over or not is_worked_on:
+            raise A2AFault("UNSUPPORTED_OPERATION", "nothing works on the task: get it by GetTask")
+        return self._updates(run, None, False)
 
-    async def _with_end(self, task: Task, updates: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Yield updates of a task, and its end where another process works on it."""
-        async for update in updates:
-            yield update
-        if task.runs_elsewhere:
-            await self._tasks.wait_until_idle(task.agent, task.id)
-            yield {"task": await self._tasks.get(task.agent, task.sender, task.id)}
-
-    async def _follow_task(
-        self, agent: str, sender: str, id: str, limit: int | None = None, only_now: bool = False
+    def _updates(
+        self, run: ServedRun, limit: int | None, is_now: bool
     ) -> AsyncIterator[dict[str, Any]]:
-        """Yield the state of a task that waits, or of another process: now, and after its end."""
-        first_state = await self._tasks.get(agent, sender, id, limit)
-        yield {"task": first_state}
-        if only_now:
-            return
-        run = await self._tasks.outline(agent, sender, id)
-        while (
-            task := await self._tasks.find_live(agent, sender, id)
-        ) is None and run.state == "waiting":
-            await asyncio.sleep(_POLL_S)
-            earlier_run, run = run, await self._tasks.outline(agent, sender, id)
-            if run.changed != earlier_run.changed and run.state == "waiting":
-                task_data = await self._tasks.get(agent, sender, id, limit)
-                # It has gone on meanwhile, and asks something else.
-                if questions_of(task_data) not in ([], questions_of(first_state)):
-                    yield {"task": task_data}
+        """Return a task as it is now, and then its updates until it has ended or asks something."""
+        # Read from now on: when the first update is asked for, a quick agent has ended.
+        return self._read_updates(
+            {"task": task_of(run, limit)}, TaskUpdates(run, limit), self._runs.follow(run), is_now
+        )
+
+    @staticmethod
+    async def _read_updates(
+        first: dict[str, Any], form: TaskUpdates, items: AsyncGenerator[Item], is_now: bool
+    ) -> AsyncIterator[dict[str, Any]]:
+        async with aclosing(items):
+            yield first
+            if is_now:
+                return
+            async for item in items:
+                for update in form.updates(item):
+                    yield update
+                if isinstance(item, RunState) and item.is_paused:
                     return
-        if task is None:  # another process goes on with it, or it has ended
-            await self._tasks.wait_until_idle(agent, id)
-            yield {"task": await self._tasks.get(agent, sender, id)}
-            return
-        async for update in self._with_end(task, _updates(task, None, False)):
-            yield update  # its run ends before it does
-
-
-def _updates(task: Task, limit: int | None, is_paused: bool) -> AsyncIterator[dict[str, Any]]:
-    """Return a task as it is now, and then its updates until it has ended or asks something."""
-    # Read from now on: when the first update is asked for, a quick agent has ended.
-    return _read_updates(task, {"task": task.to_json(limit)}, task.subscribe(), is_paused)
-
-
-async def _read_updates(
-    task: Task, first: dict[str, Any], queue: asyncio.Queue[dict[str, Any] | None], is_paused: bool
-) -> AsyncIterator[dict[str, Any]]:
-    try:
-        yield first
-        while not is_paused and (update := await queue.get()) is not None:
-            yield update
-            status = update.get("statusUpdate", {}).get("status", {})
-            is_paused = status.get("state") in PAUSED_STATES
-    finally:
-        task.unsubscribe(queue)

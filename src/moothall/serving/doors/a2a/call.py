@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from moothall import JournalError, NoSuchRun
 from moothall.build import UnreadableText, one_line
@@ -18,6 +18,15 @@ from moothall.serving.a2a.wire_03 import (
 )
 from moothall.serving.doors.checks import SSE_COMMENT, json_of, sse_event, with_keepalives
 from moothall.serving.doors.protocols import REFUSALS, TooOften, caller_text, fault_of
+from moothall.serving.doors.served.served_run import RunRefused
+
+_RUN_FAULTS: Final = {
+    "unknown": "TASK_NOT_FOUND",
+    "full": "INTERNAL_ERROR",
+    "unexpected": "UNSUPPORTED_OPERATION",
+    "not_cancelable": "TASK_NOT_CANCELABLE",
+}
+"""The protocol's errors for the reasons of `RunRefused`."""
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -108,6 +117,8 @@ def protocol_faults() -> Iterator[None]:
         raise
     except REFUSALS as error:
         raise fault_of(error) from error
+    except RunRefused as error:
+        raise A2AFault(_RUN_FAULTS[error.reason], str(error)) from error
     except NoSuchRun as error:
         raise A2AFault("TASK_NOT_FOUND", "there is no such task any more") from error
     except JournalError as error:

@@ -1,0 +1,1 @@
+"""Agents as servers of A2A."""

@@ -1,0 +1,1 @@
+"""Runs that callers wait for: one machine for all doors."""

@@ -1,0 +1,334 @@
+"""A run that a caller waits for: how far it is, what it tells and asks, and what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from moothall import Done, Event, JournalError, NoSuchRun, NotPermitted, Reply
+from moothall.build import one_line
+from moothall.journal import REASONS, Outline, RunView, Waits
+from moothall.serving.doors.asks import RESTING, Ask, Caller, OpenAsks, asks_of
+from moothall.serving.doors.protocols import caller_text, ended_text
+
+if TYPE_CHECKING:
+    from moothall.journal import Wait
+    from moothall.serving.doors.served_agents import Served
+
+Content: TypeAlias = str | list[dict[str, Any]]
+"""What a caller says: a text, or blocks."""
+Work: TypeAlias = Callable[[Caller], Awaitable[Any]]
+"""Has an agent reply to a caller, and returns what a message to it would, or its `Reply`."""
+ENDS: Final = frozenset(("done", "failed", "refused", "cancelled"))
+PAUSES: Final = frozenset(("asking", "at_rest"))
+_MAX_UNREAD: Final = 10_000
+"""How many items a follower may be behind before it is told nothing more."""
+
+
+class RunRefused(Exception):
+    """A door cannot do what a caller wants of a run; `reason` is a word for its protocol's error.
+
+    `unknown`: the caller has no such run. `full`: too many are under way. `unexpected`: it takes
+    no answer now. `not_cancelable`: it does not end.
+    """
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallerRequest:
+    """Who asks which agent for what: `context` is the conversation that its client names."""
+
+    id: str
+    agent: str
+    sender: str
+    caller: str
+    context: str = ""
+    content: Content = ""
+    options: dict[str, Any] | None = None  # what it says of the reply
+    can_answer: bool = True  # whether it can be asked while its request is under way
+
+
+@dataclass(frozen=True)
+class RunState:
+    """How far a run is, at a moment.
+
+    Attributes:
+        name: `new`, `working`; `asking` its caller in this process; `at_rest` in its journal; or
+            how it ended: `done`, `failed`, `refused`, `cancelled`
+        text: what it does now, or why it has ended so
+        asks: what it asks its caller, by key
+        waits: what it waits for in its journal
+        is_elsewhere: whether another process works on it
+        at: since when, in seconds since 1970
+    """
+
+    name: str
+    text: str = ""
+    asks: Mapping[str, Ask] = field(default_factory=dict)
+    waits: Sequence[Wait] = ()
+    is_elsewhere: bool = False
+    at: float = field(default_factory=time.time)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing comes after it."""
+        return self.name in ENDS
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether somebody has to answer first."""
+        return self.name in PAUSES
+
+
+class RunEvent(NamedTuple):
+    """An event of a run's reply, or of a reply that it asked for."""
+
+    event: Event
+    is_own: bool
+
+
+class RunQuestions(NamedTuple):
+    """What a run asks its caller.
+
+    Attributes:
+        open_asks: what it asks now, by key
+        answered_asks: what the caller has answered, by key
+        late_keys: the keys of what needs no answer any more
+    """
+
+    open_asks: Mapping[str, Ask]
+    answered_asks: Mapping[str, Ask]
+    late_keys: Collection[str]
+
+
+class ServedRun:
+    """A run that a caller waits for: of this process, or as its journal has it.
+
+    Args:
+        request: who asks for what
+        state: how far it is
+        door_data: what its door keeps of it
+        view: it in its journal; None while it is of this process
+        ask_s: after how many seconds a question to its caller counts as not answered
+
+    Attributes:
+        reply: the agent's reply, once it has ended
+        value: what a message to the agent returns, if it is done
+        error: why it has not ended with a reply
+        task: its work in this process
+        has_begun: whether its run has begun, which a journal keeps
+        is_handed_over: whether the next process goes on with it
+    """
+
+    def __init__(
+        self,
+        request: CallerRequest,
+        state: RunState,
+        door_data: Any = None,
+        view: RunView | None = None,
+        ask_s: float | None = None,
+    ) -> None:
+        self.request, self.state, self.door_data, self.view = request, state, door_data, view
+        self.reply: Reply | None = None
+        self.value: Any = None
+        self.error: Exception | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.has_begun = self.is_handed_over = False
+        self.open_asks: OpenAsks = OpenAsks(self._show_asks, ask_s)
+        self.answer_token = ""  # that of the last answer here
+        self._followers = set[asyncio.Queue[RunState | RunEvent | None]]()
+
+    @property
+    def id(self) -> str:
+        """Its id, by which its caller knows it."""
+        return self.request.id
+
+    @property
+    def questions(self) -> RunQuestions:
+        """What it asks its caller in this process."""
+        return RunQuestions(self.open_asks.open, {}, self.open_asks.withdrawn)
+
+    def is_of(self, agent: str, sender: str) -> bool:
+        """Return whether it is a sender's, and of this agent."""
+        return (self.request.agent, self.request.sender) == (agent, sender)
+
+    @property
+    def recorded_id(self) -> str:
+        """The id of its run in the journal, as it goes on: that of a changed program is another."""
+        return self.id if self.view is None else self.view.outline.id
+
+    @property
+    def has_value(self) -> bool:
+        """Whether its `value` is known: that of a run of another version of moothall is not."""
+        return self.view is None or self.reply is not None
+
+    @property
+    def has_other_program(self) -> bool:
+        """Whether it waits for the program that began it, which has changed."""
+        return getattr(self.error, "type", "") == "RunMismatch"
+
+    # -- following ---------------------------------------------------------------------------------
+
+    def follow(self) -> AsyncGenerator[RunState | RunEvent]:
+        """Return what happens to it from this call on, until its work here has ended."""
+        queue = asyncio.Queue[RunState | RunEvent | None]()
+        # Here: when the first item is asked for, a quick agent has ended.
+        if self.task is None or self.task.done():
+            queue.put_nowait(None)
+        else:
+            self._followers.add(queue)
+        return self._items(queue)
+
+    async def _items(
+        self, queue: asyncio.Queue[RunState | RunEvent | None]
+    ) -> AsyncGenerator[RunState | RunEvent]:
+        try:
+            while (item := await queue.get()) is not None:
+                yield item
+        finally:
+            self._followers.discard(queue)
+
+    async def until(self, names: Collection[str]) -> None:
+        """Wait until it is in one of these states, or its work here has ended."""
+        async with aclosing(self.follow()) as items:
+            while self.state.name not in names and await anext(items, None) is not None:
+                pass
+
+    def end_followers(self) -> None:
+        """Tell all followers that nothing more comes: its work has ended, in whatever way."""
+        followers, self._followers = self._followers, set()
+        for queue in followers:
+            queue.put_nowait(None)
+
+    def _tell(self, item: RunState | RunEvent) -> None:
+        for queue in list(self._followers):
+            # Its client does not read: its connection ends, before the server's memory does.
+            is_behind = queue.qsize() >= _MAX_UNREAD
+            if is_behind:
+                self._followers.discard(queue)
+            queue.put_nowait(None if is_behind else item)
+
+    def _set(self, name: str, text: str = "", **fields: Any) -> None:
+        self.state = RunState(name, text, **fields)
+        if self.state.is_over:
+            self.request = replace(self.request, content="")  # an ended run keeps no files
+        self._tell(self.state)
+
+    # -- working -----------------------------------------------------------------------------------
+
+    async def go(self, served: Served, work: Work) -> None:
+        """Have the agent reply; what comes of it becomes the state here, and nowhere else."""
+        request = self.request
+        terms = (request.id, request.caller, request.content, request.options)
+        asking = self.open_asks if request.can_answer else None
+        caller = Caller(asyncio.get_running_loop(), asking, self.take, *terms)
+        try:
+            self.value = await work(caller)
+            await asyncio.sleep(0)  # the events before it wait in this loop already
+        except asyncio.CancelledError:
+            if not self.is_handed_over:
+                self._set("cancelled")
+        except NotPermitted as error:
+            self.error = error
+            self._set("refused", str(error))
+        except Exception as error:  # also of an agent of the user's own
+            self.error = error
+            await asyncio.sleep(0)  # as above: the event that has the reason
+            await self._end_without_value(served, error)
+        else:
+            self._set("done")
+
+    async def _end_without_value(self, served: Served, error: Exception) -> None:
+        reason = "" if self.reply is None else self.reply.stop_reason
+        kind = getattr(error, "type", "")
+        if reason in RESTING or self.has_other_program:
+            await self._rest(served)
+        elif kind == "RunHeld":  # another process has resumed it
+            self._set("working", is_elsewhere=True)
+        elif kind == "RequestCancelled" and reason == "cancelled":  # by a request to its run
+            self._set("cancelled")
+        elif self.reply is None or reason in ("", "error", *REASONS.answered):
+            self._set("failed", caller_text(error, self.id))
+        else:
+            self._set("failed", ended_text(self.reply, self.id))
+
+    async def _rest(self, served: Served) -> None:
+        """Say what it waits for; if the journal does not tell, that it waits."""
+        try:
+            waits = await served.waits(self.request.agent, self.id)
+        except NoSuchRun as error:
+            self._set("failed", caller_text(error, self.id))
+        except JournalError:  # it rests all the same
+            self._set("at_rest", REASONS.in_words("waiting"))
+        else:
+            asks = asks_of(waits, served.callers.permits(self.request.caller))
+            self._set("at_rest", asks=asks, waits=waits)
+
+    def take(self, event: Any) -> None:
+        """Take an event of its reply, or of one that it asked for."""
+        is_own = Waits.began_as(event.run_id or "") == self.id and event.agent == self.request.agent
+        if is_own:
+            # A hook that fails before the run ends it, too.
+            is_failure = isinstance(event, Done) and event.reply.stop_reason == "error"
+            self.has_begun |= not is_failure
+            if self.state.name == "new":
+                self._set("working")
+            if isinstance(event, Done):
+                self.reply = event.reply
+        self._tell(RunEvent(event, is_own))
+        is_past, is_told = getattr(event, "past", False), event.kind in _TOLD_AS_EVENTS
+        if event.progress and not (is_past or is_told or self.open_asks.open):
+            self._set("working", one_line(event.progress, 300))
+
+    def _show_asks(self, _: Ask) -> None:
+        if not self.state.is_over:
+            asks = {**self.open_asks.open}
+            self._set("asking" if asks else "working", asks=asks)
+
+
+_TOLD_AS_EVENTS: Final = ("text", "call_ended", "done")
+"""What is no progress: an answer's own words, and what follows from a call."""
+
+
+def state_name_of(run: Outline, agent: Any, journal: Any) -> str:
+    """Return how far a run of a journal is, as the name of its `RunState`."""
+    if run.state in ("running", "stopped") or (run.state == "waiting" and run.held):
+        return "working"
+    if run.state == "in_doubt":
+        return "cancelled" if RunView(journal, run).was_cancelled else "at_rest"
+    if run.state in ("waiting", "cancelled"):
+        return "at_rest" if run.state == "waiting" else "cancelled"
+    return "done" if Reply.gives_text(agent, run.state) else "failed"
+
+
+def recorded_run(
+    request: CallerRequest, view: RunView, agent: Any, may_permit: bool, door_data: Any = None
+) -> ServedRun:
+    """Return a run as its journal has it; it reads the file.
+
+    Args:
+        request: who asked for what
+        view: the run
+        agent: its agent, with its journal
+        may_permit: whether its caller may permit calls
+        door_data: what its door keeps of it
+    """
+    run = view.outline
+    name, text = state_name_of(run, agent, agent.journal), ""
+    reply = view.reply if name in ENDS else None
+    waits = view.waits if name == "at_rest" else []
+    if name == "failed":
+        text = f"the run has no reply ({run.state})"
+        text = text if reply is None else ended_text(reply, request.id, logs=False)
+    is_elsewhere = name == "working" and run.state != "stopped"
+    state = RunState(name, text, asks_of(waits, may_permit), waits, is_elsewhere, run.changed)
+    served_run = ServedRun(request, state, door_data, view)
+    served_run.reply, served_run.value = reply, None if reply is None else reply.text
+    return served_run

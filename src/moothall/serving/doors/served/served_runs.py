@@ -1,0 +1,320 @@
+"""The runs of a door that callers wait for: begun once, found, answered once, followed, resumed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing, suppress
+from typing import Any, Final, TypeAlias
+
+from moothall import Agent, BudgetExceeded, JournalError
+from moothall.agents import resumption
+from moothall.build import log_failure
+from moothall.journal import Waits
+from moothall.serving.doors.checks import in_thread
+from moothall.serving.doors.served.last_items import LastItems
+from moothall.serving.doors.served.recorded_runs import DoorRuns, RecordedRuns, RunRow
+from moothall.serving.doors.served.served_run import (
+    ENDS,
+    CallerRequest,
+    RunEvent,
+    RunQuestions,
+    RunRefused,
+    RunState,
+    ServedRun,
+    Work,
+)
+from moothall.serving.doors.served_agents import Served
+
+logger: logging.Logger = logging.getLogger("moothall.serving.doors")
+
+Item: TypeAlias = ServedRun | RunState | RunEvent
+_POLL_S: Final = 0.5
+"""Seconds between two looks whether a run that waits has gone on."""
+_RETRY_S: Final = 60.0
+_MAX_LIVE, _MAX_OF_CALLER, _MAX_ENDED = 1000, 100, 1000
+_MAX_WAITING: Final = 1000
+"""How many runs of a caller and an agent may wait in the journal."""
+_MAX_TOKENS: Final = 10_000
+
+
+class ServedRuns:
+    """The runs of a door, of all its callers.
+
+    Args:
+        served: the agents
+        door: what the door says of its runs
+        ask_s: after how many seconds a question to a caller counts as not answered
+    """
+
+    def __init__(self, served: Served, door: DoorRuns, ask_s: float) -> None:
+        self._served, self._door, self._ask_s = served, door, ask_s
+        self._recorded = RecordedRuns(served, door)
+        self._runs: dict[str, ServedRun] = {}  # those under way here, and the last that have ended
+        self._tokens = LastItems[str, None](_MAX_TOKENS)  # of the last answers
+        self._retry_times: dict[str, float] = {}  # when those of another program are tried again
+        self._resumed_agents: dict[str, Agent] = {}  # the agents whose runs that were cut off go on
+
+    # -- beginning and ending ----------------------------------------------------------------------
+
+    async def begin(self, request: CallerRequest) -> ServedRun:
+        """Begin a run; return the first one of a request that is sent again.
+
+        Raises:
+            RunRefused: the caller, or all callers together, have too many
+            BudgetExceeded: the caller has spent its budget
+            TooOften: the server is busy
+        """
+        agent, sender = request.agent, request.sender
+        with suppress(RunRefused):
+            return await self.find(agent, sender, request.id)
+        self._served.check(request.caller)
+        if (journal := self._door.journal(agent)) is not None:
+            waiting_count = await in_thread(journal.waits.runs_below, agent, sender)
+            if waiting_count >= _MAX_WAITING:
+                text = f"{_MAX_WAITING} {self._door.noun}s wait for an answer: answer one first"
+                raise RunRefused("full", text)
+        live_runs = [each for each in self._runs.values() if not each.state.is_over]
+        own_count = sum(each.request.sender == sender for each in live_runs)
+        if len(live_runs) >= _MAX_LIVE or own_count >= _MAX_OF_CALLER:
+            text = f"too many {self._door.noun}s are under way: wait until one has ended"
+            raise RunRefused("full", text)
+        return self._runs.get(request.id) or self.start(request, self._door.work(request))
+
+    def start(
+        self, request: CallerRequest, work: Work, *, is_new: bool = True, resumes: bool = False
+    ) -> ServedRun:
+        """Begin a run, or go on with one of the journal.
+
+        Args:
+            request: who asks for what
+            work: has the agent reply
+            is_new: whether it begins
+            resumes: whether it goes on by itself, unless its process has ended each time
+
+        Raises:
+            TooOften: it is new, and the server is busy
+        """
+        on_end = self._served.count_reply(is_new=is_new)
+        state, door_data = RunState("new" if is_new else "working"), self._door.door_data(request)
+        run = self._runs[request.id] = ServedRun(request, state, door_data, ask_s=self._ask_s)
+        run.task = asyncio.create_task(
+            self._go_on(run, work) if resumes else run.go(self._served, work)
+        )
+        run.task.add_done_callback(lambda task: self._on_end(run))
+        run.task.add_done_callback(on_end)
+        ended_runs = [each for each in self._runs.values() if each.state.is_over]
+        for each in ended_runs[: max(0, len(ended_runs) - _MAX_ENDED)]:
+            del self._runs[each.id]
+        return run
+
+    async def _go_on(self, run: ServedRun, work: Work) -> None:
+        """Go on with a run of the journal, unless its process has ended each time."""
+        agent: Any = self._served.agents[run.request.agent]
+        run_id = await in_thread(agent.journal.waits.goes_on_as, run.id)
+        async with resumption(agent.journal, run_id, agent.deaths) as may_begin:
+            if may_begin:
+                await run.go(self._served, work)
+
+    def _on_end(self, run: ServedRun) -> None:
+        """End a run's followers, and drop it if it rests: the journal has its state then."""
+        run.end_followers()
+        if self._runs.get(run.id) is not run:
+            return  # it has gone on already
+        if not run.state.is_over:
+            del self._runs[run.id]
+        if run.has_other_program:
+            self._retry_times[run.id] = time.monotonic() + _RETRY_S
+
+    async def resume(self) -> None:
+        """Go on with runs that have waited and can; of an agent that has entered, the cut-off."""
+        for id, agent in self._served.offered.items():
+            is_new = self._resumed_agents.get(id) is not agent
+            try:
+                run_ids = await self._recorded.ids_to_resume(id, cut_off=is_new)
+                are_settled = [await self._resume(id, each) for each in run_ids]
+            except JournalError as error:
+                log_failure(logger, f"agent {id!r}: its {self._door.noun}s do not go on", error)
+            else:
+                if all(are_settled):
+                    self._resumed_agents[id] = agent
+
+    async def _resume(self, agent: str, run_id: str) -> bool:
+        """Go on with a run of the journal; return False if it must be tried again."""
+        id, journal = Waits.began_as(run_id), self._door.journal(agent)
+        assert journal is not None
+        is_due = self._retry_times.get(id, 0.0) <= time.monotonic() or await in_thread(
+            journal.waits.may_fork, run_id
+        )
+        if id in self._runs or not is_due:
+            return True
+        request = await self._recorded.request_to_go_on(agent, id)
+        if request is None or id in self._runs:
+            return True
+        if self._served.is_full or not self._can_pay(request.caller):
+            return False
+        self._go_on_with(request)
+        return True
+
+    def _go_on_with(self, request: CallerRequest) -> ServedRun:
+        return self.start(request, self._door.work(request), is_new=False, resumes=True)
+
+    def _can_pay(self, caller: str) -> bool:
+        """Return whether a run would not fail at once since its caller's budget is spent."""
+        try:
+            self._served.check(caller)
+        except (BudgetExceeded, JournalError):
+            return False
+        except Exception:  # of the program's function: the run ends with it
+            return True
+        return True
+
+    async def close(self, drain_s: float = 0.0) -> None:
+        """Cancel the runs that do not end in time; the next process resumes what a journal has."""
+        if tasks := [each.task for each in self._runs.values() if each.task is not None]:
+            await asyncio.wait(tasks, timeout=drain_s)
+        live_tasks = []
+        for run in self._runs.values():
+            if run.task is None or run.task.done():
+                continue
+            live_tasks.append(run.task)
+            if (journal := self._door.journal(run.request.agent)) is not None:
+                run.is_handed_over = True
+                journal.leave_runs(run.id)
+        for each in live_tasks:
+            each.cancel()
+        await asyncio.gather(*live_tasks, return_exceptions=True)
+
+    # -- answering ---------------------------------------------------------------------------------
+
+    async def answer(
+        self, run: ServedRun, token: str, read: Callable[[RunQuestions], Mapping[str, Any]]
+    ) -> bool:
+        """Give a run what its caller answers; return whether it answers something that is open.
+
+        Args:
+            run: the run
+            token: what names the answer: sent again, it changes nothing
+            read: returns the answers by key, or raises
+
+        Raises:
+            RunRefused: somebody else has answered otherwise
+        """
+        if token in self._tokens:
+            return False
+        if run.view is None:
+            questions = run.questions
+            answers = read(questions)
+        elif await self._recorded.has_answer(run, token):
+            self._tokens.keep(token, None)
+            return False  # else a text that is sent again would answer the next question
+        else:
+            questions = await self._recorded.questions(run)
+            answers = read(questions)
+            await self._recorded.give(run, token, answers)
+        self._tokens.keep(token, None)
+        run.answer_token = token
+        is_open = not answers.keys().isdisjoint(questions.open_asks)
+        for key in answers:
+            run.open_asks.settle(key, answers[key])
+        return is_open
+
+    async def go_on(self, run: ServedRun) -> ServedRun | None:
+        """Go on with a run of the journal that was answered; None if another process does."""
+        agent = run.request.agent
+        if (live_run := await self._find_live(agent, run.request.sender, run.id)) is not None:
+            return live_run
+        request = await self._recorded.request_to_go_on(agent, run.id)
+        return None if request is None else self._go_on_with(request)
+
+    async def cancel(self, run: ServedRun) -> ServedRun | None:
+        """Cancel a run, whoever works on it, and return it; None if it was over, or does not end.
+
+        Raises:
+            RunRefused: the caller has no such run any more, or a person decides about a call of it
+        """
+        if run.state.is_over:
+            return None
+        if run.task is not None:
+            run.task.cancel()
+            await run.until(ENDS)
+            if run.state.is_over:
+                return run
+        return await self._recorded.cancel(run)  # it may have begun to wait meanwhile
+
+    # -- finding and following ---------------------------------------------------------------------
+
+    async def find(self, agent: str, sender: str, id: str) -> ServedRun:
+        """Return a caller's run, of this process or as the journal has it.
+
+        Raises:
+            RunRefused: the caller has no such run
+        """
+        run = await self._find_live(agent, sender, id)
+        return run or await self._recorded.find(agent, sender, id)
+
+    async def _find_live(self, agent: str, sender: str, id: str) -> ServedRun | None:
+        run = self._runs.get(id)
+        if run is None or run.state.name == "at_rest" or not run.is_of(agent, sender):
+            return None
+        return next(iter(await self._without_deleted(agent, [run])), None)
+
+    async def _without_deleted(self, agent: str, runs: list[ServedRun]) -> list[ServedRun]:
+        """Return these runs, but for those that were deleted from the agent's journal."""
+        ended_ids = {each.id for each in runs if each.has_begun and each.state.is_over}
+        deleted_ids = await self._recorded.deleted(agent, ended_ids)
+        for each in deleted_ids:
+            self._runs.pop(each, None)
+        return [each for each in runs if each.id not in deleted_ids]
+
+    async def rows(self, agent: str, sender: str) -> list[RunRow]:
+        """Return all runs of a caller and an agent, in short; `load` returns one whole."""
+        own_runs = [each for each in self._runs.values() if each.is_of(agent, sender)]
+        live_rows = [
+            RunRow(each.state.at, each.id, each.request.context, each.state.name, each)
+            for each in await self._without_deleted(agent, own_runs)
+        ]
+        live_ids = {each.id for each in live_rows}
+        return [*live_rows, *await self._recorded.rows(agent, sender, live_ids)]
+
+    async def load(self, agent: str, sender: str, row: RunRow) -> ServedRun:
+        """Return a run of `rows` whole; NoSuchRun if it was deleted meanwhile."""
+        return await self._recorded.load(agent, sender, row)
+
+    def follow(self, run: ServedRun) -> AsyncGenerator[Item]:
+        """Return what happens to a run from this call on, wherever it is worked on.
+
+        A run stands for all that it is then: one that was at rest and goes on here, asks something
+        else, or has ended elsewhere.
+        """
+        return self._follow(run, run.follow())
+
+    async def _follow(
+        self, run: ServedRun, items: AsyncGenerator[RunState | RunEvent]
+    ) -> AsyncGenerator[Item]:
+        async with aclosing(items):
+            async for item in items:
+                yield item
+        first_asks = run.state.asks.keys()
+        while run.view is not None and run.state.name == "at_rest":
+            await asyncio.sleep(_POLL_S)
+            run = await self.find(run.request.agent, run.request.sender, run.id)
+            if run.view is None:
+                async with aclosing(run.follow()) as items:
+                    yield run
+                    async for item in items:
+                        yield item
+            elif run.state.asks and run.state.asks.keys() != first_asks:
+                yield run
+                return
+        if run.state.is_elsewhere or run.view is not None:
+            yield await self.once_idle(run)
+
+    async def once_idle(self, run: ServedRun) -> ServedRun:
+        """Return a run as it is once no other process works on it."""
+        if run.state.is_elsewhere:
+            await self._recorded.until_idle(run)
+            run = await self.find(run.request.agent, run.request.sender, run.id)
+        return run
