@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import secrets
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from email.utils import formatdate
@@ -21,14 +20,12 @@ from moothall.serving.a2a.wire import (
     VERSION,
     A2AFault,
     check_params,
-    content_of,
     seconds_of,
 )
 from moothall.serving.a2a.wire_03 import VERSION_03
 from moothall.serving.doors.a2a.call import A2ACall, protocol_faults
 from moothall.serving.doors.a2a.form import STATES, TaskUpdates, add_message, answers_in, task_of
 from moothall.serving.doors.a2a.runs import (
-    SHARED_CONTEXT,
     TaskRuns,
     page_position,
     page_token,
@@ -217,7 +214,7 @@ class A2ADoor:
             return {"task": task_of(run, options.get("historyLength"))}
         if method in _TASK_METHODS:
             params = check_params("GetTask", params)
-            run = await self._runs.find(agent, sender, params["id"])
+            run = await self._runs.find_run(agent, sender, params["id"])
             if method == "GetTask":
                 return task_of(run, params.get("historyLength"))
             if (cancelled_run := await self._runs.cancel(run)) is not None:
@@ -243,12 +240,12 @@ class A2ADoor:
         message, options = params["message"], params.get("configuration", {})
         if options.get("taskPushNotificationConfig"):
             raise A2AFault("PUSH_NOTIFICATION_NOT_SUPPORTED", "push notifications are not offered")
-        context = message.get("contextId") or ""
         message_id = task_id_of_message(message, agent, sender)
         if not (id := message.get("taskId")):
-            return await self._begin(message_id, agent, sender, context, message), options
-        run = await self._runs.find(agent, sender, id)
-        if context not in ("", run.request.context):
+            request = self._tasks.request_of(message_id, message, agent, sender)
+            return await self._runs.begin(request), options
+        run = await self._runs.find_run(agent, sender, id)
+        if message.get("contextId") not in (None, "", run.request.context):
             raise A2AFault("INVALID_PARAMS", "the task belongs to another context")
         is_answer = await self._runs.answer(run, message_id, partial(self._read, message, run))
         if is_answer and run.view is not None:
@@ -269,18 +266,6 @@ class A2ADoor:
             # Before it is kept: a task that fails now would go on once there is budget again.
             self._served.check(run.request.caller)
         return answers
-
-    async def _begin(
-        self, id: str, agent: str, sender: str, context: str, message: dict[str, Any]
-    ) -> ServedRun:
-        if getattr(self._served.agents[agent], "shared", False):
-            if context not in ("", SHARED_CONTEXT):
-                reason = "this agent has one conversation with all callers: leave contextId out"
-                raise A2AFault("INVALID_PARAMS", reason)
-            context = SHARED_CONTEXT
-        content = content_of(message["parts"])
-        context = context or secrets.token_hex(16)
-        return await self._runs.begin(self._tasks.request(id, agent, sender, context, content))
 
     async def _list_page(self, agent: str, sender: str, params: dict[str, Any]) -> dict[str, Any]:
         """Return a page of a caller's tasks; the tasks that changed last come first."""
@@ -320,7 +305,7 @@ class A2ADoor:
             # One that asks is told as it is: its caller has to answer first.
             is_now = run.state.is_paused
             return self._updates(run, options.get("historyLength"), is_now)
-        run = await self._runs.find(agent, sender, check_params("GetTask", params)["id"])
+        run = await self._runs.find_run(agent, sender, check_params("GetTask", params)["id"])
         is_worked_on = run.view is None or run.state.is_elsewhere or run.state.is_paused
         if run.state.is_over or not is_worked_on:
             raise A2AFault("UNSUPPORTED_OPERATION", "nothing works on the task: get it by GetTask")

@@ -137,8 +137,7 @@ def answers_in(message: dict[str, Any], run: ServedRun, questions: RunQuestions)
         try:
             return dict([_read_answer(message["parts"], questions.answered_asks)])
         except A2AFault:
-            is_in_doubt = run.view is not None and run.view.outline.state == "in_doubt"
-            if questions.open_asks or (run.state.waits and not is_in_doubt):
+            if questions.open_asks or (run.state.waits and not run.is_in_doubt):
                 raise fault from None
             raise _unexpected_message_fault(run) from None
 

@@ -6,16 +6,18 @@ import base64
 import binascii
 import hashlib
 import re
+import secrets
 from typing import Any, Final
 
 from moothall import ConversationalAgent
 from moothall.build import escaped, json_text
 from moothall.journal import Journal, Outline, RunView, Waits
 from moothall.serving.a2a.task_json import first_message
-from moothall.serving.a2a.wire import A2AFault, text_in
+from moothall.serving.a2a.wire import A2AFault, content_of, text_in
 from moothall.serving.doors.asks import Caller
 from moothall.serving.doors.callers import LOCAL, TOKEN
-from moothall.serving.doors.served.served_run import CallerRequest, Content, Work
+from moothall.serving.doors.served.recorded_runs import DoorRuns
+from moothall.serving.doors.served.served_run import CallerRequest, Content, ServedRun, Work
 from moothall.serving.doors.served_agents import Served
 
 SHARED_CONTEXT: Final = "shared"
@@ -24,7 +26,7 @@ _TASK_ID: Final = re.compile(r"a2a-([0-9a-f]{24})([0-9a-f]{16})")
 _SENDER_ID: Final = re.compile(r"a2a(-[0-9a-zA-Z_.:-]{1,45})?")
 
 
-class TaskRuns:
+class TaskRuns(DoorRuns):
     """The runs of the A2A door, which are its tasks.
 
     Args:
@@ -33,19 +35,20 @@ class TaskRuns:
     """
 
     noun = "task"
+    outlives_request = True
 
     def __init__(self, served: Served, has_token: bool) -> None:
-        self._served, self._has_token = served, has_token
+        super().__init__(served)
+        self._has_token = has_token
 
     def journal(self, agent: str) -> Journal | None:
         """Return the journal that keeps an agent's tasks; None without one."""
         served_agent = self._served.agents[agent]
         if not isinstance(served_agent, ConversationalAgent) or not served_agent.resumes("say"):
             return None
-        return self._served.journal_of(agent)
+        return super().journal(agent)
 
-    @staticmethod
-    def is_mine(run_id: str) -> bool:
+    def is_mine(self, run_id: str) -> bool:
         """Return whether a run is a task, or one as it goes on."""
         return is_task(run_id)
 
@@ -61,14 +64,26 @@ class TaskRuns:
         content = run.task if request is None else _content(request.text, run, sender)
         return self.request(Waits.began_as(run.id), run.agent, sender, context, content)
 
-    @staticmethod
-    def context_of(run: Outline, sender: str) -> str | None:
+    def context_of(self, run: Outline, sender: str) -> str | None:
         """Return the context of a sender's task of the journal; None for any other run."""
         id = Waits.began_as(run.id)
         match = _TASK_ID.fullmatch(id)
         if match is None or _task_id(match[1], run.agent, sender) != id:
             return None
         return SHARED_CONTEXT if run.thread is None else run.thread.removeprefix(f"{sender}/")
+
+    def request_of(
+        self, id: str, message: dict[str, Any], agent: str, sender: str
+    ) -> CallerRequest:
+        """Return what a message asks for that begins a task, in a new context if it names none."""
+        context = message.get("contextId") or ""
+        if getattr(self._served.agents[agent], "shared", False):
+            if context not in ("", SHARED_CONTEXT):
+                reason = "this agent has one conversation with all callers: leave contextId out"
+                raise A2AFault("INVALID_PARAMS", reason)
+            context = SHARED_CONTEXT
+        context = context or secrets.token_hex(16)
+        return self.request(id, agent, sender, context, content_of(message["parts"]))
 
     def request(
         self, id: str, agent: str, sender: str, context: str, content: Content
@@ -91,13 +106,12 @@ class TaskRuns:
         if request.context != SHARED_CONTEXT and "thread" in say.parameters.get("properties", {}):
             args["thread"] = request.context
 
-        def work(caller: Caller) -> Any:
+        def work(run: ServedRun, caller: Caller) -> Any:
             return self._served.call(request.sender, request.agent, "say", args, caller)
 
         return work
 
-    @staticmethod
-    def door_data(request: CallerRequest) -> list[dict[str, Any]]:
+    def door_data(self, request: CallerRequest) -> list[dict[str, Any]]:
         """Return the messages of a task: its first one; those that answer it follow."""
         return [first_message(request.id, request.context, request.content)]
 

@@ -23,7 +23,7 @@ from moothall.models import FINISH_REASONS
 from moothall.serving.doors.asks import waiting_text
 from moothall.serving.doors.openai.input import OpenAIRequest
 from moothall.serving.doors.openai.message_content import BadRequest
-from moothall.serving.doors.protocols import caller_text, ended_text, refusal_of
+from moothall.serving.doors.protocols import refusal_of
 
 _REFUSAL_DETAIL: Final = FINISH_REASONS["refusal"].detail
 # A refusal is whole, so the interface has no reason for its end.
@@ -65,16 +65,16 @@ def outcome_of(
     agent: Any,
     thoughts: Sequence[str],
     only_last_text: bool,
-    run_id: str,
-    logs: bool = True,
+    failure: str,
 ) -> ClientOutcome:
     """Return the outcome of an agent's reply; raise `BadRequest` for one without an answer.
 
     `thoughts` has the reasoning of each answer of its model. `only_last_text` says that the client
-    gets the reply's text without those of the answers before.
+    gets the reply's text without those of the answers before. `failure` is what it reads of a reply
+    without an answer.
     """
     if not Reply.gives_text(agent, reply.stop_reason, reply.text):
-        raise failure_of(reply, run_id=run_id, logs=logs)
+        raise failure_of(reply, failure)
     text = reply.text
     if request.schema is not None and reply.stop_reason != "terminal":
         text = _json_by_schema(reply, request.schema)
@@ -129,11 +129,9 @@ def _json_by_schema(reply: Reply, schema: dict[str, Any]) -> str:
     raise BadRequest(f"the answer {fault}", None, "unreadable", 500, "server_error")
 
 
-def failure_of(
-    reply: Reply, detail: str = "", run_id: str = "", *, logs: bool = True
-) -> BadRequest:
+def failure_of(reply: Reply, detail: str) -> BadRequest:
     """Return the error for a reply that has no answer."""
-    reason, detail = reply.stop_reason, detail or ended_text(reply, run_id, logs=logs)
+    reason = reply.stop_reason
     if reason == "budget":
         return BadRequest(detail, None, "insufficient_quota", 429, "insufficient_quota")
     if isinstance(reply.error, ContextOverflow):
@@ -144,14 +142,11 @@ def failure_of(
     return BadRequest(detail, None, reason, status, "server_error")
 
 
-def bad_request_of(error: Exception, run_id: str) -> BadRequest:
-    """Return the protocol's error for any error."""
-    if isinstance(error, BadRequest):
-        return error
+def bad_request_of(error: Exception, text: str) -> BadRequest:
+    """Return the protocol's error for any error, of which its client reads this text."""
     if refusal := refusal_of(error):
         return BadRequest(str(error), None, refusal.code, refusal.status, refusal.kind)
     # Of a ConfigError or a missing price no client can mend anything.
     if isinstance(error, DefinitionError) and not isinstance(error, ConfigError | UnknownPrice):
         return BadRequest(str(error))
-    text = caller_text(error, run_id)
     return BadRequest(text, None, type(error).__name__, 500, "server_error")

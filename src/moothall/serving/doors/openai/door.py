@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import secrets
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import aclosing, nullcontext
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import aclosing
 from typing import Any, Final, TypeAlias
 
 from moothall import (
     CallStarted,
     ConversationalAgent,
-    Done,
     MessageAdded,
     ReActAgent,
     ReasoningPiece,
     Reply,
-    ReplyStream,
     TextPiece,
 )
 from moothall.agents import ReplyRequest
-from moothall.build import Thread
+from moothall.build import Thread, json_text
+from moothall.journal import REASONS
 from moothall.memory import join_messages, with_unanswered
-from moothall.serving.doors.asks import RESTING, Caller, waiting_text
+from moothall.serving.doors.asks import waiting_text
 from moothall.serving.doors.callers import caller_of, sender_of
 from moothall.serving.doors.checks import (
     Message,
@@ -43,9 +43,11 @@ from moothall.serving.doors.openai.client_outcome import (
 )
 from moothall.serving.doors.openai.form_stream import Form, FormStream
 from moothall.serving.doors.openai.input import (
+    IS_AGAIN,
     OpenAIRequest,
     body_of_request,
     chat_completion,
+    is_sent_again,
     with_call_results,
     without_pending,
 )
@@ -59,19 +61,25 @@ from moothall.serving.doors.openai.response_chain import (
     question_and_answer,
     thread_of,
 )
-from moothall.serving.doors.openai.sent_again import (
-    DIGEST,
-    IS_AGAIN,
-    SentRequests,
-    is_sent_again,
-)
 from moothall.serving.doors.openai.stored_responses import StoredResponses
 from moothall.serving.doors.protocols import OPENAI, TooOften, caller_text, to_id
+from moothall.serving.doors.served.recorded_runs import DoorRuns
+from moothall.serving.doors.served.reply_work import reply_work
+from moothall.serving.doors.served.served_run import (
+    ENDS,
+    PAUSES,
+    CallerRequest,
+    RunEvent,
+    ServedRun,
+)
+from moothall.serving.doors.served.served_runs import ServedRuns
 from moothall.serving.doors.served_agents import Served
 
 Handler: TypeAlias = Callable[[dict[str, Any], Send, str], Coroutine[Any, Any, None]]
 
 _PIECE_KINDS: Final[dict[type, Kind]] = {TextPiece: "output_text", ReasoningPiece: "reasoning_text"}
+_DIGEST: Final = "request"
+"""Under what name the beginning of a run has the digest of its request."""
 _STREAM_DELAY_S: Final = 0.5
 """How long a stream waits for an early error before it begins."""
 
@@ -88,7 +96,7 @@ class OpenAIDoor:
         self._served = served
         self._chain = ResponseChain(served)
         self._stored = StoredResponses(served, self._chain)
-        self._sent = SentRequests(served)
+        self._runs = ServedRuns(served, DoorRuns(served))
 
     def routes(self) -> list[Any]:
         """Return the routes of the door."""
@@ -125,14 +133,10 @@ class OpenAIDoor:
         agent = self._agent(openai_request.model)
         openai_request.messages = with_call_results(openai_request.messages)
         sender = sender_of(OPENAI.sender, caller)
-        digest = openai_request.digest = self._sent.digest(agent, sender, body)
-        run_id = await self._sent.earlier_run(agent, sender, body, digest) if digest else None
-        run_id = run_id or f"{digest[:8]}{secrets.token_hex(16)}"[:32]
+        run_id = await self._sent_before(agent, sender, body, openai_request)
+        run_id = run_id or f"{openai_request.digest[:8]}{secrets.token_hex(16)}"[:32]
         form, thread = ChatCompletion(openai_request, run_id), Thread.id_for(sender, run_id)
-        with self._sent.awaiting(run_id) if digest else nullcontext():
-            await self._answer_request(
-                agent, openai_request, run_id, thread, [], form, send, caller
-            )
+        await self._answer_request(agent, openai_request, run_id, thread, [], form, send, caller)
 
     async def _respond(self, body: dict[str, Any], send: Send, caller: str) -> None:
         openai_request = response_request(await self._stored.resolve_references(body, caller))
@@ -145,12 +149,12 @@ class OpenAIDoor:
         openai_request.messages = with_call_results([*history, *openai_request.messages])[
             len(history) :
         ]
-        digest = openai_request.digest = self._sent.digest(agent, sender, body)
-        run_id = await self._sent.earlier_run(agent, sender, body, digest) if digest else None
+        run_id = await self._sent_before(agent, sender, body, openai_request)
+        mark = openai_request.digest[:8]
         if run_id is None and not earlier_runs:
-            run_id = chain.new_id(digest[:8])
+            run_id = chain.new_id(mark)
         elif run_id is None:
-            run_id = await in_thread(chain.next_id, agent, earlier_runs[-1], digest[:8])
+            run_id = await in_thread(chain.next_id, agent, earlier_runs[-1], mark)
         form, thread = ResponseForm(openai_request, run_id), thread_of(sender, run_id)
 
         def keep_reply(reply: Reply, request: ReplyRequest) -> None:
@@ -171,10 +175,30 @@ class OpenAIDoor:
             )
 
         on_reply = keep_reply if openai_request.store else None
-        with self._sent.awaiting(run_id) if digest else nullcontext():
-            await self._answer_request(
-                agent, openai_request, run_id, thread, history, form, send, caller, on_reply
-            )
+        await self._answer_request(
+            agent, openai_request, run_id, thread, history, form, send, caller, on_reply
+        )
+
+    async def _sent_before(
+        self,
+        agent: ConversationalAgent,
+        sender: str,
+        body: Mapping[str, Any],
+        openai_request: OpenAIRequest,
+    ) -> str | None:
+        """Note what a request and the same one sent again share; return the run of that, if any.
+
+        A restart, a proxy or a limit may have cut it off: its client sends it again by itself.
+        """
+        id = str(agent.id)
+        if self._served.journal_of(id) is None:
+            return None
+        text = json_text([sender, {name: each for name, each in body.items() if name != IS_AGAIN}])
+        digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
+        openai_request.digest = digest
+        if not body.get(IS_AGAIN):
+            return None
+        return await self._runs.sent_before(id, sender, _DIGEST, digest)
 
     def _agent(self, model: str) -> ConversationalAgent:
         agent = self._served.replying().get(model)
@@ -195,7 +219,7 @@ class OpenAIDoor:
         history: list[dict[str, Any]],
         form: Form,
         send: Send,
-        caller_name: str,
+        caller: str,
         on_reply: Callable[[Reply, ReplyRequest], None] | None = None,
     ) -> None:
         """Answer a request; `on_reply` gets the reply and its request before the client does."""
@@ -205,89 +229,80 @@ class OpenAIDoor:
         if not (has_loop := isinstance(agent, ReActAgent)):  # whose own messages have their marks
             history = agent.with_marks_of_runs(history)
         earlier_messages = [*history, *earlier_messages]
-        loop, sender = asyncio.get_running_loop(), sender_of(OPENAI.sender, caller_name)
-        caller = Caller(loop, None, run_id=run_id, name=caller_name, content=content)
+        sender = sender_of(OPENAI.sender, caller)
         try:
-            request = caller.request(agent, thread, openai_request.schema)
+            request = ReplyRequest(content, openai_request.schema, thread, run_id)
         except (TypeError, ValueError) as error:  # a DefinitionError is one: of the schema
             raise BadRequest(str(error)) from None
         request.offered, request.must_call = openai_request.tools, openai_request.must_call
         if instructions := "\n\n".join(filter(None, (openai_request.instructions, request.demand))):
             earlier_messages = [{"role": "system", "content": instructions}, *earlier_messages]
         if openai_request.digest:
-            request.door_data = {DIGEST: openai_request.digest}
+            request.door_data = {_DIGEST: openai_request.digest}
         if isinstance(form, ResponseForm):
             request.door_data[ECHO_KEY] = echo_of(openai_request.body)
         request.thoughts, only_last_text = [], wants_last_text(openai_request, agent)
+        if has_loop:
+            request.conversation, earlier_messages = earlier_messages, []
 
-        async def finish(reply: Reply) -> ClientOutcome:
-            self._served.forget(agent, thread)
-            if reply.stop_reason in RESTING:
-                waits = await self._served.waits(str(agent.id), run_id)
+        def outcome_for_client(run: ServedRun) -> ClientOutcome:
+            state, reply = run.state, run.reply
+            if run.error is not None:
+                raise bad_request_of(run.error, state.text) from run.error
+            if reply is None:
+                text, status = REASONS.explain("cancelled"), REASONS["cancelled"].http_status
+                raise BadRequest(text, None, "cancelled", status, "server_error")
+            if state.name == "at_rest":
                 if openai_request.schema is None or on_reply is not None:
-                    return waiting_outcome(waits, reply.usage)
-                raise failure_of(reply, waiting_text(waits))
-            outcome = outcome_of(
-                reply, openai_request, agent, request.thoughts or (), only_last_text, run_id
-            )
+                    return waiting_outcome(state.waits, reply.usage)
+                raise failure_of(reply, waiting_text(state.waits))
+            thoughts = request.thoughts or ()
+            outcome = outcome_of(reply, openai_request, agent, thoughts, only_last_text, state.text)
             if on_reply is not None:
                 on_reply(reply, request)
             return outcome
 
-        end_reply = self._served.count_reply()
-        try:
-            with self._served.calling(sender, str(agent.id), caller):
-                await self._served.permit(sender, agent, content)
-                if has_loop:
-                    request.conversation = earlier_messages
-                else:
-                    self._served.forget(agent, thread)  # what a run that went on later has left
-                    for message in earlier_messages:
-                        await agent.observe(message, thread)
-                if openai_request.stream:
-                    await self._stream_answer(
-                        agent, request, finish, FormStream(form, send, only_last_text)
-                    )
-                    return
-                outcome = await finish(await agent.reply_to_request(request))
-        except Exception as error:  # also of an agent of the user's own
-            raise bad_request_of(error, run_id) from error
-        finally:
-            end_reply()
-            self._served.forget(agent, thread)
-        await send_json(send, 200, form.complete(outcome))
+        work = reply_work(
+            self._served, agent, request, earlier_messages, tells=openai_request.stream
+        )
+        ids: Any = {"id": run_id, "agent": str(agent.id), "sender": sender, "caller": caller}
+        # Its client cannot be asked: a member's question would wait for nobody.
+        run = self._runs.start(CallerRequest(**ids, content=content, can_answer=False), work)
+        async with self._runs.bound(run):
+            if openai_request.stream:
+                form_stream = FormStream(form, send, only_last_text)
+                await self._stream_answer(run, outcome_for_client, form_stream)
+            else:
+                await run.until(ENDS | PAUSES)
+                await send_json(send, 200, form.complete(outcome_for_client(run)))
 
     async def _stream_answer(
         self,
-        agent: ConversationalAgent,
-        request: ReplyRequest,
-        finish: Callable[[Reply], Awaitable[ClientOutcome]],
+        run: ServedRun,
+        outcome_for_client: Callable[[ServedRun], ClientOutcome],
         form_stream: FormStream,
     ) -> None:
-        """Have the agent reply, and send the pieces as they come."""
-        stream = ReplyStream(str(agent.id), request, agent.reply_to_request)
+        """Send the pieces of an agent's reply as they come."""
         async with (
-            stream as all_events,
-            aclosing(with_keepalives(all_events, _STREAM_DELAY_S)) as events,
+            aclosing(run.follow()) as items,
+            aclosing(with_keepalives(items, _STREAM_DELAY_S)) as items_and_pauses,
         ):
-            try:
-                async for event in events:
-                    event_type = type(event)
-                    if isinstance(event, TextPiece | ReasoningPiece):
-                        if event.agent == str(agent.id) and not event.decides:
-                            await form_stream.send_piece(event.text, _PIECE_KINDS[event_type])
-                    elif isinstance(event, Done):
-                        if event.agent == str(agent.id):  # not of a member
-                            await form_stream.end(await finish(event.reply))
-                    elif event_type is CallStarted or (
-                        isinstance(event, MessageAdded) and event.message["role"] != "user"
-                    ):
-                        await form_stream.end_turn()
-                    await form_stream.keep_alive(begins=event is None)
-            except Exception as error:  # as above
-                if not form_stream.is_started:
-                    raise
-                await form_stream.send_error(bad_request_of(error, str(request.run_id)))
+            async for item in items_and_pauses:
+                event = item.event if isinstance(item, RunEvent) else None
+                if isinstance(event, TextPiece | ReasoningPiece):
+                    if event.agent == run.request.agent and not event.decides:
+                        await form_stream.send_piece(event.text, _PIECE_KINDS[type(event)])
+                elif type(event) is CallStarted or (
+                    isinstance(event, MessageAdded) and event.message["role"] != "user"
+                ):
+                    await form_stream.end_turn()
+                await form_stream.keep_alive(begins=item is None)
+        try:
+            await form_stream.end(outcome_for_client(run))
+        except BadRequest as wrong:
+            if not form_stream.is_started:
+                raise
+            await form_stream.send_error(wrong)
 
 
 def history_and_content(

@@ -11,7 +11,7 @@ from typing import Any, Final
 from moothall import Action, DefinitionError
 from moothall.build import ToolCall, UnreadableText, json_text, read_json, shorten
 from moothall.memory import split_message
-from moothall.serving.doors.checks import json_of
+from moothall.serving.doors.checks import Scope, json_of
 from moothall.serving.doors.openai.message_content import BadRequest, content_of, text_in
 
 _TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
@@ -24,6 +24,8 @@ _UNKNOWN_ACTION: Final = "action"
 """The name of a call of which only the result is left."""
 _CONTINUE: Final = "Continue."
 """What a conversation that ends with an answer or instructions asks for."""
+IS_AGAIN: Final = "header:retry"
+"""Under what name a request's body has whether its client has sent it before."""
 
 
 @dataclass(slots=True)
@@ -65,6 +67,12 @@ class OpenAIRequest:
         model_names = {caller_name: name for name, caller_name in self.client_tool_names.items()}
         for call in (call for each in self.messages for call in each.get("tool_calls", ())):
             call["name"] = model_names.get(call["name"], call["name"])
+
+
+def is_sent_again(scope: Scope) -> bool:
+    """Return whether a client says that it has sent a request before: OpenAI's packages do."""
+    counts = [value for name, value in scope["headers"] if name == b"x-stainless-retry-count"]
+    return counts not in ([], [b"0"])
 
 
 def without_pending(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ from moothall.serving.doors.asks import GOING_ON, RESTING, waiting_text
 from moothall.serving.doors.openai.input import without_pending
 from moothall.serving.doors.openai.message_content import BadRequest
 from moothall.serving.doors.openai.output import ResponseForm
+from moothall.serving.doors.served.last_items import LastItems
 from moothall.serving.doors.served_agents import Served
 
 _RUN_ID: Final = re.compile(r"[0-9a-f]{32}\.[0-9a-f]{16}")
@@ -51,14 +51,13 @@ class ResponseChain:
 
     def __init__(self, served: Served) -> None:
         self._served = served
-        self._conversations: OrderedDict[str, StoredConversation] = OrderedDict()
-        self._continued: dict[str, None] = {}  # the runs of agents without a journal that are
+        self._conversations = LastItems[str, StoredConversation](_MAX_CONVERSATIONS)
+        # The runs of agents without a journal that are continued.
+        self._continued = LastItems[str, None](10 * _MAX_CONVERSATIONS)
 
     def keep(self, conversation: StoredConversation) -> None:
         """Keep a conversation up to the end of a run."""
-        self._conversations[conversation.runs[-1]] = conversation
-        while len(self._conversations) > _MAX_CONVERSATIONS:
-            self._conversations.popitem(last=False)
+        self._conversations.keep(conversation.runs[-1], conversation)
 
     def response(self, run_id: str, sender: str) -> dict[str, Any] | None:
         """Return a sender's response, if this process has it."""
@@ -117,9 +116,7 @@ class ResponseChain:
         journal = self._served.journal_of(str(agent.id))
         if journal is None:
             is_continued = previous_run in self._continued
-            self._continued[previous_run] = None
-            while len(self._continued) > 10 * _MAX_CONVERSATIONS:
-                del self._continued[next(iter(self._continued))]
+            self._continued.keep(previous_run, None)
             return is_continued
         try:
             return journal.waits.mark(previous_run, _CONTINUED_MARK)
@@ -142,7 +139,7 @@ class ResponseChain:
                 raise _unknown_response(response_id)
             if self._drop_if_deleted(conversation.agent, conversation.runs):
                 raise _unknown_response(response_id, _EARLIER_DELETED)
-            self._conversations.move_to_end(run_id)
+            self.keep(conversation)
             return conversation
         if conversation is not None or self._served.journal_of(str(agent.id)) is None:
             hint = (

@@ -12,7 +12,7 @@ from moothall.build import json_text
 from moothall.journal import Outline, RunView
 from moothall.memory import split_message
 from moothall.models import BLOCKS
-from moothall.serving.doors.asks import GOING_ON, RESTING, waiting_text
+from moothall.serving.doors.asks import waiting_text
 from moothall.serving.doors.callers import sender_of
 from moothall.serving.doors.checks import Send, in_thread
 from moothall.serving.doors.openai.client_outcome import (
@@ -31,6 +31,7 @@ from moothall.serving.doors.openai.response_chain import (
     thread_of,
 )
 from moothall.serving.doors.protocols import OPENAI
+from moothall.serving.doors.served.served_run import CallerRequest, recorded_run
 from moothall.serving.doors.served_agents import Served
 
 _MAX_ITEMS: Final = 100
@@ -111,22 +112,22 @@ class StoredResponses:
             return stored
         agent, run = self._agent_and_run(run_id, sender)
         view = RunView(agent.journal, run)
-        waits = view.waits if run.state in RESTING and not run.held else []
         echo = view.begun_with(ECHO_KEY) or {}
         request = response_request({**echo, "model": run.agent, "input": "-"})
         response = ResponseForm(request, run_id, int(run.began))
-        if run.state == "cancelled":
+        ids: Any = {"id": run_id, "agent": run.agent, "sender": sender, "caller": caller}
+        served_run = recorded_run(CallerRequest(**ids), view, agent, False)
+        state, reply = served_run.state, served_run.reply
+        if state.waits:
+            usage = Usage() if view.reply is None else view.reply.usage
+            return response.complete(waiting_outcome(state.waits, usage))
+        if state.name == "cancelled":
             return {**response.unfinished(), "status": "cancelled"}
-        reply = view.reply
-        if waits:
-            return response.complete(
-                waiting_outcome(waits, Usage() if reply is None else reply.usage)
-            )
-        if reply is None or run.state in GOING_ON:
+        if reply is None:
             return response.unfinished()
         try:
             only_last_text = wants_last_text(request, agent)
-            outcome = outcome_of(reply, request, agent, (), only_last_text, run.id, logs=False)
+            outcome = outcome_of(reply, request, agent, (), only_last_text, state.text)
         except BadRequest as wrong:
             return response.failed_response(wrong)
         return response.complete(outcome, int(run.changed))

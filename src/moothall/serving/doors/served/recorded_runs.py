@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from moothall import NoSuchRun, StateError
 from moothall.journal import Journal, Outline, RunView, Waits
@@ -27,6 +28,10 @@ _CANCEL_WAIT_S: Final = 10.0
 """How long another process may take to cancel a run."""
 
 
+_RECENT_S: Final = 3600.0
+"""How long ago a request was sent first, at most: a client waits for ten minutes, three times."""
+
+
 class RunRow(NamedTuple):
     """A run in a list: when it changed, its id, its context, the name of its state, and itself."""
 
@@ -37,17 +42,27 @@ class RunRow(NamedTuple):
     source: ServedRun | Outline
 
 
-class DoorRuns(Protocol):
-    """What a door says of its runs."""
+class DoorRuns:
+    """What a door says of its runs; each door overrides what differs.
 
-    noun: str
-    """What its protocol calls a run."""
+    Attributes:
+        noun: what its protocol calls a run
+        outlives_request: whether a run goes on when the client of its request has left
+    """
+
+    noun = "run"
+    outlives_request = False
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
 
     def journal(self, agent: str) -> Journal | None:
         """Return the journal that keeps an agent's runs of this door; None without one."""
+        return self._served.journal_of(agent)
 
     def is_mine(self, run_id: str) -> bool:
-        """Return whether a run is of this door."""
+        """Return whether a run is of this door, which resumes it."""
+        return False
 
     def request_in(self, view: RunView, sender: str | None) -> CallerRequest | None:
         """Return who asks for a run of the journal; None if it is no run of this door and sender.
@@ -56,15 +71,19 @@ class DoorRuns(Protocol):
             view: the run
             sender: who asks for it; None if that has to be found out, since it is to go on
         """
+        return None
 
     def context_of(self, run: Outline, sender: str) -> str | None:
         """Return the conversation of a sender's run, as its client names it; None for others."""
+        return None
 
     def work(self, request: CallerRequest) -> Work:
-        """Return what has its agent reply."""
+        """Return what has its agent reply, also after a restart."""
+        raise NotImplementedError
 
     def door_data(self, request: CallerRequest) -> Any:
         """Return what the door keeps of a run."""
+        return None
 
 
 class RecordedRuns:
@@ -78,7 +97,7 @@ class RecordedRuns:
     def __init__(self, served: Served, door: DoorRuns) -> None:
         self._served, self._door = served, door
 
-    async def find(self, agent: str, sender: str, id: str) -> ServedRun:
+    async def find_run(self, agent: str, sender: str, id: str) -> ServedRun:
         """Return a caller's run, as it goes on now.
 
         Raises:
@@ -87,11 +106,11 @@ class RecordedRuns:
         journal = self._door.journal(agent)
         if journal is not None:
 
-            def find_run() -> ServedRun | None:
+            def read_run() -> ServedRun | None:
                 return self._read(agent, sender, RunView(journal, journal.waits.goes_on_as(id)))
 
             with suppress(NoSuchRun):
-                run: ServedRun | None = await in_thread(find_run)
+                run: ServedRun | None = await in_thread(read_run)
                 if run is not None:
                     return run
         raise RunRefused("unknown", f"there is no such {self._door.noun}")
@@ -199,12 +218,12 @@ class RecordedRuns:
             RunRefused: the caller has no such run any more, or a person decides about a call of it
         """
         agent, sender = run.request.agent, run.request.sender
-        run = await self.find(agent, sender, run.id)
-        if run.view is None or run.state.is_over:
-            return None
-        if run.view.outline.state == "in_doubt" and run.state.waits:
+        run = await self.find_run(agent, sender, run.id)
+        if run.is_in_doubt and run.state.waits:
             text = f"{self._door.noun} {run.id} is {waiting_text(run.state.waits)}"
             raise RunRefused("not_cancelable", text)
+        if run.state.is_over:
+            return None
         journal: Any = self._door.journal(agent)
         cause = f"the {self._door.noun} was cancelled"
         try:
@@ -213,7 +232,7 @@ class RecordedRuns:
                     await self.until_idle(run)
         except (TimeoutError, StateError):  # it has just ended
             return None
-        run = await self.find(agent, sender, run.id)
+        run = await self.find_run(agent, sender, run.id)
         return run if run.state.name == "cancelled" else None
 
     async def until_idle(self, run: ServedRun) -> None:
@@ -236,3 +255,33 @@ class RecordedRuns:
             find_runs = partial(journal.runs, agent=agent, state=Outline.cut_off)
             ids += [run.id for run in await in_thread(find_runs)]
         return [each for each in ids if self._door.is_mine(each)]
+
+    async def sent_before(
+        self, agent: str, sender: str, name: str, digest: str, is_taken: Callable[[str], bool]
+    ) -> str | None:
+        """Return the run of a request that was sent within the last hour, or None.
+
+        Args:
+            agent: its agent
+            sender: its sender
+            name: under what name its beginning has the digest of the request
+            digest: the digest; the last part of the run's id begins with it
+            is_taken: says of a run whether it is not wanted
+        """
+        journal = self._door.journal(agent)
+        if journal is None:
+            return None
+
+        def find_sent() -> str | None:
+            since = time.time() - _RECENT_S
+            for run in journal.runs(agent=agent, thread=sender, since=since, sort="-began"):
+                may_be = run.id.rpartition(".")[2].startswith(digest[:8]) and not is_taken(run.id)
+                if may_be and RunView(journal, run).begun_with(name) == digest:
+                    return run.id
+            return None
+
+        run_id: str | None = await in_thread(find_sent)
+        if run_id is not None:  # perhaps it is still being cancelled, or goes on already
+            async for _ in journal.follow(run_id):
+                pass
+        return run_id

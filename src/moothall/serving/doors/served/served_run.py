@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
@@ -21,12 +21,15 @@ if TYPE_CHECKING:
 
 Content: TypeAlias = str | list[dict[str, Any]]
 """What a caller says: a text, or blocks."""
-Work: TypeAlias = Callable[[Caller], Awaitable[Any]]
-"""Has an agent reply to a caller, and returns what a message to it would, or its `Reply`."""
+Work: TypeAlias = Callable[["ServedRun", Caller], Awaitable[Any]]
+"""Has an agent reply to the caller of a run, and returns a message's value, or a `Reply`."""
 ENDS: Final = frozenset(("done", "failed", "refused", "cancelled"))
 PAUSES: Final = frozenset(("asking", "at_rest"))
 _MAX_UNREAD: Final = 10_000
 """How many items a follower may be behind before it is told nothing more."""
+_SLOW_UNREAD: Final = 100
+"""How many, before a reply that can wait for it does."""
+_LOOK_S: Final = 0.05
 
 
 class RunRefused(Exception):
@@ -108,6 +111,41 @@ class RunQuestions(NamedTuple):
     late_keys: Collection[str]
 
 
+class Follower:
+    """The items of a run, from when it was made on; a wait for the next one may be cancelled."""
+
+    def __init__(self, followers: set[Follower]) -> None:
+        self._queue = asyncio.Queue[RunState | RunEvent | None]()
+        self._followers = followers
+        followers.add(self)
+
+    def __aiter__(self) -> Follower:
+        return self
+
+    async def __anext__(self) -> RunState | RunEvent:
+        item = await self._queue.get()
+        if item is None:
+            raise StopAsyncIteration
+        return item
+
+    @property
+    def unread(self) -> int:
+        """How many items wait to be read."""
+        return self._queue.qsize()
+
+    def put(self, item: RunState | RunEvent | None) -> None:
+        """Tell an item, or by None that no more come."""
+        # Its client does not read: its connection ends, before the server's memory does.
+        is_last = item is None or self.unread >= _MAX_UNREAD
+        if is_last:
+            self._followers.discard(self)
+        self._queue.put_nowait(None if is_last else item)
+
+    async def aclose(self) -> None:
+        """Read no more."""
+        self._followers.discard(self)
+
+
 class ServedRun:
     """A run that a caller waits for: of this process, or as its journal has it.
 
@@ -143,7 +181,8 @@ class ServedRun:
         self.has_begun = self.is_handed_over = False
         self.open_asks: OpenAsks = OpenAsks(self._show_asks, ask_s)
         self.answer_token = ""  # that of the last answer here
-        self._followers = set[asyncio.Queue[RunState | RunEvent | None]]()
+        self.has_client = False  # whether a request of its client waits for it
+        self._followers = set[Follower]()
 
     @property
     def id(self) -> str:
@@ -165,6 +204,23 @@ class ServedRun:
         return self.id if self.view is None else self.view.outline.id
 
     @property
+    def is_in_doubt(self) -> bool:
+        """Whether a person decides about a call of it that was cut off."""
+        return self.view is not None and self.view.outline.state == "in_doubt"
+
+    @property
+    def is_worked_on(self) -> bool:
+        """Whether this process works on it."""
+        return self.task is not None and not self.task.done()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it goes on by itself or once it is answered, or is done."""
+        is_cut_off = self.state.name == "working" and not self.state.is_elsewhere
+        is_stuck = self.view is not None and (is_cut_off or self.is_in_doubt)
+        return not is_stuck and self.state.name not in ("failed", "refused", "cancelled")
+
+    @property
     def has_value(self) -> bool:
         """Whether its `value` is known: that of a run of another version of moothall is not."""
         return self.view is None or self.reply is not None
@@ -176,44 +232,33 @@ class ServedRun:
 
     # -- following ---------------------------------------------------------------------------------
 
-    def follow(self) -> AsyncGenerator[RunState | RunEvent]:
+    def follow(self) -> Follower:
         """Return what happens to it from this call on, until its work here has ended."""
-        queue = asyncio.Queue[RunState | RunEvent | None]()
-        # Here: when the first item is asked for, a quick agent has ended.
-        if self.task is None or self.task.done():
-            queue.put_nowait(None)
-        else:
-            self._followers.add(queue)
-        return self._items(queue)
-
-    async def _items(
-        self, queue: asyncio.Queue[RunState | RunEvent | None]
-    ) -> AsyncGenerator[RunState | RunEvent]:
-        try:
-            while (item := await queue.get()) is not None:
-                yield item
-        finally:
-            self._followers.discard(queue)
+        # Not a generator: when its first item is asked for, a quick agent has ended.
+        follower = Follower(self._followers)
+        if not self.is_worked_on:
+            follower.put(None)
+        return follower
 
     async def until(self, names: Collection[str]) -> None:
         """Wait until it is in one of these states, or its work here has ended."""
         async with aclosing(self.follow()) as items:
-            while self.state.name not in names and await anext(items, None) is not None:
-                pass
+            while self.state.name not in names:
+                if await anext(items, None) is None:
+                    return
+
+    async def until_read(self) -> None:
+        """Wait while a follower is far behind: its client reads slowly."""
+        while any(each.unread > _SLOW_UNREAD for each in self._followers):  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_S)
 
     def end_followers(self) -> None:
         """Tell all followers that nothing more comes: its work has ended, in whatever way."""
-        followers, self._followers = self._followers, set()
-        for queue in followers:
-            queue.put_nowait(None)
+        self._tell(None)
 
-    def _tell(self, item: RunState | RunEvent) -> None:
-        for queue in list(self._followers):
-            # Its client does not read: its connection ends, before the server's memory does.
-            is_behind = queue.qsize() >= _MAX_UNREAD
-            if is_behind:
-                self._followers.discard(queue)
-            queue.put_nowait(None if is_behind else item)
+    def _tell(self, item: RunState | RunEvent | None) -> None:
+        for each in list(self._followers):
+            each.put(item)
 
     def _set(self, name: str, text: str = "", **fields: Any) -> None:
         self.state = RunState(name, text, **fields)
@@ -230,7 +275,7 @@ class ServedRun:
         asking = self.open_asks if request.can_answer else None
         caller = Caller(asyncio.get_running_loop(), asking, self.take, *terms)
         try:
-            self.value = await work(caller)
+            self.value = await work(self, caller)
             await asyncio.sleep(0)  # the events before it wait in this loop already
         except asyncio.CancelledError:
             if not self.is_handed_over:
@@ -243,7 +288,19 @@ class ServedRun:
             await asyncio.sleep(0)  # as above: the event that has the reason
             await self._end_without_value(served, error)
         else:
+            if isinstance(self.value, Reply):
+                await self._end_with(served, self.value)
+            else:
+                self._set("done")
+
+    async def _end_with(self, served: Served, reply: Reply) -> None:
+        self.reply = reply
+        if reply.stop_reason in RESTING:
+            await self._rest(served)
+        elif Reply.gives_text(served.agents[self.request.agent], reply.stop_reason, reply.text):
             self._set("done")
+        else:
+            self._set("failed", ended_text(reply, self.id))
 
     async def _end_without_value(self, served: Served, error: Exception) -> None:
         reason = "" if self.reply is None else self.reply.stop_reason
@@ -323,7 +380,8 @@ def recorded_run(
     run = view.outline
     name, text = state_name_of(run, agent, agent.journal), ""
     reply = view.reply if name in ENDS else None
-    waits = view.waits if name == "at_rest" else []
+    # A cancelled call may be in doubt, too.
+    waits = view.waits if run.state in RESTING and not run.held else []
     if name == "failed":
         text = f"the run has no reply ({run.state})"
         text = text if reply is None else ended_text(reply, request.id, logs=False)

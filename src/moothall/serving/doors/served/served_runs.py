@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any, Final, TypeAlias
 
 from moothall import Agent, BudgetExceeded, JournalError
@@ -19,6 +19,7 @@ from moothall.serving.doors.served.recorded_runs import DoorRuns, RecordedRuns, 
 from moothall.serving.doors.served.served_run import (
     ENDS,
     CallerRequest,
+    Follower,
     RunEvent,
     RunQuestions,
     RunRefused,
@@ -38,6 +39,9 @@ _MAX_LIVE, _MAX_OF_CALLER, _MAX_ENDED = 1000, 100, 1000
 _MAX_WAITING: Final = 1000
 """How many runs of a caller and an agent may wait in the journal."""
 _MAX_TOKENS: Final = 10_000
+_MAX_LEFT: Final = 1000
+_LEFT_S: Final = 600.0
+"""How long a run is kept whose client comes again with the answer."""
 
 
 class ServedRuns:
@@ -49,11 +53,15 @@ class ServedRuns:
         ask_s: after how many seconds a question to a caller counts as not answered
     """
 
-    def __init__(self, served: Served, door: DoorRuns, ask_s: float) -> None:
+    def __init__(self, served: Served, door: DoorRuns, ask_s: float = _LEFT_S) -> None:
         self._served, self._door, self._ask_s = served, door, ask_s
         self._recorded = RecordedRuns(served, door)
         self._runs: dict[str, ServedRun] = {}  # those under way here, and the last that have ended
         self._tokens = LastItems[str, None](_MAX_TOKENS)  # of the last answers
+        self._delivered = LastItems[str, None](_MAX_TOKENS)  # whose clients have their answers
+        self._left_runs = LastItems[str, ServedRun](
+            _MAX_LEFT
+        )  # those that ask, and no request waits
         self._retry_times: dict[str, float] = {}  # when those of another program are tried again
         self._resumed_agents: dict[str, Agent] = {}  # the agents whose runs that were cut off go on
 
@@ -69,7 +77,7 @@ class ServedRuns:
         """
         agent, sender = request.agent, request.sender
         with suppress(RunRefused):
-            return await self.find(agent, sender, request.id)
+            return await self.find_run(agent, sender, request.id)
         self._served.check(request.caller)
         if (journal := self._door.journal(agent)) is not None:
             waiting_count = await in_thread(journal.waits.runs_below, agent, sender)
@@ -84,7 +92,13 @@ class ServedRuns:
         return self._runs.get(request.id) or self.start(request, self._door.work(request))
 
     def start(
-        self, request: CallerRequest, work: Work, *, is_new: bool = True, resumes: bool = False
+        self,
+        request: CallerRequest,
+        work: Work,
+        *,
+        is_new: bool = True,
+        resumes: bool = False,
+        door_data: Any = None,
     ) -> ServedRun:
         """Begin a run, or go on with one of the journal.
 
@@ -93,12 +107,14 @@ class ServedRuns:
             work: has the agent reply
             is_new: whether it begins
             resumes: whether it goes on by itself, unless its process has ended each time
+            door_data: what the door keeps of it, if it says so here
 
         Raises:
             TooOften: it is new, and the server is busy
         """
         on_end = self._served.count_reply(is_new=is_new)
-        state, door_data = RunState("new" if is_new else "working"), self._door.door_data(request)
+        state = RunState("new" if is_new else "working")
+        door_data = self._door.door_data(request) if door_data is None else door_data
         run = self._runs[request.id] = ServedRun(request, state, door_data, ask_s=self._ask_s)
         run.task = asyncio.create_task(
             self._go_on(run, work) if resumes else run.go(self._served, work)
@@ -123,7 +139,7 @@ class ServedRuns:
         run.end_followers()
         if self._runs.get(run.id) is not run:
             return  # it has gone on already
-        if not run.state.is_over:
+        if not run.state.is_over or not (self._door.outlives_request or run.answer_token):
             del self._runs[run.id]
         if run.has_other_program:
             self._retry_times[run.id] = time.monotonic() + _RETRY_S
@@ -171,6 +187,62 @@ class ServedRuns:
             return True
         return True
 
+    # -- runs that end with the request of their client --------------------------------------------
+
+    @asynccontextmanager
+    async def bound(self, run: ServedRun) -> AsyncIterator[None]:
+        """End a run with the request of its client in the `with` block, unless that leaves it."""
+        run.has_client, is_delivered = True, True
+        try:
+            yield
+        except asyncio.CancelledError:
+            is_delivered = False
+            raise
+        finally:
+            run.has_client = False
+            if is_delivered:
+                self._delivered.keep(run.id, None)
+            if run.id not in self._left_runs and run.task is not None:
+                run.task.cancel()
+                await asyncio.wait((run.task,))
+
+    def leave(self, run: ServedRun) -> None:
+        """Keep a run that asks its client, which comes again with the answer."""
+        keys = {*run.open_asks.open}
+        asyncio.get_running_loop().call_later(_LEFT_S, self._end_left, run, keys)
+        for each in self._left_runs.keep(run.id, run):
+            self._cancel(each)
+
+    def _end_left(self, run: ServedRun, keys: set[str]) -> None:
+        """End a run that nobody has answered in time, also if it needs no answer any more."""
+        still_asked = keys & (run.open_asks.open.keys() | run.open_asks.withdrawn)
+        if still_asked and self._left_runs.pop(run.id, None) is not None:
+            self._cancel(run)
+
+    def end_all_left(self) -> None:
+        """End the runs that wait for their clients."""
+        for each in [*self._left_runs.values()]:
+            self._cancel(each)
+        self._left_runs.clear()
+
+    @staticmethod
+    def _cancel(run: ServedRun) -> None:
+        if run.task is not None:
+            run.task.cancel()
+
+    async def sent_before(self, agent: str, sender: str, name: str, digest: str) -> str | None:
+        """Return the run of a request that was sent before, once nobody works on it, or None.
+
+        The first run may have acted already, so it goes on, unless another client waits for it, or
+        has had its answer. Without a journal there is none.
+        """
+
+        def is_taken(run_id: str) -> bool:
+            run = self._runs.get(run_id)
+            return run_id in self._delivered or (run is not None and run.has_client)
+
+        return await self._recorded.sent_before(agent, sender, name, digest, is_taken)
+
     async def close(self, drain_s: float = 0.0) -> None:
         """Cancel the runs that do not end in time; the next process resumes what a journal has."""
         if tasks := [each.task for each in self._runs.values() if each.task is not None]:
@@ -214,8 +286,10 @@ class ServedRuns:
             questions = await self._recorded.questions(run)
             answers = read(questions)
             await self._recorded.give(run, token, answers)
+        self._left_runs.pop(run.id, None)
         self._tokens.keep(token, None)
         run.answer_token = token
+        run.open_asks.withdrawn -= answers.keys()
         is_open = not answers.keys().isdisjoint(questions.open_asks)
         for key in answers:
             run.open_asks.settle(key, answers[key])
@@ -235,7 +309,7 @@ class ServedRuns:
         Raises:
             RunRefused: the caller has no such run any more, or a person decides about a call of it
         """
-        if run.state.is_over:
+        if run.view is None and run.state.is_over:
             return None
         if run.task is not None:
             run.task.cancel()
@@ -246,14 +320,14 @@ class ServedRuns:
 
     # -- finding and following ---------------------------------------------------------------------
 
-    async def find(self, agent: str, sender: str, id: str) -> ServedRun:
+    async def find_run(self, agent: str, sender: str, id: str) -> ServedRun:
         """Return a caller's run, of this process or as the journal has it.
 
         Raises:
             RunRefused: the caller has no such run
         """
         run = await self._find_live(agent, sender, id)
-        return run or await self._recorded.find(agent, sender, id)
+        return run or await self._recorded.find_run(agent, sender, id)
 
     async def _find_live(self, agent: str, sender: str, id: str) -> ServedRun | None:
         run = self._runs.get(id)
@@ -291,16 +365,14 @@ class ServedRuns:
         """
         return self._follow(run, run.follow())
 
-    async def _follow(
-        self, run: ServedRun, items: AsyncGenerator[RunState | RunEvent]
-    ) -> AsyncGenerator[Item]:
+    async def _follow(self, run: ServedRun, items: Follower) -> AsyncGenerator[Item]:
         async with aclosing(items):
             async for item in items:
                 yield item
         first_asks = run.state.asks.keys()
         while run.view is not None and run.state.name == "at_rest":
             await asyncio.sleep(_POLL_S)
-            run = await self.find(run.request.agent, run.request.sender, run.id)
+            run = await self.find_run(run.request.agent, run.request.sender, run.id)
             if run.view is None:
                 async with aclosing(run.follow()) as items:
                     yield run
@@ -316,5 +388,5 @@ class ServedRuns:
         """Return a run as it is once no other process works on it."""
         if run.state.is_elsewhere:
             await self._recorded.until_idle(run)
-            run = await self.find(run.request.agent, run.request.sender, run.id)
+            run = await self.find_run(run.request.agent, run.request.sender, run.id)
         return run
