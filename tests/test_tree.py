@@ -342,6 +342,7 @@ FLOORS = {
         "mcp",
         "a2a",
         "openai",
+        "ag_ui_run",
         "ag_ui_wire",
         "ag_ui",
         "application",

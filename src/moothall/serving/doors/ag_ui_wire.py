@@ -2,144 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import secrets
-from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
-from moothall import CallEnded, CallProgress, CallStarted
-from moothall.agents import ReplyRequest
 from moothall.build import json_text, shorten, with_sources
 from moothall.serving.a2a.wire import as_block
-from moothall.serving.doors.asks import ASK_WAIT_S, Ask, Caller, OpenAsks, answer_schema, read_form
+from moothall.serving.doors.ag_ui_run import PageRun
+from moothall.serving.doors.asks import Ask, answer_schema, read_form
 from moothall.serving.doors.openai.input import OpenAIRequest, chat_completion
 from moothall.serving.doors.openai.message_content import BadRequest
 from moothall.serving.doors.protocols import failed_call_text
+from moothall.serving.doors.served.served_run import RunQuestions, ServedRun
 
 _FILE_MEDIA: Final = {"image": "image/*", "audio": "", "video": "", "document": "", "binary": ""}
 """The parts of a message that are files, with the medium that each has if it states none."""
 _CALL_MARK: Final = re.compile(r"\A[0-9a-f]{16}(\.\d{1,9})?-(?=.)", re.S)
 """What stands before the id of a call, so that its thread has not had it."""
-
-
-class CallIds:
-    """The ids under which a client knows the calls of a run: no other of its thread has one.
-
-    A provider may begin to count anew in each turn, and each member of a group does. The mark
-    stands in front: behind it, an id may hold what its provider wants back.
-    """
-
-    def __init__(self, run_id: str) -> None:
-        self._mark = run_id[:16]
-        self._counts: Counter[str] = Counter()
-        self._current_ids: dict[tuple[str, str], str] = {}  # of each agent
-
-    def begin(self, agent: str, id: str) -> str:
-        """Return the id of a call that begins."""
-        earlier_count = self._counts[id]
-        self._counts[id] += 1
-        new_id = f"{self._mark}.{earlier_count}-{id}" if earlier_count else f"{self._mark}-{id}"
-        self._current_ids[agent, id] = new_id
-        return new_id
-
-    def current(self, agent: str, id: str) -> str:
-        """Return the id of a call that has begun, here or before a restart."""
-        return self._current_ids.get((agent, id), f"{self._mark}-{id}")
-
-
-@dataclass(eq=False)
-class AGUIRun:
-    """A running reply, which may take several requests, one for each interrupt."""
-
-    agent: str
-    caller: str
-    thread: str  # the client's
-    run_id: str
-    tools: frozenset[str]
-    client_tool_names: dict[str, str]  # the client's names of its tools, by those that models take
-    known_calls: set[str] = field(default_factory=set)  # the ids of the calls that the client knows
-    event_queue: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
-    task: asyncio.Task[None] | None = None
-    calls: dict[str, CallStarted] = field(default_factory=dict)  # those under way, by their ids
-    is_version_1: bool = (
-        False  # whether the client of this request states version 1 of the protocol
-    )
-    answers: dict[str, Any] | None = None  # the last ones that it took in this process
-    events_sent: list[dict[str, Any]] = field(default_factory=list)  # since then
-    open_asks: OpenAsks = field(init=False)
-    asker: Caller = field(init=False)  # its client, who asks for the reply
-    call_ids: CallIds = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.open_asks = OpenAsks(self._on_ask_change, ASK_WAIT_S)
-        self.call_ids = CallIds(self.run_id)
-
-    def request(self, agent: Any, thread: str, content: Any, schema: Any = None) -> ReplyRequest:
-        """Return its client's request for a reply of the agent, in a thread of the agent's."""
-        ids: Any = {"run_id": self.run_id, "name": self.caller}
-        self.asker = Caller(asyncio.get_running_loop(), self.open_asks, content=content, **ids)
-        return self.asker.request(agent, thread, schema)
-
-    def is_of(self, agent: str, caller: str, thread: str) -> bool:
-        """Return whether it is of this agent, caller and thread."""
-        return (self.agent, self.caller, self.thread) == (agent, caller, thread)
-
-    def repeat_for(self, messages: Any) -> AGUIRun:
-        """Return a run that tells again what this one told since its last answers.
-
-        Args:
-            messages: those that the client has; of their texts only what it lacks is told
-
-        Raises:
-            BadRequest: it goes on
-        """
-        events = [*_missing_events(self.events_sent, messages)]
-        if not events or events[-1]["type"] not in ("RUN_FINISHED", "RUN_ERROR"):
-            if self.task is not None and not self.task.done():
-                text = "this answer was taken: its run goes on in another request"
-                raise BadRequest(text, status=409)
-            text = "the run was cancelled, since the client of its request has left"
-            events.append({"type": "RUN_ERROR", "message": text, "code": "cancelled"})
-        identity = (
-            self.agent,
-            self.caller,
-            self.thread,
-            self.run_id,
-            self.tools,
-            self.client_tool_names,
-        )
-        return AGUIRun(*identity, events_sent=events)
-
-    def take_event(self, event: Any) -> None:
-        """Take an event of the reply; its call gets the id under which the client knows it."""
-        if isinstance(event, CallStarted):
-            client_id = self.call_ids.begin(event.agent, event.call_id)
-            self.known_calls |= {client_id} if event.call_id in self.known_calls else set()
-            event = replace(event, call_id=client_id)
-        elif isinstance(event, CallProgress | CallEnded):
-            event = replace(event, call_id=self.call_ids.current(event.agent, event.call_id))
-        self.event_queue.put_nowait(event)
-
-    def _on_ask_change(self, ask: Ask) -> None:
-        if ask.key in self.open_asks.open:
-            self.event_queue.put_nowait(ask)
-
-    def find_call_of(self, ask: Ask) -> None:
-        """Find the call that is asked about."""
-        if not ask.is_approval:
-            ask.call = next(iter(self.calls)) if len(self.calls) == 1 else ""
-            return
-        asked_calls = {each.call for each in self.open_asks.open.values()}
-        call_text = json_text([ask.details["action"], ask.details["args"]])
-        matching_ids = (
-            id
-            for id, each in self.calls.items()
-            if id not in asked_calls and json_text([each.action, each.args]) == call_text
-        )
-        ask.call = next(matching_ids, "")
 
 
 class EventWriter:
@@ -149,8 +29,8 @@ class EventWriter:
         text: the message that was told last, as far as it is
     """
 
-    def __init__(self, job: AGUIRun) -> None:
-        self._job = job
+    def __init__(self, page_run: PageRun, agent: str) -> None:
+        self._page_run, self._agent = page_run, agent
         self._open_message = ("", "", "")  # the message whose pieces come: its kind, id and speaker
         self.text = ""
         self._speech: tuple[Any, str] = (None, "")  # who said it, and its id, until a call follows
@@ -181,7 +61,7 @@ class EventWriter:
             if is_text:
                 self.text, self._speech, self._turn = "", (event.agent, self._open_message[1]), None
             out = start_events(
-                kind, self._open_message[1], "" if event.agent == self._job.agent else event.agent
+                kind, self._open_message[1], "" if event.agent == self._agent else event.agent
             )
         self.text += event.text if is_text else ""
         if event.text:
@@ -190,15 +70,15 @@ class EventWriter:
         return out
 
     def _call_events(self, event: Any) -> list[dict[str, Any]]:
-        self._job.calls[event.call_id] = event
-        if event.call_id in self._job.known_calls:
+        self._page_run.calls[event.call_id] = event
+        if event.call_id in self._page_run.known_calls:
             return []
         if self._turn != (event.agent, event.iteration):
             self._turn = event.agent, event.iteration
             speaker, id = self._speech
             self._parent_id = id if speaker == event.agent else secrets.token_hex(8)
         self._speech, call_field = (None, ""), {"toolCallId": event.call_id}
-        name = self._job.client_tool_names.get(event.action, event.action)
+        name = self._page_run.client_tool_names.get(event.action, event.action)
         names = {"toolCallName": name, "parentMessageId": self._parent_id}
         return [
             {"type": "TOOL_CALL_START", **call_field, **names},
@@ -210,8 +90,8 @@ class EventWriter:
         return [_custom_event(event.kind, {"toolCallId": event.call_id, "text": event.text})]
 
     def _result_events(self, event: Any) -> list[dict[str, Any]]:
-        self._job.calls.pop(event.call_id, None)
-        if event.action in self._job.tools:
+        self._page_run.calls.pop(event.call_id, None)
+        if event.action in self._page_run.tools:
             return []
         self._turn = None  # its message is not the last one any more
         content = failed_call_text(event.result) if event.error else event.result.get("result")
@@ -326,7 +206,42 @@ def context_messages(items: Any) -> list[dict[str, Any]]:
     return [with_sources({"role": "system", "content": text}, ["the page of the user"])]
 
 
-def read_resume_entry(ask: Ask, entry: dict[str, Any]) -> Any:
+def resume_entries(entries: Any) -> tuple[str, dict[str, dict[str, Any]]]:
+    """Return the run that a `resume` is for, and its entries by the keys of what they answer.
+
+    Raises:
+        BadRequest: it answers no one run
+    """
+    entries_by_id: dict[str, dict[str, Any]] = {
+        str(each.get("interruptId")): each
+        for each in (entries if isinstance(entries, list) else ())
+        if isinstance(each, dict)
+    }
+    run_ids = {id.partition(".")[0] for id in entries_by_id}
+    if len(run_ids) != 1 or len(entries_by_id) < len(entries):
+        raise no_run_error()
+    return run_ids.pop(), {id.partition(".")[2]: each for id, each in entries_by_id.items()}
+
+
+def answers_in(
+    entries: Mapping[str, dict[str, Any]], run: ServedRun, questions: RunQuestions
+) -> dict[str, Any]:
+    """Return what entries answer of what a run asks, or has asked.
+
+    Raises:
+        BadRequest: one answers nothing of that, or the run does not go on
+    """
+    asks = {**questions.open_asks, **questions.answered_asks}
+    goes_on = run.goes_on or questions.answered_asks
+    if not goes_on or not {*asks, *questions.late_keys} >= entries.keys():
+        raise no_run_error()
+    return {
+        key: _read_entry(asks[key], entry) if key in asks else None
+        for key, entry in entries.items()
+    }
+
+
+def _read_entry(ask: Ask, entry: dict[str, Any]) -> Any:
     """Return what a `resume` answers; whatever has another form permits and answers nothing."""
     payload, fields = entry.get("payload"), answer_schema(ask, "approved")["properties"]
     if (
@@ -345,23 +260,6 @@ def interrupt_of(id: str, ask: Ask) -> dict[str, Any]:
     call = {"toolCallId": ask.call} if ask.call else {}
     fields = {"reason": reason, "message": ask.text, "metadata": ask.details}
     return {"id": id, **call, **fields, "responseSchema": schema}
-
-
-def _missing_events(events: list[dict[str, Any]], messages: Any) -> Iterator[dict[str, Any]]:
-    """Yield the events without the pieces of text that the client has."""
-    # A client adds a piece to its message of this id: told again, a text would stand there twice.
-    texts: dict[str, str] = {}
-    for each in messages:
-        match each:
-            case {"id": str(id), "content": str(text)}:
-                texts[id] = text
-    for event in events:
-        delta, text = event.get("delta"), texts.get(event.get("messageId", ""), "")
-        if delta and text:
-            texts[event["messageId"]] = text[len(delta) :]
-            event = event | {"delta": delta[len(text) :]}
-        if delta is None or event["delta"]:
-            yield event
 
 
 def message_events(text: str) -> list[dict[str, Any]]:

@@ -132,6 +132,12 @@ class Callers:
                     caller = name
         return caller
 
+    def name_of_sender(self, protocol: str, sender: str) -> str:
+        """Return the caller whose messages by a protocol have this sender."""
+        if self.tokens is None:
+            return LOCAL
+        return sender.removeprefix(protocol).removeprefix("-") or TOKEN
+
     def permits(self, caller: str) -> bool:
         """Return whether a caller may permit the calls that its own requests lead to."""
         return caller in self._rights["approves"] or caller in (LOCAL, TOKEN)

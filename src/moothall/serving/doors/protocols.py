@@ -191,11 +191,12 @@ def openai_error(
     return {"message": message, "type": type, "param": param, "code": code}
 
 
-def run_error(error: BaseException, run_id: str | None = None) -> dict[str, Any]:
-    """Return the event of AG-UI for an error that ends a run."""
+def run_error(error: BaseException, text: str | None = None) -> dict[str, Any]:
+    """Return the event of AG-UI for an error that ends a run, of which callers read a text."""
     refusal = refusal_of(error)
     code = type(error).__name__ if refusal is None else refusal.run_error
-    return {"type": "RUN_ERROR", "message": caller_text(error, run_id), "code": code}
+    message = caller_text(error) if text is None else text
+    return {"type": "RUN_ERROR", "message": message, "code": code}
 
 
 def _answer_mcp(error: RequestRefused, path: str, body: bytes) -> ErrorAnswer | None:

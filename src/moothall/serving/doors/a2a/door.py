@@ -76,7 +76,7 @@ class A2ADoor:
         self._has_token = has_token
         self._front = front
         self._start_date = formatdate(usegmt=True)
-        self._tasks = TaskRuns(served, has_token)
+        self._tasks = TaskRuns(served)
         self._runs = ServedRuns(served, self._tasks, _ANSWER_WAIT_S)
         self._drain_s = drain_s
 

@@ -15,10 +15,9 @@ from moothall.journal import Journal, Outline, RunView, Waits
 from moothall.serving.a2a.task_json import first_message
 from moothall.serving.a2a.wire import A2AFault, content_of, text_in
 from moothall.serving.doors.asks import Caller
-from moothall.serving.doors.callers import LOCAL, TOKEN
+from moothall.serving.doors.protocols import A2A
 from moothall.serving.doors.served.recorded_runs import DoorRuns
 from moothall.serving.doors.served.served_run import CallerRequest, Content, ServedRun, Work
-from moothall.serving.doors.served_agents import Served
 
 SHARED_CONTEXT: Final = "shared"
 """The `contextId` of an agent that has one conversation with all callers."""
@@ -27,19 +26,10 @@ _SENDER_ID: Final = re.compile(r"a2a(-[0-9a-zA-Z_.:-]{1,45})?")
 
 
 class TaskRuns(DoorRuns):
-    """The runs of the A2A door, which are its tasks.
-
-    Args:
-        served: the agents
-        has_token: whether callers send a token
-    """
+    """The runs of the A2A door, which are its tasks."""
 
     noun = "task"
     outlives_request = True
-
-    def __init__(self, served: Served, has_token: bool) -> None:
-        super().__init__(served)
-        self._has_token = has_token
 
     def journal(self, agent: str) -> Journal | None:
         """Return the journal that keeps an agent's tasks; None without one."""
@@ -89,15 +79,9 @@ class TaskRuns(DoorRuns):
         self, id: str, agent: str, sender: str, context: str, content: Content
     ) -> CallerRequest:
         """Return a caller's request for a task."""
-        caller = self.caller_of(sender)
+        caller = self._served.callers.name_of_sender(A2A.sender, sender)
         ids: Any = {"id": id, "agent": agent, "sender": sender, "caller": caller}
         return CallerRequest(**ids, context=context, content=content)
-
-    def caller_of(self, sender: str) -> str:
-        """Return the caller of a sender: the name of its token."""
-        if not self._has_token:
-            return LOCAL
-        return sender.removeprefix("a2a").removeprefix("-") or TOKEN
 
     def work(self, request: CallerRequest) -> Work:
         """Return what says it to the agent."""

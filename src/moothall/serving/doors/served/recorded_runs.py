@@ -172,14 +172,19 @@ class RecordedRuns:
 
     async def questions(self, run: ServedRun) -> RunQuestions:
         """Return what a run asks its caller, and has asked."""
+        questions: RunQuestions = await in_thread(self._read_questions, run, run.view)
+        return questions
+
+    def _read_questions(self, run: ServedRun, view: RunView) -> RunQuestions:
         journal: Any = self._door.journal(run.request.agent)
         caller = run.request.caller
-        waits = await in_thread(journal.waits.decided, caller, run.recorded_id)
-        answered_asks = asks_of(waits, self._served.callers.permits(caller))
-        return RunQuestions(run.state.asks, answered_asks, ())
+        decided = journal.waits.decided(caller, run.recorded_id)
+        late_keys = view.calls_by_wait.keys() - {each.key for each in (*view.waits, *decided)}
+        answered_asks = asks_of(decided, self._served.callers.permits(caller))
+        return RunQuestions(run.state.asks, answered_asks, late_keys)
 
     async def give(self, run: ServedRun, token: str, answers: Mapping[str, Any]) -> None:
-        """Give a run answers by key, once.
+        """Give a run answers by key, once; whoever calls this may go on with it.
 
         Raises:
             RunRefused: somebody else has answered otherwise
@@ -192,7 +197,7 @@ class RecordedRuns:
                 journal.answer(run.recorded_id, key, answer, by=run.request.caller)
 
         try:
-            await in_thread(give_all)
+            await self._served.answer(run.id, give_all)
         except StateError as error:
             raise RunRefused("unexpected", str(error)) from error
 

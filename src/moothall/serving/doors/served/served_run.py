@@ -56,6 +56,7 @@ class CallerRequest:
     content: Content = ""
     options: dict[str, Any] | None = None  # what it says of the reply
     can_answer: bool = True  # whether it can be asked while its request is under way
+    is_reply: bool = True  # else another action of the agent is called
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class RunState:
 class RunEvent(NamedTuple):
     """An event of a run's reply, or of a reply that it asked for."""
 
-    event: Event
+    event: Event | str  # a text is the progress of an action that is called itself
     is_own: bool
 
 
@@ -109,6 +110,10 @@ class RunQuestions(NamedTuple):
     open_asks: Mapping[str, Ask]
     answered_asks: Mapping[str, Ask]
     late_keys: Collection[str]
+
+    def in_time(self, answers: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answers that are not too late."""
+        return {key: each for key, each in answers.items() if key not in self.late_keys}
 
 
 class Follower:
@@ -271,7 +276,8 @@ class ServedRun:
     async def go(self, served: Served, work: Work) -> None:
         """Have the agent reply; what comes of it becomes the state here, and nowhere else."""
         request = self.request
-        terms = (request.id, request.caller, request.content, request.options)
+        run_id = request.id if request.is_reply else None
+        terms = (run_id, request.caller, request.content, request.options)
         asking = self.open_asks if request.can_answer else None
         caller = Caller(asyncio.get_running_loop(), asking, self.take, *terms)
         try:
@@ -343,6 +349,10 @@ class ServedRun:
         is_past, is_told = getattr(event, "past", False), event.kind in _TOLD_AS_EVENTS
         if event.progress and not (is_past or is_told or self.open_asks.open):
             self._set("working", one_line(event.progress, 300))
+
+    def tell_progress(self, text: str) -> None:
+        """Tell the progress of the action itself."""
+        self._tell(RunEvent(text, False))
 
     def _show_asks(self, _: Ask) -> None:
         if not self.state.is_over:

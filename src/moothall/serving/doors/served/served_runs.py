@@ -112,7 +112,7 @@ class ServedRuns:
         Raises:
             TooOften: it is new, and the server is busy
         """
-        on_end = self._served.count_reply(is_new=is_new)
+        on_end = self._served.count_reply(is_new=is_new) if request.is_reply else None
         state = RunState("new" if is_new else "working")
         door_data = self._door.door_data(request) if door_data is None else door_data
         run = self._runs[request.id] = ServedRun(request, state, door_data, ask_s=self._ask_s)
@@ -120,7 +120,8 @@ class ServedRuns:
             self._go_on(run, work) if resumes else run.go(self._served, work)
         )
         run.task.add_done_callback(lambda task: self._on_end(run))
-        run.task.add_done_callback(on_end)
+        if on_end is not None:
+            run.task.add_done_callback(on_end)
         ended_runs = [each for each in self._runs.values() if each.state.is_over]
         for each in ended_runs[: max(0, len(ended_runs) - _MAX_ENDED)]:
             del self._runs[each.id]
@@ -137,6 +138,7 @@ class ServedRuns:
     def _on_end(self, run: ServedRun) -> None:
         """End a run's followers, and drop it if it rests: the journal has its state then."""
         run.end_followers()
+        self._served.answered_runs.discard(run.id)
         if self._runs.get(run.id) is not run:
             return  # it has gone on already
         if not run.state.is_over or not (self._door.outlives_request or run.answer_token):
@@ -206,27 +208,44 @@ class ServedRuns:
                 run.task.cancel()
                 await asyncio.wait((run.task,))
 
+    def answered_run(self, agent: str, sender: str, id: str, token: str) -> ServedRun | None:
+        """Return a caller's run of this process whose last answer is the one of this token."""
+        run = self._runs.get(id)
+        is_same = run is not None and run.is_of(agent, sender) and run.answer_token == token
+        return run if is_same else None
+
+    async def find_asking(self, agent: str, sender: str, id: str) -> ServedRun:
+        """Return a caller's run that was left here, or else as the journal has it.
+
+        Raises:
+            RunRefused: the caller has no such run
+        """
+        run = self._left_runs.get(id)
+        if run is None or not run.is_of(agent, sender):
+            return await self._recorded.find_run(agent, sender, id)
+        return run
+
     def leave(self, run: ServedRun) -> None:
         """Keep a run that asks its client, which comes again with the answer."""
         keys = {*run.open_asks.open}
         asyncio.get_running_loop().call_later(_LEFT_S, self._end_left, run, keys)
         for each in self._left_runs.keep(run.id, run):
-            self._cancel(each)
+            self.drop(each)
 
     def _end_left(self, run: ServedRun, keys: set[str]) -> None:
         """End a run that nobody has answered in time, also if it needs no answer any more."""
         still_asked = keys & (run.open_asks.open.keys() | run.open_asks.withdrawn)
-        if still_asked and self._left_runs.pop(run.id, None) is not None:
-            self._cancel(run)
+        if still_asked and run.id in self._left_runs:
+            self.drop(run)
 
     def end_all_left(self) -> None:
         """End the runs that wait for their clients."""
         for each in [*self._left_runs.values()]:
-            self._cancel(each)
-        self._left_runs.clear()
+            self.drop(each)
 
-    @staticmethod
-    def _cancel(run: ServedRun) -> None:
+    def drop(self, run: ServedRun) -> None:
+        """End a run that its client has left; nothing is done to one of the journal."""
+        self._left_runs.pop(run.id, None)
         if run.task is not None:
             run.task.cancel()
 
@@ -285,7 +304,7 @@ class ServedRuns:
         else:
             questions = await self._recorded.questions(run)
             answers = read(questions)
-            await self._recorded.give(run, token, answers)
+            await self._recorded.give(run, token, questions.in_time(answers))
         self._left_runs.pop(run.id, None)
         self._tokens.keep(token, None)
         run.answer_token = token
@@ -301,6 +320,7 @@ class ServedRuns:
         if (live_run := await self._find_live(agent, run.request.sender, run.id)) is not None:
             return live_run
         request = await self._recorded.request_to_go_on(agent, run.id)
+        self._served.answered_runs.discard(run.id)
         return None if request is None else self._go_on_with(request)
 
     async def cancel(self, run: ServedRun) -> ServedRun | None:
