@@ -6,22 +6,22 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from moothall import Event, MoothallError, NoSuchRun, StateError
+from moothall import Event, MoothallError
 from moothall.build import Thread, ToolCall, Tracing, one_line
-from moothall.journal import REASONS, RunView, Wait
-from moothall.serving.doors.asks import ASK_WAIT_S, MAX_WAITING, Ask, Caller, asks_of, waiting_text
+from moothall.serving.doors.asks import Ask, waiting_text
 from moothall.serving.doors.callers import sender_of
-from moothall.serving.doors.checks import in_thread
 from moothall.serving.doors.mcp_call import (
     CALLS,
-    POLL_S,
+    CallRuns,
     MCPCall,
     SessionOwnerApp,
     SessionThreads,
     answer_in,
+    answer_token,
     caller_in,
     can_ask,
     elicited_form,
@@ -32,15 +32,26 @@ from moothall.serving.doors.mcp_call import (
     result_of,
     result_schema_of,
     until_answered,
-    waits_of,
 )
-from moothall.serving.doors.protocols import MCP, REFUSALS, caller_text, ended_text
+from moothall.serving.doors.protocols import MCP, REFUSALS, caller_text
+from moothall.serving.doors.served.served_run import (
+    CallerRequest,
+    RunEvent,
+    RunQuestions,
+    RunRefused,
+    ServedRun,
+)
+from moothall.serving.doors.served.served_runs import ServedRuns
 from moothall.serving.doors.served_agents import Served
 
 if TYPE_CHECKING:
     import mcp_types as types
     from mcp.server.context import ServerRequestContext
     from mcp.server.lowlevel import Server
+
+
+_ANSWER_WAIT_S: Final = 86_400.0
+"""How long a call under way waits for an answer to its question."""
 
 
 class MCPDoor:
@@ -57,8 +68,7 @@ class MCPDoor:
 
         self._served = served
         self._threads = SessionThreads(served)
-        self._waiting_calls: dict[str, MCPCall] = {}
-        self._answered_calls: dict[str, MCPCall] = {}  # the last ones, by their answers
+        self._runs = ServedRuns(served, CallRuns(served), _ANSWER_WAIT_S)
         self.server: Server[Any] = Server(
             title,
             version=version("moothall"),
@@ -81,7 +91,7 @@ class MCPDoor:
             try:
                 yield SessionOwnerApp(StreamableHTTPASGIApp(manager))
             finally:
-                self._cancel_waiting()
+                self._runs.end_all_left()
 
     async def over_standard_streams(self) -> None:
         """Serve the client at the standard streams until it closes them."""
@@ -91,13 +101,7 @@ class MCPDoor:
             async with stdio_server() as (read, write):
                 await self.server.run(read, write, self.server.create_initialization_options())
         finally:
-            self._cancel_waiting()
-
-    def _cancel_waiting(self) -> None:
-        for job in self._waiting_calls.values():
-            if job.task is not None:
-                job.task.cancel()
-        self._waiting_calls.clear()
+            self._runs.end_all_left()
 
     # -- tools -------------------------------------------------------------------------------------
 
@@ -149,7 +153,7 @@ class MCPDoor:
 
         args = params.arguments or {}
         if params.request_state is not None:
-            return await self._follow_call(ctx, await self._call_to_continue(ctx, params))
+            return await self._follow_call(ctx, await self._run_to_continue(ctx, params))
         if (match := self._tools().get(params.name)) is None:
             text = f"there is no tool {one_line(params.name, 100)!r}"
             raise MCPError(types.INVALID_PARAMS, text)
@@ -165,116 +169,101 @@ class MCPDoor:
             sender, args, meta = call_thread
         # A session's task is not that of the request; a trace in `_meta` is the SDK's to continue.
         trace_headers = () if ctx.request is None or has_trace(params) else ctx.request.headers.raw
-        job_args = (sender, caller, params.name, params.arguments or {}, id, action, args, meta)
+        call = MCPCall(params.name, params.arguments or {}, action, args, meta)
+        ids: Any = {"id": f"mcp-{secrets.token_hex(16)}", "agent": id, "caller": caller}
         is_reply = action.name == "say" and id in self._served.replying()
-        run_id = f"mcp-{secrets.token_hex(16)}" if is_reply else None
-        job = MCPCall(*job_args, can_ask(ctx), run_id)
+        rights: Any = {"can_answer": can_ask(ctx), "is_reply": is_reply}
         with Tracing.join_trace(trace_headers):
-            self._start(job, is_new=True)
-        return await self._follow_call(ctx, job)
+            run = self._start(CallerRequest(**ids, sender=sender, **rights), call, is_new=True)
+        return await self._follow_call(ctx, run)
 
-    def _start(self, job: MCPCall, *, is_new: bool = False) -> None:
-        on_end = None if job.run_id is None else self._served.count_reply(is_new=is_new)
-        job.task = asyncio.create_task(self._outcome(job))
-        job.task.add_done_callback(lambda task: self._on_end(job))
-        if on_end is not None:
-            job.task.add_done_callback(on_end)
-
-    def _on_end(self, job: MCPCall) -> None:
-        self._served.answered_runs.discard(str(job.run_id))
-        job.event_queue.put_nowait(None)
-
-    async def _outcome(self, job: MCPCall) -> types.CallToolResult | list[Wait]:
-        """Call an action; return its outcome as a result, or what its run waits for."""
-        loop, on_event, action = asyncio.get_running_loop(), job.note_event, job.action
-        asking = job.open_asks if job.can_ask else None
-        caller = Caller(loop, asking, on_event, job.run_id, job.caller, options=job.options)
-        call = (job.sender, job.agent, action.name, job.args, caller, on_event)
-        try:
-            value = await self._served.call(*call)
-            return result_of(value, action, f"{job.agent}.{action.name}", job.meta)
-        except REFUSALS:
-            raise
-        except MoothallError as error:
-            if getattr(error, "type", "") == "RunHeld":  # another process has resumed it
-                await asyncio.sleep(POLL_S)
-                return await self._outcome(job)
-            if waits := await waits_of(self._served, job):
-                return waits
-            await asyncio.sleep(0)  # the event that has the reply waits in this loop
-            if job.reply is not None and job.reply.stop_reason not in ("error", *REASONS.answered):
-                return failed_result(ended_text(job.reply, job.run_id))
-            return failed_result(caller_text(error, job.run_id))
+    def _start(self, request: CallerRequest, call: MCPCall, *, is_new: bool = False) -> ServedRun:
+        work = call.work(self._served)
+        run = self._runs.start(request, work, is_new=is_new, door_data=call)
+        call.reader = run.follow()
+        return run
 
     async def _follow_call(
-        self, ctx: ServerRequestContext[Any], job: MCPCall
+        self, ctx: ServerRequestContext[Any], run: ServedRun
     ) -> types.CallToolResult | types.InputRequiredResult:
         """Report a call's progress and put its questions to the client, until it has ended."""
-        assert job.task is not None
-        keeps_running = False
         running_tasks = set() if ctx.request is None else ctx.request.scope[CALLS]
-        running_tasks.add(job.task)
-        try:
-            while True:
-                item = await job.event_queue.get()
-                if isinstance(item, Ask):
-                    if item.key not in job.open_asks.open:
-                        continue  # withdrawn, before it was this one's turn
-                    if not ctx.session.can_send_request:
-                        keeps_running = True
-                        return self._keep_call(job, item)
-                    job.open_asks.settle(item.key, answer_in(item, await self._elicit(ctx, item)))
-                    continue
-                if item is not None:
-                    await self._report_progress(ctx, job, item)
-                    continue
-                if job.task.cancelled():
-                    return failed_result("it was cancelled")
-                result: types.CallToolResult | list[Wait] = await job.task
-                if not isinstance(result, list):
-                    return result
-                asks = [*asks_of(result, self._served.callers.permits(job.caller)).values()]
-                if not job.can_ask or not asks:
-                    return failed_result(waiting_text(result))
-                if not ctx.session.can_send_request:
-                    return input_required_result(f"{job.run_id}.{asks[0].key}", asks[0])
-                await self._answer_by_form(ctx, job, asks[0])
-                running_tasks.discard(job.task)
-                self._start(job)
-                running_tasks.add(job.task)
-        finally:
-            running_tasks.discard(job.task)
-            if not keeps_running:
-                job.task.cancel()
+        while True:
+            running_tasks.add(run.task)
+            try:
+                async with self._runs.bound(run):
+                    if (question := await self._read_items(ctx, run)) is not None:
+                        return question
+                    result = await self._outcome(ctx, run)
+            finally:
+                running_tasks.discard(run.task)
+            if result is not None:
+                return result
+            run = self._start(run.request, run.door_data)
 
-    async def _answer_by_form(self, ctx: ServerRequestContext[Any], job: MCPCall, ask: Ask) -> None:
+    async def _read_items(
+        self, ctx: ServerRequestContext[Any], run: ServedRun
+    ) -> types.InputRequiredResult | None:
+        """Follow a run until its work has ended; return a question that its client is to ask."""
+        async for item in run.door_data.reader:
+            if isinstance(item, RunEvent):
+                await self._report_progress(ctx, run.door_data, item.event)
+                continue
+            for ask in item.asks.values() if item.name == "asking" else ():
+                if ask.key not in run.open_asks.open:
+                    continue  # it was withdrawn, or answered, before it was this one's turn
+                if not ctx.session.can_send_request:
+                    self._runs.leave(run)
+                    return input_required_result(run.id, ask)
+                run.open_asks.settle(ask.key, answer_in(ask, await self._elicit(ctx, ask)))
+        return None
+
+    async def _outcome(
+        self, ctx: ServerRequestContext[Any], run: ServedRun
+    ) -> types.CallToolResult | types.InputRequiredResult | None:
+        """Return what came of a call; None if it goes on, since its client has answered."""
+        state, call = run.state, run.door_data
+        if state.name == "done":
+            try:
+                label = f"{run.request.agent}.{call.action.name}"
+                return result_of(run.value, call.action, label, call.meta)
+            except MoothallError as error:  # the value has not the type that was promised
+                return failed_result(caller_text(error, run.id))
+        if isinstance(run.error, REFUSALS):
+            raise run.error
+        if state.name != "at_rest":
+            return failed_result(state.text or "it was cancelled")
+        asks = [*state.asks.values()]
+        if not run.request.can_answer or not asks:
+            return failed_result(state.text or waiting_text(state.waits))
+        if not ctx.session.can_send_request:
+            return input_required_result(run.id, asks[0])
+        await self._answer_by_form(ctx, run, asks[0])
+        return None
+
+    async def _answer_by_form(
+        self, ctx: ServerRequestContext[Any], run: ServedRun, ask: Ask
+    ) -> None:
         """Give a run the answer of the client's person, unless somebody else answers before."""
-        ask.future = watch = asyncio.ensure_future(until_answered(self._served, job, ask.key))
+        ask.future = watch = asyncio.ensure_future(until_answered(self._served, run, ask.key))
         try:
             answer = answer_in(ask, await self._elicit(ctx, ask))
             if not watch.done():
-                await self._give_answer(job, ask.key, answer)
+                request = run.request
+                recorded = await self._runs.find_run(request.agent, request.sender, run.id)
+                with suppress(RunRefused):  # another one that was given before counts
+                    token = f"{run.id}.{ask.key}"
+                    await self._runs.answer(recorded, token, lambda questions: {ask.key: answer})
         finally:
             watch.cancel()
 
-    async def _give_answer(self, job: MCPCall, key: str, answer: Any) -> None:
-        """Give a run that waits its answer; another one that was given before counts."""
-        journal: Any = self._served.agents[job.agent].journal  # type: ignore[attr-defined]
-        assert job.run_id is not None
-
-        def give() -> None:
-            with suppress(StateError):
-                journal.answer(job.run_id, key, answer, by=job.caller)
-
-        await self._served.answer(job.run_id, give)
-
     async def _report_progress(
-        self, ctx: ServerRequestContext[Any], job: MCPCall, event: Event | str
+        self, ctx: ServerRequestContext[Any], call: MCPCall, event: Event | str
     ) -> None:
         # A text is of the action itself.
         if text := event if isinstance(event, str) else event.progress:
-            job.progress_count += 1
-            await ctx.session.report_progress(job.progress_count, None, one_line(text, 300))
+            call.progress_count += 1
+            await ctx.session.report_progress(call.progress_count, None, one_line(text, 300))
 
     async def _elicit(self, ctx: ServerRequestContext[Any], ask: Ask) -> Any:
         from mcp import MCPError
@@ -291,100 +280,61 @@ class MCPDoor:
 
     # -- questions of a revision in which the client comes again with the answer -------------------
 
-    def _keep_call(self, job: MCPCall, ask: Ask) -> types.InputRequiredResult:
-        """Keep a call that waits in this process under a name that cannot be guessed."""
-        state = secrets.token_urlsafe(32)
-        job.ask = ask
-        self._waiting_calls[state] = job
-        asyncio.get_running_loop().call_later(ASK_WAIT_S, self._drop_call, state)
-        while len(self._waiting_calls) > MAX_WAITING:
-            self._drop_call(next(iter(self._waiting_calls)))
-        return input_required_result(state, ask)
-
-    def _drop_call(self, state: str) -> None:
-        job = self._waiting_calls.pop(state, None)
-        if job is not None and job.task is not None:
-            job.task.cancel()
-
-    async def _call_to_continue(
+    async def _run_to_continue(
         self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
-    ) -> MCPCall:
-        """Return the call that waits for this answer; its tool and arguments must be the same."""
+    ) -> ServedRun:
+        """Return the run that waits for this answer; its tool and arguments must be the same."""
         import mcp_types as types
         from mcp import MCPError
 
-        state = params.request_state or ""
         sender = self._sender(ctx) or sender_of(MCP.sender, caller_in(ctx))
+        run_id, _, key = (params.request_state or "").partition(".")
         result = (params.input_responses or {}).get("question")
-        call = (params.name, params.arguments or {}, sender)
-        job = self._answered_calls.get(state)
-        if job is not None and job.is_same_call(*call) and job.answers[state] == result:
-            job.repeat()
-            return job
-        job = self._waiting_calls.pop(state, None)
-        if job is None:
-            return await self._resume_waiting_run(ctx, params, sender, result)
-        ask = job.ask
-        assert ask is not None
-        if not job.is_same_call(*call):
-            assert job.task is not None
-            job.task.cancel()
-            raise MCPError(types.INVALID_PARAMS, "the call is not the one that was asked about")
-        job.answers[state] = result
-        self._answered_calls[state] = job
-        while len(self._answered_calls) > MAX_WAITING:
-            del self._answered_calls[next(iter(self._answered_calls))]
-        job.open_asks.settle(ask.key, answer_in(ask, result))
-        return job
-
-    async def _resume_waiting_run(
-        self,
-        ctx: ServerRequestContext[Any],
-        params: types.CallToolRequestParams,
-        sender: str,
-        result: Any,
-    ) -> MCPCall:
-        """Give a run that waits in its journal the answer, and go on with its call."""
-        import mcp_types as types
-        from mcp import MCPError
-
+        id, action = self._tools().get(params.name, ("", None))
+        args = params.arguments or {}
+        token = answer_token(params.request_state or "", result)
+        run = self._runs.answered_run(id, sender, run_id, token)
+        if run is not None and run.door_data.is_same(params.name, args):
+            if run.is_worked_on:
+                text = "this answer was taken: its call goes on in another request"
+                raise MCPError(types.INVALID_PARAMS, text)
+            run.door_data.reader = run.follow()  # it tells nothing more than its outcome
+            return run
         no_call_error = MCPError(
             types.INVALID_PARAMS, "no call waits for this answer: it was given, cancelled or late"
         )
-        run_id, _, key = (params.request_state or "").partition(".")
-        id, action = self._tools().get(params.name, ("", None))
-        journal = self._served.journal_of(id)
-        if journal is None or action is None or action.name != "say":
-            raise no_call_error
         try:
-            view = await in_thread(RunView, journal, run_id)
-        except NoSuchRun:
+            run = await self._runs.find_asking(id, sender, run_id)
+        except RunRefused:
             raise no_call_error from None
-        run, args = view.outline, params.arguments or {}
-        thread = run.thread or ""
-        if run.agent != id or not (thread == sender or thread.startswith(f"{sender}/")):
+        if run.view is None:
+            is_same = run.door_data.is_same(params.name, args)
+        elif action is None or action.name != "say":
             raise no_call_error
-        request, all_waits = await in_thread(lambda: (view.request, view.calls_by_wait))
-        if request is None or request.text != args.get("content"):
-            raise MCPError(types.INVALID_PARAMS, "the call is not the one that was asked about")
-        caller, meta = caller_in(ctx), None
-        if own_thread := thread.removeprefix(sender).removeprefix("/"):
+        else:
+            is_same = run.request.content == args.get("content")
+        if not is_same:
+            self._runs.drop(run)
+            text = "the call is not the one that was asked about"
+            raise MCPError(types.INVALID_PARAMS, text)
+
+        def read(questions: RunQuestions) -> dict[str, Any]:
+            asks = {**questions.open_asks, **questions.answered_asks}
+            if key in asks:
+                return {key: answer_in(asks[key], result)}
+            if key not in questions.late_keys or not run.goes_on:
+                raise no_call_error
+            return {key: None}
+
+        with suppress(RunRefused):  # if somebody else has answered, it gives the reply, too
+            await self._runs.answer(run, token, read)
+        if run.view is None:
+            return run
+        meta = None
+        if own_thread := run.request.context:
             args, meta = {**args, "thread": own_thread}, {"thread": own_thread}
-        call = (sender, caller, params.name, params.arguments or {}, id, action, args, meta)
-        job = MCPCall(*call, can_ask(ctx), run_id)
-        waits = await waits_of(self._served, job)
-        decided = await in_thread(journal.waits.decided, caller, run_id)  # perhaps sent again
-        asks = asks_of((*waits, *decided), self._served.callers.permits(caller))
-        if key in asks:
-            await self._give_answer(job, key, answer_in(asks[key], result))
-        elif (
-            any(each.key == key for each in waits)
-            or key not in all_waits
-            or not (run.held or run.state in ("waiting", "forked", *REASONS.answered))
-        ):
-            raise no_call_error
-        self._start(job)  # also if somebody else has answered: it gives the reply
-        return job
+        call = MCPCall(params.name, params.arguments or {}, action, args, meta)
+        return self._start(replace(run.request, can_answer=can_ask(ctx)), call)
 
     def _sender(self, ctx: ServerRequestContext[Any]) -> str | None:
         """Return the sender of a client's session; None in a revision without sessions."""

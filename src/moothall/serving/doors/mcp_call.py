@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import hmac
 import re
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall import Action, Done, MoothallError, Reply
+from moothall import Action, ActionError, MoothallError, RunHeld
 from moothall.build import Thread, json_text
-from moothall.journal import Wait
-from moothall.serving.doors.asks import Ask, OpenAsks, answer_schema, read_form
+from moothall.journal import RunView, Waits
+from moothall.serving.doors.asks import Ask, Caller, answer_schema, read_form
 from moothall.serving.doors.callers import LOCAL, caller_of
 from moothall.serving.doors.checks import Message, Receive, Scope, Send, in_thread
-from moothall.serving.doors.protocols import caller_text, fault_of
+from moothall.serving.doors.protocols import MCP, caller_text, fault_of
+from moothall.serving.doors.served.recorded_runs import DoorRuns
+from moothall.serving.doors.served.served_run import CallerRequest, Follower, ServedRun, Work
 from moothall.serving.doors.served_agents import Served
 from moothall.serving.mcp.tool_results import ResultSchema, content_of
 
@@ -30,9 +33,6 @@ CALLS: Final = "moothall.calls"
 """In a request's scope: the calls that end if the client closes its connection."""
 POLL_S: Final = 0.5
 """Seconds between two looks whether somebody else has answered, or goes on with a run."""
-ANSWER_WAIT_S: Final = 86_400.0
-"""How long a call under way waits for an answer to its question."""
-
 
 _SIGNED_NAME: Final = re.compile(r"[0-9a-f]{32}\.[0-9a-f]{32}")
 _SESSION_NAME: Final = re.compile(r"([0-9a-f]{16})(?:/(.+))?", re.DOTALL)
@@ -41,54 +41,50 @@ _SESSION_NAME: Final = re.compile(r"([0-9a-f]{16})(?:/(.+))?", re.DOTALL)
 
 @dataclass(eq=False)
 class MCPCall:
-    """A running call, which may take several requests, one for each answer."""
+    """A call of a client of MCP: its run may take several requests, one for each answer."""
 
-    sender: str
-    caller: str
     tool: str
     client_args: dict[str, Any]  # the arguments as the client states them
-    agent: str
     action: Action
     args: dict[str, Any]
     meta: Any
-    can_ask: bool  # whether the client can ask its person
-    run_id: str | None = None  # that of a reply, which may wait in a journal
-    options: dict[str, Any] | None = None  # what the client says of the reply
-    # What happens: an event of a reply, what it asks, or that it has ended, which is None.
-    event_queue: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
-    task: asyncio.Task[Any] | None = None
-    ask: Ask | None = None  # what the client was given to answer
-    answers: dict[str, Any] = field(default_factory=dict)  # what it has answered in this process
     progress_count: int = 0
-    reply: Reply | None = None  # the agent's, once it has ended
-    open_asks: OpenAsks = field(init=False)
+    reader: Follower = field(init=False)  # of what its run tells
 
-    def __post_init__(self) -> None:
-        self.open_asks = OpenAsks(self._on_ask_change, ANSWER_WAIT_S)
-
-    def is_same_call(self, tool: str, args: dict[str, Any], sender: str) -> bool:
+    def is_same(self, tool: str, args: dict[str, Any]) -> bool:
         """Return whether it is this call of a client."""
-        return (self.tool, self.client_args, self.sender) == (tool, args, sender)
+        return (self.tool, self.client_args) == (tool, args)
 
-    def note_event(self, event: Any) -> None:
-        """Take what happens: an event of a reply, or the progress of an action."""
-        if isinstance(event, Done) and event.agent == self.agent:
-            self.reply = event.reply
-        self.event_queue.put_nowait(event)
+    def work(self, served: Served) -> Work:
+        """Return what calls its action, once no other process works on its run."""
 
-    def repeat(self) -> None:
-        """Have its outcome told again; raise MCPError if it goes on."""
-        import mcp_types as types
-        from mcp import MCPError
+        async def work(run: ServedRun, caller: Caller) -> Any:
+            request, args = run.request, self.args
+            to = (request.sender, request.agent, self.action.name)
+            while True:
+                try:
+                    return await served.call(*to, args, caller, run.tell_progress)
+                except ActionError as error:
+                    if error.type != RunHeld.__name__:
+                        raise
+                await asyncio.sleep(POLL_S)
 
-        if self.task is None or not self.task.done():
-            text = "this answer was taken: its call goes on in another request"
-            raise MCPError(types.INVALID_PARAMS, text)
-        self.event_queue.put_nowait(None)
+        return work
 
-    def _on_ask_change(self, ask: Ask) -> None:
-        if ask.key in self.open_asks.open:
-            self.event_queue.put_nowait(ask)
+
+class CallRuns(DoorRuns):
+    """The runs of the MCP door: what a client says goes on in the thread of its run."""
+
+    def request_in(self, view: RunView, sender: str | None) -> CallerRequest | None:
+        """Return who asks for a run of the journal; None if it is of no thread of this sender."""
+        run, thread = view.outline, view.outline.thread or ""
+        is_own = sender is not None and (thread == sender or thread.startswith(f"{sender}/"))
+        if sender is None or view.request is None or not is_own:
+            return None
+        caller = self._served.callers.name_of_sender(MCP.sender, sender.partition("/")[0])
+        ids: Any = {"id": Waits.began_as(run.id), "agent": run.agent, "caller": caller}
+        context = thread.removeprefix(sender).removeprefix("/")
+        return CallerRequest(**ids, sender=sender, context=context, content=view.request.text)
 
 
 def caller_in(ctx: ServerRequestContext[Any]) -> str:
@@ -109,20 +105,12 @@ def protocol_refusals() -> Iterator[None]:
         raise MCPError(fault_of(error).code, caller_text(error)) from None
 
 
-async def waits_of(served: Served, job: MCPCall) -> list[Wait]:
-    """Return what the run of a call waits for in its journal."""
-    if job.run_id is None:
-        return []
-    try:
-        return await served.waits(job.agent, job.run_id)
-    except MoothallError:  # it has none
-        return []
-
-
-async def until_answered(served: Served, job: MCPCall, key: str) -> None:
-    """Wait until the run of a call has an answer by somebody else, or waits no more."""
-    while any(each.key == key for each in await waits_of(served, job)):  # noqa: ASYNC110
-        await asyncio.sleep(POLL_S)
+async def until_answered(served: Served, run: ServedRun, key: str) -> None:
+    """Wait until a run has an answer by somebody else, or waits no more."""
+    with suppress(MoothallError):  # it has none
+        agent = run.request.agent
+        while any(each.key == key for each in await served.waits(agent, run.id)):  # noqa: ASYNC110
+            await asyncio.sleep(POLL_S)
 
 
 class SessionThreads:
@@ -198,13 +186,21 @@ def answer_in(ask: Ask, result: Any) -> Any:
     return read_form(ask, form, "permit")
 
 
-def input_required_result(state: str, ask: Ask) -> types.InputRequiredResult:
+def answer_token(state: str, result: Any) -> str:
+    """Return what names an answer of a client, by which one that is sent again is known."""
+    content = dict(getattr(result, "content", None) or {})
+    text = json_text([state, str(getattr(result, "action", "")), content])
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
+
+
+def input_required_result(run_id: str, ask: Ask) -> types.InputRequiredResult:
     """Return what a client that comes again with the answer is to ask its person."""
     import mcp_types as types
 
     params = types.ElicitRequestFormParams(message=ask.text, requested_schema=elicited_form(ask))
     return types.InputRequiredResult(
-        input_requests={"question": types.ElicitRequest(params=params)}, request_state=state
+        input_requests={"question": types.ElicitRequest(params=params)},
+        request_state=f"{run_id}.{ask.key}",
     )
 
 
