@@ -24,7 +24,7 @@ from moothall import (
     ScriptedModel,
     action,
 )
-from moothall.agents import keep_resuming
+from moothall.agents import ResumeHost, Resumer
 from moothall.build import UnreadableText, json_text
 from moothall.serving.doors import (
     Caller,
@@ -43,7 +43,7 @@ CODES |= {TooOften: -32029, BudgetExceeded: -32029, MoothallError: -32000}
 CODES |= {KeyError: -32600, TypeError: -32602}
 
 
-class RPCDoor:
+class RPCDoor(ResumeHost):
     def __init__(self, agents, callers):
         self.callers, self.served = callers, Served(agents, callers)
         routes = [Route("/rpc", self.post, methods=["POST"])]
@@ -52,10 +52,14 @@ class RPCDoor:
     @asynccontextmanager
     async def go_on(self, app):
         """Go on with runs that somebody else has answered, such as by `moothall answer`."""
-        agents, answered = self.served.offered.values, self.served.answered_runs
-        task = asyncio.create_task(keep_resuming(agents, 2, lambda run: run.id not in answered))
-        yield
-        task.cancel()
+        async with Resumer(self):
+            yield
+
+    def agents(self):
+        return [*self.served.offered.values()]
+
+    def is_wanted(self, run):
+        return run.id not in self.served.answered_runs
 
     async def post(self, request):
         id = None

@@ -327,6 +327,7 @@ FLOORS = {
         "scheduled_call",
         "scheduler",
         "controls",
+        "company_runs",
         "company",
     ),
     "serving.doors": (

@@ -16,7 +16,9 @@ from moothall.agents.ready.terminal import Terminal as Terminal
 from moothall.agents.replies.reply_context import cancel_run as cancel_run
 from moothall.agents.replies.reply_request import ReplyRequest as ReplyRequest
 from moothall.agents.replies.sub_agents.deadly_runs import resumption as resumption
-from moothall.agents.replies.sub_agents.resuming import keep_resuming as keep_resuming
+from moothall.agents.replies.sub_agents.resumer import ResumeHost as ResumeHost
+from moothall.agents.replies.sub_agents.resumer import Resumer as Resumer
+from moothall.agents.replies.sub_agents.resuming import Retries as Retries
 from moothall.agents.replies.sub_agents.resuming import who_resumes as who_resumes
 from moothall.agents.run_events import recorded_events as recorded_events
 from moothall.spaces.user import User as User

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 EXCHANGE: Final = "moothall"
 GRACE_S: Final = 30.0
 _POLL_INTERVAL_S: Final = 1.0
-_RESUME_INTERVAL_S: Final = 3.0
-"""Seconds between looks for runs that a person has decided about."""
 
 
 def _broker_option(setting: Field[Any]) -> Callable[..., Any]:
@@ -172,7 +170,7 @@ def serve_over_broker(
 async def _serve(
     agent: Agent, space: AMQPSpace, broker: BrokerOptions, grace: float, shared: bool
 ) -> int:
-    from moothall.agents import keep_resuming
+    from moothall.agents import ResumeHost, Resumer
 
     stopped = asyncio.Event()
     is_serving = False
@@ -191,13 +189,12 @@ async def _serve(
         id = escaped(str(agent.id))
         address = broker.options().address
         print_served(f"{id} is served at {address}, exchange {broker.name}. Ctrl-C ends it.")
-        resuming = asyncio.create_task(keep_resuming(lambda: (agent,), _RESUME_INTERVAL_S))
-        # No event tells that the agent has left, or that another process has taken its id.
-        while not stopped.is_set() and space.ids():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_POLL_INTERVAL_S):
-                    await stopped.wait()
-        resuming.cancel()
+        async with Resumer(ResumeHost(agent)):
+            # No event tells that the agent has left, or that another process has taken its id.
+            while not stopped.is_set() and space.ids():
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_POLL_INTERVAL_S):
+                        await stopped.wait()
         if not stopped.is_set():
             click.echo(f"moothall: {id} is in its space no longer", err=True)
             return 1

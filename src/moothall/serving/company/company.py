@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
@@ -17,36 +17,30 @@ from moothall import (
     Done,
     Event,
     GivenUp,
-    JournalError,
     MissingExtra,
     MoothallError,
-    RunDamaged,
 )
-from moothall.agents import who_resumes
-from moothall.build import RecordedAgent, Threaded, call_user, error_text, log_failure
-from moothall.journal import Waits
+from moothall.build import Threaded, call_user, error_text, log_failure
 from moothall.serving.company.company_file import read_settings
+from moothall.serving.company.company_runs import CompanyRuns, is_journal_away
 from moothall.serving.company.company_space import CompanySpace
 from moothall.serving.company.health_routes import routes
 from moothall.serving.company.metrics import Metrics
 from moothall.serving.company.probe import LIVE_LIMIT_S, Probe, keep_watchdog, notify_systemd
 from moothall.serving.company.program import CompanyProgram
 from moothall.serving.company.scheduled_call import (
-    REPLY_SUFFIX,
     ScheduleCaller,
     ScheduledCall,
     warn_of_invalid_calls,
 )
 from moothall.serving.company.scheduler import Scheduler
 from moothall.serving.company.settings import CompanyAgentSettings, Settings
-from moothall.serving.company.supervisor import Supervised, Supervisor, agents_away
+from moothall.serving.company.supervisor import Supervised, Supervisor
 
 logger: logging.Logger = logging.getLogger("moothall.serving.company")
 
-_DECISION_POLL_S: Final = 3.0
-"""Seconds between two searches for runs that a person has decided about."""
-_FIRING_POLL_S: Final = 1.0
-"""Seconds between two searches for firings whose process died, or that a person decided about."""
+_JOURNAL_POLL_S: Final = 1.0
+"""Seconds after which a schedule is begun again that could not use the journal."""
 _DRAIN_POLL_S: Final = 0.01
 _AGENT_FIELDS: Final = ("state", "since", "deaths", "restarts", "error")
 _STREAM_GRACE_S: Final = 1.0
@@ -102,8 +96,9 @@ class Company:
         self._departure_events: dict[str, asyncio.Event] = {}
         self._tasks: list[asyncio.Task[Any]] = []
         self._scheduler: Scheduler | None = None
-        self._names_to_resume: set[str] = set()  # agents with runs that stopped
-        self._resume_tasks: set[asyncio.Task[Any]] = set()
+        self._runs = CompanyRuns(
+            self._company_space, self._agents, self._supervisor.parts, self._scheduled_calls
+        )
         self._failure: BaseException | None = None
         self._is_draining = False
         self._loop: Any = None
@@ -223,6 +218,8 @@ class Company:
             await self._wait_until_started()
             self._refuse([*self._program.faults.values()])
             warn_of_invalid_calls(self._scheduled_calls.values(), self._agents)
+            await self._runs.resumer.look()  # what each run calls is there
+            self._start_task(self._runs.resumer.run())
             if self._server is not None:
                 self._server.start()
             self._start_task(keep_watchdog(self._probe))
@@ -254,6 +251,7 @@ class Company:
             self._scheduler = Scheduler(
                 self._company_space.journal, caller.make, caller.repeats, self._metrics.count_firing
             )
+            self._runs.scheduler = self._scheduler
             self._start_task(self._run_schedules(self._scheduler))
         if self._company_space.journal is not None:
             self._start_task(self._company_space.notify_of_waits(self._program.hooks["on_waiting"]))
@@ -303,10 +301,11 @@ class Company:
         limits: Any = {"rate": http.rate, "max_replies": http.max_replies, **http.rights()}
         callers = Callers(tokens_by_name or http.token, **limits)
         self._served = Served((), callers, self.space)
+        self._runs.answered_runs = self._served.answered_runs
         parts = (self._company_space, self._probe)
         built_routes, open_paths = routes(self.health, self.metrics, *parts, callers.permits)
         front, drain = Front.of(**http.front_options()), self.settings.drain
-        application_args = (self.name, built_routes, open_paths, front)
+        application_args = (self.name, built_routes, open_paths, front, self._runs.resumer)
         app = application(self._served, self._served.callers, *application_args, drain_s=drain)
         self._server = HTTPServer(app, host, port, drain)
 
@@ -321,18 +320,16 @@ class Company:
 
         if self._server is not None:
             self._server.stop()
-        # A resumption is shielded from the cancellation below: it would begin its next run.
-        for agent in self._agents_with_runs():
-            agent.is_ending = True
+        self._runs.begin_no_more()
         for task in self._tasks:
             task.cancel()
         firings = () if self._scheduler is None else self._scheduler.firing_tasks.values()
-        if tasks := [*firings, *self._resume_tasks]:
+        if tasks := [*firings, *self._runs.resumer.tasks]:
             await asyncio.wait(tasks, timeout=seconds_left())
         while self._served is not None and self._served.busy and seconds_left():  # noqa: ASYNC110
             await asyncio.sleep(_DRAIN_POLL_S)  # calls end without an event
         # Before they are cancelled, so that their runs go on at the next start.
-        self._leave_runs()
+        self._runs.leave()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, *self._tasks, return_exceptions=True)
@@ -343,21 +340,7 @@ class Company:
             await asyncio.to_thread(self._server.join, _STREAM_GRACE_S)
         self.space.grace_s = seconds_left()
         await asyncio.to_thread(self._company_space.close)
-        self._leave_runs(False)  # another company of this process may have the same agents
-
-    def _leave_runs(self, leave: bool = True) -> None:
-        """Have the runs that are cancelled from now on go on at the next start."""
-        for journal in (
-            self._company_space.journal,
-            *(each.journal for each in self._agents_with_runs()),
-        ):
-            if journal is not None:
-                journal.leave_runs(leave=leave)
-
-    def _agents_with_runs(self) -> list[Any]:
-        """Return the agents with runs in a journal, and those that they ask."""
-        resuming = [each for agent in self._agents.values() for each in who_resumes(agent)]
-        return [each for agent in resuming for each in agent.resuming.agents()]
+        self._runs.leave(False)  # another company of this process may have the same agents
 
     # -- agents ------------------------------------------------------------------------------------
 
@@ -366,6 +349,7 @@ class Company:
 
     def _on_part_change(self, _: Supervised) -> None:
         self._agents_changed.set()
+        self._runs.resumer.wake()
 
     async def _supervise(self, name: str, agent_settings: CompanyAgentSettings) -> None:
         """Supervise one agent until it is given up."""
@@ -400,10 +384,7 @@ class Company:
             part.running()
             departure_task = asyncio.create_task(departure.wait())
             tasks = [departure_task, asyncio.create_task(self._run_background(agent))]
-            for each in who_resumes(agent):
-                tasks.append(asyncio.create_task(self._resume_runs(each)))
-            # Those that resume runs never end by themselves: these two say that the agent is gone.
-            await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if not departure_task.done():
                 tasks[1].result()  # raises, if the agent has died of it
                 await departure_task  # its `background()` has returned, and it lives on
@@ -415,8 +396,9 @@ class Company:
         finally:
             for task in tasks:
                 task.cancel()
-            # Before the agent's next life, which resumes the same runs.
             await asyncio.gather(*tasks, return_exceptions=True)
+            if not self._is_draining:  # else its runs have the seconds of `drain:`, too
+                await self._runs.resumer.leave(agent)
 
     def _create_agent(self, name: str, agent_settings: CompanyAgentSettings) -> Agent:
         return self._company_space.equip(self._program.create_agent(name), name, agent_settings)
@@ -475,116 +457,23 @@ class Company:
         if not isinstance(event, Done):
             return
         reply = event.reply
-        if self._is_journal_away(reply.error):
-            self._names_to_resume.add(name)
+        if is_journal_away(reply.error):
+            self._runs.resumer.again(name)
         if reply.stop_reason == "waiting":
             logger.warning("agent %r: run %r is %s", name, reply.run_id, reply.detail)
             # Replies end on the loop of the space; the company awaits this on its own.
             self._loop.call_soon_threadsafe(self._company_space.new_wait.set)
 
-    @staticmethod
-    def _is_journal_away(error: object) -> bool:
-        """Return whether an error says that the journal was away, so that a run goes on later."""
-        return isinstance(error, JournalError) and not isinstance(error, RunDamaged)
-
-    async def _resume_runs(self, agent: RecordedAgent) -> None:
-        """Resume an agent's stopped runs, and from then on the runs that a person decides about.
-
-        What a lost journal stops is resumed while this process lives, too.
-        """
-        name = str(agent.id)
-        self._names_to_resume.add(name)
-        for member in agent.resuming.agents():  # they may be of a company that has ended
-            member.is_ending = self._is_draining
-        own_tasks: set[asyncio.Task[Any]] = set()
-
-        def track(tasks: Iterable[asyncio.Task[Any]]) -> None:
-            """Have resumptions go on beside this one, and have the seconds of `drain:`."""
-            for task in tasks:
-                for task_set in (own_tasks, self._resume_tasks):
-                    task_set.add(task)
-                    task.add_done_callback(task_set.discard)
-
-        await self._wait_until_started()  # its runs may call the others' actions
-        try:
-            while True:
-                if missing_names := agents_away(agent, self._supervised_parts()):
-                    logger.warning("runs of agent %r wait for the agents %s", name, missing_names)
-                    self._agents_changed.clear()
-                    await self._agents_changed.wait()
-                    continue
-                # Before it resumes: a reply that meanwhile loses the journal adds it again.
-                if name in self._names_to_resume:
-                    self._names_to_resume.discard(name)
-                    track((asyncio.create_task(self._resume_stopped(agent)),))
-                try:
-                    options = {"is_wanted": self._resumes_decided, "at_end": self._on_resumed}
-                    track(await agent.resuming.begin_decided(**options))
-                except Exception as error:  # a journal's server that restarts, or the agent's code
-                    self._log_lookup_failure(agent, error)
-                await asyncio.sleep(_DECISION_POLL_S)
-        except asyncio.CancelledError:
-            if own_tasks and not self._is_draining:  # the agent has died
-                for task in own_tasks:
-                    task.cancel()
-                await asyncio.wait(own_tasks)
-            raise
-
-    def _resumes_decided(self, run: Any) -> bool:
-        is_answered = self._served is not None and run.id in self._served.answered_runs
-        return not is_answered and self._company_space.resumes_waiting(run)
-
-    async def _resume_stopped(self, agent: RecordedAgent) -> None:
-        async def at_end(resumed: Any) -> None:
-            logger.info("run %r had stopped: %s", resumed.run.id, resumed.outcome)
-            reply = resumed.reply
-            if self._is_journal_away(resumed.error if reply is None else reply.error):
-                self._names_to_resume.add(str(agent.id))
-
-        try:
-            is_wanted = self._company_space.resumes_stopped
-            await agent.resuming.resume_stopped(is_wanted=is_wanted, at_end=at_end)
-        except Exception as error:  # as above: it is tried again at the next look
-            self._names_to_resume.add(str(agent.id))
-            self._log_lookup_failure(agent, error)
-
-    async def _on_resumed(self, resumed: Any) -> None:
-        run_id = resumed.run.id
-        logger.info("run %r goes on: %s", run_id, resumed.outcome)
-        reply_id = Waits.began_as(run_id)
-        if reply_id.endswith(REPLY_SUFFIX) and self._scheduler is not None:
-            try:
-                await self._scheduler.finish(
-                    self._scheduled_calls, reply_id.removesuffix(REPLY_SUFFIX)
-                )
-            except MoothallError as error:
-                logger.error("the firing of run %r does not go on: %s", run_id, error)
-
-    @staticmethod
-    def _log_lookup_failure(agent: Agent, error: Exception) -> None:
-        log_failure(logger, f"what agent {agent.id!r} had begun cannot be looked up", error)
-
     async def _run_schedules(self, scheduler: Scheduler) -> None:
-        """Fire the schedules once their agents are in the space; resume firings that stopped."""
+        """Fire the schedules once their agents are in the space."""
         await self._wait_until_started()
-        while any(
-            self._supervised_parts()[each.to].state == "standby"
-            for each in self._scheduled_calls.values()
-        ):
+        while self._runs.are_any_on_standby:
             # Nothing is awaited between the look and this, so no change is lost.
             self._agents_changed.clear()
             await self._agents_changed.wait()
         async with asyncio.TaskGroup() as group:
             for call in self._scheduled_calls.values():
                 group.create_task(self._fire_at_times(scheduler, call))
-            with_waiting = True  # at the start, what waited may have gone on before the last end
-            while True:
-                try:
-                    await scheduler.resume(self._scheduled_calls, with_waiting)
-                    with_waiting = False
-                except MoothallError as error:
-                    logger.error("firings that stopped cannot be looked up: %s", error)
-                await asyncio.sleep(_FIRING_POLL_S)
 
     async def _fire_at_times(self, scheduler: Scheduler, call: ScheduledCall) -> None:
         """Fire one schedule; times at which the journal could not be used count as missed."""
@@ -594,4 +483,4 @@ class Company:
                 return
             except MoothallError as error:
                 logger.error("schedule %r waits for the journal: %s", call.name, error)
-            await asyncio.sleep(_FIRING_POLL_S)
+            await asyncio.sleep(_JOURNAL_POLL_S)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Unpack
 
 from moothall import Agent, ConfigError, DefinitionError, MissingExtra
-from moothall.agents import keep_resuming, who_resumes
-from moothall.build import check_text, log_failure, nearest
+from moothall.agents import ResumeHost, Resumer
+from moothall.build import check_text, nearest
 from moothall.serving.doors.a2a.door import A2ADoor
 from moothall.serving.doors.a2a.runs import is_task
 from moothall.serving.doors.ag_ui import AGUIDoor
@@ -39,10 +38,6 @@ if TYPE_CHECKING:
 
     from moothall.budget import Budget
     from moothall.journal import Outline
-
-logger: logging.Logger = logging.getLogger("moothall.serving.doors")
-_POLL_S = 2.0
-"""Seconds between two looks whether runs that wait can go on."""
 
 
 class DoorOptions(CallerOptions, FrontOptions, total=False):
@@ -109,7 +104,7 @@ def asgi(
     }
     callers = Callers(token, **caller_options)
     served = Served(agents, callers)
-    return application(served, callers, title, front=Front.of(**front_options), resumes=True)
+    return application(served, callers, title, front=Front.of(**front_options))
 
 
 def application(
@@ -119,7 +114,7 @@ def application(
     routes: Iterable[Any] = (),
     open_paths: Iterable[str] = (),
     front: Front = NO_FRONT,
-    resumes: bool = False,
+    resumer: Resumer | None = None,
     drain_s: float = 0.0,
 ) -> DoorGuard:
     """Return the application of all doors.
@@ -131,22 +126,48 @@ def application(
         routes: more routes
         open_paths: the paths that need no token
         front: the public address
-        resumes: whether it resumes the runs of its agents that have waited; else others do
+        resumer: what goes on with the runs of the agents; it has one of its own without
         drain_s: the seconds that tasks of A2A have to end when the server ends
     """
     if callers.tokens is None and (front.origin or WILDCARD in front.pages):
         subject = f"{front.origin} can be reached" if front.origin else "every web page may call"
         raise ConfigError(f"{subject} from elsewhere: give token=, too")
     a2a = A2ADoor(served, title, callers.tokens is not None, front, drain_s)
-    doors = _Doors(served, MCPDoor(served, title), a2a, resumes)
+    doors = _Doors(served, MCPDoor(served, title), a2a, resumer)
     return DoorGuard(doors.app(routes), callers, frozenset(open_paths), front, doors.begin)
+
+
+class _ServedRuns(ResumeHost):
+    """The runs of agents that are served: those that have waited, and responses that were cut off.
+
+    A task goes on by its door, and a run that a caller has answered by that call.
+    """
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+
+    def agents(self) -> Iterable[Agent]:
+        """Return those that callers may call."""
+        return [*self._served.offered.values()]
+
+    def is_wanted(self, run: Outline) -> bool:
+        """Return whether a run goes on by its agent, and not by a door."""
+        return not (is_task(run.id) or run.id in self._served.answered_runs)
+
+    def is_cut_off_wanted(self, run: Outline) -> bool:
+        """Return whether a run is a response: its client looks for it."""
+        return is_response(run.id)
+
+    def budget_of(self, run: Outline) -> Budget | None:
+        """Return what the caller of a run may spend."""
+        return self._served.callers.budget_of_thread(run.thread)
 
 
 class _Doors:
     """The application behind the guard, and what runs while it serves."""
 
-    def __init__(self, served: Served, mcp: MCPDoor, a2a: A2ADoor, resumes: bool) -> None:
-        self._served, self._mcp, self._a2a, self._resumes = served, mcp, a2a, resumes
+    def __init__(self, served: Served, mcp: MCPDoor, a2a: A2ADoor, resumer: Resumer | None) -> None:
+        self._served, self._mcp, self._a2a, self._resumer = served, mcp, a2a, resumer
         self._ag_ui = AGUIDoor(served)
         self._mcp_app: Any = None
         self._lifespan_task: asyncio.Task[None] | None = None
@@ -181,49 +202,16 @@ class _Doors:
     async def _open(self) -> AsyncIterator[None]:
         await in_thread(self._served.open)  # a server may have started and ended the application
         try:
-            async with self._mcp.over_http() as self._mcp_app:
-                await self._a2a.resume()
-                tasks = [asyncio.create_task(self._resume_tasks())]
-                if self._resumes:
-                    resuming = keep_resuming(
-                        lambda: self._served.offered.values(),
-                        _POLL_S,
-                        lambda run: not (is_task(run.id) or run.id in self._served.answered_runs),
-                        self._budget_of,
-                    )
-                    tasks += map(asyncio.create_task, (resuming, self._resume_responses()))
-                try:
-                    yield
-                finally:
-                    for each in tasks:
-                        each.cancel()
+            async with self._mcp.over_http() as self._mcp_app, AsyncExitStack() as stack:
+                resumer = self._resumer
+                if resumer is None:
+                    own_resumer = Resumer(_ServedRuns(self._served))
+                    resumer = await stack.enter_async_context(own_resumer)
+                await stack.enter_async_context(resumer.looking(self._a2a.resume))
+                yield
         finally:
             self._ag_ui.close()
             await self._a2a.close()
-
-    def _budget_of(self, run: Outline) -> Budget | None:
-        return self._served.callers.budget_of_thread(run.thread)
-
-    async def _resume_responses(self) -> None:
-        """Go on with the responses whose process was killed: their clients look for them."""
-        for agent in [
-            each for served in self._served.replying().values() for each in who_resumes(served)
-        ]:
-            try:
-                await agent.resume_runs(
-                    which=lambda run: is_response(run.id), budget=self._budget_of
-                )
-            except Exception as error:  # of a journal that is away, or an agent's own code
-                log_failure(logger, "responses that were cut off cannot be looked up", error)
-
-    async def _resume_tasks(self) -> None:
-        """Go on with tasks that have waited, once anybody has answered or their time has come."""
-        while True:
-            await asyncio.sleep(_POLL_S)
-            try:
-                await self._a2a.resume()
-            except Exception as error:  # also of an agent's own code: it is tried again
-                log_failure(logger, "what can go on cannot be looked up", error)
 
     async def begin(self) -> None:
         """Begin what the lifespan would, where no server runs it, as below a path of another app.

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -31,8 +31,29 @@ if TYPE_CHECKING:
     from moothall.journal import Outline
 
 logger: logging.Logger = logging.getLogger("moothall.agents")
-_RETRY_S: Final = 60.0
-"""Seconds after which a run that could not be resumed is tried again."""
+RETRY_S: Final = 60.0
+"""Seconds after which a run that could not go on is tried again, by whatever resumes it."""
+
+
+class Retries:
+    """The runs that could not go on, and when each is tried again."""
+
+    def __init__(self) -> None:
+        self._times: dict[str, float] = {}
+
+    def note(self, run_id: str, *, ever: bool = True) -> None:
+        """Have a run tried again after a while; not `ever`: by the next process."""
+        now = time.monotonic()
+        self._times = {id: at for id, at in self._times.items() if at > now}
+        self._times[run_id] = now + RETRY_S if ever else math.inf
+
+    def is_due(self, run_id: str) -> bool:
+        """Return whether a run may be tried now."""
+        return self._times.get(run_id, 0.0) <= time.monotonic()
+
+    def forget(self, run_id: str) -> None:
+        """Let a run be tried at once."""
+        self._times.pop(run_id, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,59 +147,6 @@ def runs_that_go_on(agent: Any, *, cut_off: bool) -> ResumableRuns:
     return [(each, list(runs.values())) for each, runs in by_agent.values()]
 
 
-async def keep_resuming(
-    find: Callable[[], Iterable[Any]],
-    seconds: float,
-    is_wanted: Callable[[Outline], bool] | None = None,
-    budget: Callable[[Outline], Budget | None] | None = None,
-) -> None:
-    """Resume what can go on of some agents every few seconds, until it is cancelled.
-
-    It is for a server of agents. A reply that comes late goes to the sender of its message. What
-    fails is logged, and looked at again.
-
-    Args:
-        find: returns the agents, of any kind, at each look
-        seconds: how long it waits between two looks
-        is_wanted: returns whether a run is resumed here; all are, if it is left out
-        budget: returns what a run may spend; without it, what its agent may
-    """
-    choices = {"is_wanted": is_wanted, "budget": budget, "at_end": _log}
-    tasks: set[asyncio.Task[Any]] = set()
-    try:
-        while True:
-            for agent in [resuming for each in find() for resuming in _who_resumes_now(each)]:
-                try:
-                    new_tasks = await agent.resuming.begin_decided(**choices)
-                except Exception as error:  # the others have other journals, and code of their own
-                    _log_lookup_failure(agent, error)
-                    continue
-                for task in new_tasks:  # it may take hours: others go on meanwhile
-                    tasks.add(task)
-                    task.add_done_callback(tasks.discard)
-            await asyncio.sleep(seconds)
-    finally:
-        for task in tasks:
-            task.cancel()
-
-
-def _who_resumes_now(agent: Any) -> list[Any]:
-    """Return what `who_resumes` does; none if an agent's own registry fails, at this look."""
-    try:
-        return who_resumes(agent)
-    except Exception as error:
-        _log_lookup_failure(agent, error)
-        return []
-
-
-def _log_lookup_failure(agent: Any, error: Exception) -> None:
-    log_failure(logger, f"what agent {agent.id!r} had begun cannot be looked up", error)
-
-
-async def _log(resumed: ResumedRun) -> None:
-    logger.info("run %r goes on: %s", resumed.run.id, resumed.outcome)
-
-
 async def results_of(tasks: list[asyncio.Task[ResumedRun | None]]) -> list[ResumedRun]:
     """Return what became of runs that are resumed; if cancelled, cancel them."""
     try:
@@ -224,7 +192,7 @@ class ResumingRuns:
         self._agent = agent
         self._last_tasks: dict[str | None, asyncio.Task[Any]] = {}  # by thread
         self.tasks: dict[str, asyncio.Task[ResumedRun | None]] = {}
-        self.retry_times: dict[str, float] = {}  # when runs may be tried again
+        self.retries: Retries = Retries()
         self._mismatched = set[str]()  # those of them whose program has changed
         self.late_replies: LateReplies = LateReplies(agent)
 
@@ -233,33 +201,37 @@ class ResumingRuns:
         return agents_that_resume(self._agent)
 
     async def resume_stopped(self, **choices: Any) -> list[ResumedRun]:
-        """Resume the runs of the agent that stopped, then those that it has asked for.
-
-        `choices` are `deps`, `budget`, `is_wanted` and `concurrency`, as in `_begin`; `at_end` is
-        awaited as each run has ended: others may take hours more.
-        """
+        """Resume the runs of the agent that stopped, then those that it has asked for."""
         results = []
         for are_own in (True, False):  # its own runs go on with those that they have asked for
-            resumable = await asyncio.to_thread(runs_that_go_on, self._agent, cut_off=True)
-            chosen = [each for each in resumable if (each[0] is self._agent) is are_own]
-            results += await results_of(_begin(chosen, cut_off=True, **choices))
+            results += await results_of(await self.begin_stopped(are_own=are_own, **choices))
         await self._send_late_replies()
         return results
+
+    async def begin_stopped(
+        self, *, are_own: bool, **choices: Any
+    ) -> list[asyncio.Task[ResumedRun | None]]:
+        """Begin to resume what stopped: the agent's own runs, or those that it has asked for.
+
+        `choices` are `deps`, `budget`, `is_wanted` and `concurrency`, as in `_begin`; `at_end` is
+        awaited as each run has ended: others may take hours more. Return the task of each.
+        """
+        resumable = await asyncio.to_thread(runs_that_go_on, self._agent, cut_off=True)
+        chosen = [each for each in resumable if (each[0] is self._agent) is are_own]
+        return _begin(chosen, cut_off=True, **choices)
 
     async def begin_decided(self, **choices: Any) -> list[asyncio.Task[ResumedRun | None]]:
         """Begin to resume the runs that can go on since; return the task of each."""
         await self._send_late_replies()
-        now = time.monotonic()
         resumable = await asyncio.to_thread(runs_that_go_on, self._agent, cut_off=False)
         for agent, runs in resumable:
-            retry_times = agent.resuming.retry_times
-            await asyncio.to_thread(agent.resuming.release, now)
+            await asyncio.to_thread(agent.resuming.release)
             runs[:] = [
                 run
                 for run in runs
                 if not run.held
                 and run.state in ("waiting", "stopped")
-                and run.id not in retry_times
+                and agent.resuming.retries.is_due(run.id)
             ]
         return _begin(resumable, cut_off=False, **choices)
 
@@ -330,12 +302,11 @@ class ResumingRuns:
                     await at_end(result)
             return result
 
-    def release(self, now: float) -> None:
-        """Let runs be tried again: those whose time has come, or that may go on in a copy since."""
+    def release(self) -> None:
+        """Let runs be tried again that may go on in a copy since."""
         may_fork = self._agent.journal.waits.may_fork
-        for run_id, retry_time in [*self.retry_times.items()]:
-            if retry_time <= now or (run_id in self._mismatched and may_fork(run_id)):
-                self.retry_times.pop(run_id, None)
+        for run_id in [each for each in self._mismatched if may_fork(each)]:
+            self.retries.forget(run_id)
 
     def _note_result(self, result: ResumedRun) -> None:
         """Send the late reply of a run that has waited, or note when it is tried again."""
@@ -345,8 +316,7 @@ class ResumingRuns:
         else:
             self._mismatched.discard(run.id)
         if result.outcome != "resumed":
-            damaged = isinstance(result.error, RunDamaged)
-            self.retry_times[run.id] = math.inf if damaged else time.monotonic() + _RETRY_S
+            self.retries.note(run.id, ever=not isinstance(result.error, RunDamaged))
         elif reply is not None and reply.stop_reason in ANSWERED_REASONS:
             self.late_replies.send(reply.run_id or run.id, reply.text)
 

@@ -10,7 +10,7 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any, Final, TypeAlias
 
 from moothall import Agent, BudgetExceeded, JournalError
-from moothall.agents import resumption
+from moothall.agents import Retries, resumption
 from moothall.build import log_failure
 from moothall.journal import Waits
 from moothall.serving.doors.checks import in_thread
@@ -34,7 +34,6 @@ logger: logging.Logger = logging.getLogger("moothall.serving.doors")
 Item: TypeAlias = ServedRun | RunState | RunEvent
 _POLL_S: Final = 0.5
 """Seconds between two looks whether a run that waits has gone on."""
-_RETRY_S: Final = 60.0
 _MAX_LIVE, _MAX_OF_CALLER, _MAX_ENDED = 1000, 100, 1000
 _MAX_WAITING: Final = 1000
 """How many runs of a caller and an agent may wait in the journal."""
@@ -62,7 +61,7 @@ class ServedRuns:
         self._left_runs = LastItems[str, ServedRun](
             _MAX_LEFT
         )  # those that ask, and no request waits
-        self._retry_times: dict[str, float] = {}  # when those of another program are tried again
+        self._retries = Retries()  # those of another program
         self._resumed_agents: dict[str, Agent] = {}  # the agents whose runs that were cut off go on
 
     # -- beginning and ending ----------------------------------------------------------------------
@@ -144,7 +143,7 @@ class ServedRuns:
         if not run.state.is_over or not (self._door.outlives_request or run.answer_token):
             del self._runs[run.id]
         if run.has_other_program:
-            self._retry_times[run.id] = time.monotonic() + _RETRY_S
+            self._retries.note(run.id)
 
     async def resume(self) -> None:
         """Go on with runs that have waited and can; of an agent that has entered, the cut-off."""
@@ -163,9 +162,7 @@ class ServedRuns:
         """Go on with a run of the journal; return False if it must be tried again."""
         id, journal = Waits.began_as(run_id), self._door.journal(agent)
         assert journal is not None
-        is_due = self._retry_times.get(id, 0.0) <= time.monotonic() or await in_thread(
-            journal.waits.may_fork, run_id
-        )
+        is_due = self._retries.is_due(id) or await in_thread(journal.waits.may_fork, run_id)
         if id in self._runs or not is_due:
             return True
         request = await self._recorded.request_to_go_on(agent, id)
