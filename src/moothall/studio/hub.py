@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from os import PathLike, environ
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from moothall import ConfigError, Journal, JournalError
+from moothall.agents import ResumeHost, Resumer
 from moothall.build import state_file
 from moothall.studio.cards import Cards
 from moothall.studio.event_feed import EventFeed
@@ -16,6 +19,9 @@ from moothall.studio.partial_answers import PartialAnswers
 
 if TYPE_CHECKING:
     from moothall.studio.page import Tab
+
+CLOSE_S: Final = 20.0
+"""How many seconds the end of the studio waits for the end of a run, or of a look."""
 
 
 def start_thread(name: str, work: Callable[[Future[Any]], object]) -> tuple[threading.Thread, Any]:
@@ -36,6 +42,27 @@ def start_thread(name: str, work: Callable[[Future[Any]], object]) -> tuple[thre
     thread = threading.Thread(target=run, name=name, daemon=True)
     thread.start()
     return thread, started.result()
+
+
+class ResumerThread:
+    """A Resumer in a thread of its own; it has looked once before this is made."""
+
+    def __init__(self, host: ResumeHost) -> None:
+        async def keep_looking(start_future: Future[Callable[[], object]]) -> None:
+            async with Resumer(host):
+                end = asyncio.Event()
+                loop = asyncio.get_running_loop()
+                start_future.set_result(partial(loop.call_soon_threadsafe, end.set))
+                await end.wait()
+
+        self._thread, self._end = start_thread(
+            "moothall-resumer", lambda start_future: asyncio.run(keep_looking(start_future))
+        )
+
+    def close(self) -> None:
+        """End its looks."""
+        self._end()
+        self._thread.join(CLOSE_S)
 
 
 class Hub:

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import secrets
 import threading
-import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
@@ -15,11 +14,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from moothall import ConfigError, MoothallError, NoSuchRun, RunHeld, RunMismatch, StateError
-from moothall.agents import cancel_run
+from moothall.agents import ResumeHost, Retries, cancel_run
 from moothall.build import Stop, guard
 from moothall.journal import Outline
 from moothall.studio.cards.agents import agent_for
-from moothall.studio.hub import Hub, start_thread
+from moothall.studio.hub import CLOSE_S, Hub, start_thread
 from moothall.studio.orders import has_resume, resume_of
 from moothall.studio.orders.order import (
     ActOrder,
@@ -40,10 +39,6 @@ logger: logging.Logger = logging.getLogger("moothall.studio")
 _Order: TypeAlias = ActOrder | ResearchOrder
 
 NO_NEW_LIMITS: Final[Mapping[str, float]] = {}
-_RETRY_S = 60.0
-"""Seconds after which a run that could not go on is tried again."""
-_CLOSE_S = 20.0
-"""How many seconds `close` waits for a run to end."""
 
 
 @dataclass
@@ -69,19 +64,22 @@ class _BackgroundJob:
         return {**run_fields, "state": self.state}
 
 
-class Jobs:
+class Jobs(ResumeHost):
     """Starts, pauses, steers and stops background runs, for any page and in any thread.
 
     The runs are recorded like those of the command line, so that each can resume the other's.
     Each change is published to the pages on the topic `job`.
     """
 
+    look_s: float = 1.0
+
     def __init__(self, hub: Hub, resume_town: Callable[[SimulateOrder, str], None]) -> None:
+        super().__init__()
         self._hub = hub
         self._resume_town = resume_town
         self._jobs: dict[str, _BackgroundJob] = {}
         self._messages: dict[str, list[str]] = {}
-        self._retry_times: dict[str, float] = {}  # when runs that could not go on are tried again
+        self._retries = Retries()
         self._start_lock = guard()  # two pages may resume a run at the same time
 
     def start(self, order: _Order, *, run_id: str | None = None, text: str = "") -> str:
@@ -177,20 +175,24 @@ class Jobs:
         journal.waits.keep_going(run_id)
         return self.run(run_id, partial(resume, journal, run_id), run.kind)
 
-    def go_on(self) -> None:
+    async def at_look(self) -> None:
         """Resume the runs that have waited in the journal, once that is there what they wait for.
 
         One that cannot be resumed is tried again after a minute.
         """
+        with suppress(MoothallError):  # a page gets the error when it loads the list
+            await asyncio.to_thread(self._go_on)
+
+    def _go_on(self) -> None:
         self._forget_ended()
-        now, journal = time.monotonic(), self._hub.journal
+        journal = self._hub.journal
         for run_id in journal.waits.run_ids():
             job = self._jobs.get(run_id)
             is_held = job is not None and (not job.is_waiting or job.state == "paused")
-            if is_held or self._retry_times.get(run_id, now) > now:
+            if is_held or not self._retries.is_due(run_id):
                 continue
             # Before the try: one that raises must not be tried at each look.
-            self._retry_times[run_id] = now + _RETRY_S
+            self._retries.note(run_id)
             run = journal.run(run_id)
             if run.state != "waiting" or run.held:
                 continue
@@ -198,7 +200,7 @@ class Jobs:
                 if recorded_order(journal, run_id) is None and not has_resume(run):
                     continue
                 self.resume(run_id)
-                self._retry_times.pop(run_id, None)
+                self._retries.forget(run_id)
             except MoothallError as error:
                 logger.error("run %r cannot go on: %s", run_id, error)
 
@@ -281,7 +283,7 @@ class Jobs:
         for job in jobs:
             self._set_state(job, "stopping", job.task.cancel)
         for job in jobs:
-            job.thread.join(_CLOSE_S)
+            job.thread.join(CLOSE_S)
 
     def _job(self, run_id: str) -> _BackgroundJob:
         job = self._jobs.get(run_id)

@@ -53,7 +53,7 @@ _PAGE_ENTRIES: Final = 2_000
 _POLL_INTERVAL_S: Final = 0.2
 """Seconds between two looks at the journal: SQLite does not signal what other processes write."""
 _LOOKS_PER_CHECK: Final = 5
-"""At every fifth look, it is looked for what runs wait for, and which can go on."""
+"""At every fifth look, it is looked for what runs wait for."""
 _CLOCK_SKEW_S: Final = 5.0
 """By how much the clocks of processes that write a journal may differ."""
 _MAX_PUBLISHED: Final = 200
@@ -112,7 +112,7 @@ class RunsTab(Tab):
             if self._hub.feed.is_watched:
                 tasks.append(partial(self.refresh, read_all=False))
             if not next(looks) % _LOOKS_PER_CHECK:
-                tasks += [self._hub.refresh_waits, self._hub.jobs.go_on]
+                tasks.append(self._hub.refresh_waits)
             for task in tasks:
                 with suppress(MoothallError):  # a page gets the error when it loads the list
                     task()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from moothall import ConfigError, MissingExtra
 from moothall.build import Extension, log_failure
+from moothall.studio.hub import ResumerThread
 from moothall.studio.jobs import Jobs, TabHub
 from moothall.studio.orders import SimulateOrder
 from moothall.studio.page import Tab, checked_tab
@@ -67,6 +68,7 @@ class Studio(TabHub):
         self._journal_source: Journal | str | PathLike[str] | None = None
         self.person = user
         self.jobs: Jobs = Jobs(self, self._resume_town)
+        self._resumer_thread: ResumerThread | None = None
         self._extensions: dict[int, Extension] = {}  # by the id of a tab
         extensions = Extension.all_of("moothall.tabs", _TABS).values()
         self._add_tabs(each for each in extensions if each.is_ours)
@@ -209,6 +211,7 @@ class Studio(TabHub):
     def _begin(self) -> None:
         self._open_journal(self._journal_source)
         self.runs.watch()
+        self._resumer_thread = ResumerThread(self.jobs)
 
     def _application(self, secret: str, host: str, is_password: bool, front: Front) -> PageGuard:
         from moothall.studio.server import application
@@ -217,6 +220,9 @@ class Studio(TabHub):
 
     def close(self) -> None:
         """Stop the server and the studio's runs; recorded runs can be resumed later."""
+        if self._resumer_thread is not None:
+            self._resumer_thread.close()
+            self._resumer_thread = None
         self.jobs.close()
         for each in (*self.tabs, self.society, self.runs):
             try:
