@@ -17,18 +17,10 @@ from moothall.journal.doubt import Doubt, decisions_for, state_of_parts
 from moothall.journal.entry import CHANGED_SUFFIX, ROOT, Entry
 from moothall.journal.opening import NOTIFIER_LEASE, RunOpener
 from moothall.journal.stop_reason import FINAL_REASONS, NO_ANSWER_TEXT, REASONS, cancel_reason
+from moothall.journal.store import run_deaths
 from moothall.journal.store.due_runs import DueRuns
 from moothall.journal.store.entry_values import stored_json
 from moothall.journal.store.holding import batches, placeholders
-from moothall.journal.store.run_deaths import (
-    OPERATOR,
-    ask_operator,
-    deaths_of,
-    end_asking,
-    forget_deaths,
-    note_resumption,
-    operator_decided,
-)
 from moothall.journal.store.run_requests import ask_to_cancel, withdraw_cancel
 from moothall.journal.store.shapes import end_of_cut_off
 from moothall.journal.store.store import Store
@@ -59,6 +51,7 @@ from moothall.journal.wait_kinds import (
     checked_kinds,
     moment_text,
     wait_in_words,
+    wait_kind_in_words,
     wait_of,
 )
 
@@ -204,7 +197,7 @@ class Waits(DueRuns):
             details: dict[str, Any] = {}
             if kind == DOUBT:
                 details["action"] = f"step {step}" if step else RESUME
-            elif kind in (PROGRAM, OPERATOR):
+            elif kind in (PROGRAM, run_deaths.OPERATOR, run_deaths.AGENTS):
                 details["text"], step = step, ""
             else:
                 with self._store.skipping_damaged(run):
@@ -247,7 +240,9 @@ class Waits(DueRuns):
             while run := next_copy(db, run[1]):
                 with suppress(StateError, NotPermitted):
                     give_answer(self._store, db, run, key, value, outcome)
-            ends = operator_decided(db, self._store.run_number(db, run_id), key) == "cancel"
+            ends = (
+                run_deaths.operator_decided(db, self._store.run_number(db, run_id), key) == "cancel"
+            )
         if ends:
             self.cancel(run_id, "it was cancelled" if by is None else f"{by} cancelled it")
 
@@ -446,7 +441,7 @@ class Waits(DueRuns):
     def deaths(self, run_id: str) -> int:
         """Return how often a run's process has ended before the run got further."""
         with self._store.reading() as db:
-            return deaths_of(db, self._store.run_number(db, run_id))[1]
+            return run_deaths.deaths_of(db, self._store.run_number(db, run_id))[1]
 
     def begins_again(self, run_id: str, most: int | None) -> bool:
         """Note that a run is resumed; return False if its process has died too often to do so.
@@ -456,20 +451,27 @@ class Waits(DueRuns):
         """
         with self._store.writing() as db:
             number = self._store.run_number(db, run_id)
-            progress, deaths = deaths_of(db, number)
-            if operator_decided(db, number) is not None:
+            progress, deaths = run_deaths.deaths_of(db, number)
+            if run_deaths.operator_decided(db, number) is not None:
                 deaths = 0
             elif most is not None and deaths >= most:
-                ask_operator(db, number, DEATHS_TEXT.format(deaths))
+                run_deaths.ask_operator(db, number, DEATHS_TEXT.format(deaths))
                 return False
-            end_asking(db, number)
-            note_resumption(db, number, progress, deaths)
+            run_deaths.end_asking(db, number)
+            run_deaths.note_resumption(db, number, progress, deaths)
             return True
 
     def has_lived(self, run_id: str) -> None:
         """Forget that a run was resumed: its process has come to the end of that."""
         with suppress(NoSuchRun), self._store.writing() as db:
-            forget_deaths(db, self._store.run_number(db, run_id))
+            run_deaths.forget_deaths(db, self._store.run_number(db, run_id))
+
+    def note_away(self, run_id: str, names: Iterable[str]) -> str:
+        """Note for which agents a run waits, which are not up; return it in words."""
+        text = ", ".join(names)
+        with suppress(NoSuchRun), self._store.writing() as db:
+            run_deaths.wait_for_agents(db, self._store.run_number(db, run_id), text)
+        return f"waiting for {wait_kind_in_words(run_deaths.AGENTS, text=text)}"
 
     # -- programs that have changed ----------------------------------------------------------------
 
@@ -541,7 +543,11 @@ class Waits(DueRuns):
                 return
             # The key of a wait is its name where that is enough: see `_COLUMNS`.
             query = "UPDATE waits SET remind = ? WHERE run = ? AND path = ? AND step = ? AND "
-            step = wait.text if wait.kind in (PROGRAM, OPERATOR) else wait.step
+            step = (
+                wait.text
+                if wait.kind in (PROGRAM, run_deaths.OPERATOR, run_deaths.AGENTS)
+                else wait.step
+            )
             values = (remind, number, wait.path, step, wait.key, wait.key)
             db.execute(f"{query}(key = ? OR name = ?)", values)
 

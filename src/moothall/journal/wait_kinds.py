@@ -75,6 +75,10 @@ def _operator_answer(key: str, answer: Any) -> Any:
     return answer
 
 
+def _refuse_answer(key: str, answer: Any) -> Any:
+    raise ConfigError(f"{key!r} takes no answer: the run goes on by itself once the agents are up")
+
+
 def _no_answer(key: str, answer: Any) -> Any:
     if answer is not None:
         raise ConfigError(
@@ -96,6 +100,7 @@ WAIT_KINDS: Final = {
     "moment": WaitKind("a moment, for {call}{more}", check_answer=_no_answer),
     "program": WaitKind("a decision: {text}", True, False, True, _fork_answer),
     "operator": WaitKind("a decision: {text}", True, False, True, _operator_answer),
+    "agents": WaitKind("the agents {text}, which are not up", check_answer=_refuse_answer),
     "doubt": WaitKind("a decision about {call}, whose outcome is unknown", by_person=True),
 }
 """The kinds of waits."""
@@ -127,7 +132,8 @@ class Wait:
             its name, or a key of its own once several calls of the run have asked under that name
         kind: `approval`, `question` (to a person), `result` (from outside), `moment`, `program`:
             that which began the run has changed, `operator`: its process has ended each time that
-            it went on, or `doubt`: a call whose outcome is unknown
+            it went on, `agents`: agents that it may call are not up, or `doubt`: a call whose
+            outcome is unknown
         agent: the id of the run's agent
         thread: the id of the conversation; None for the agent's own
         path: the part of the run; empty for that of the run's own agent

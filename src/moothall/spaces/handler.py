@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextvars import copy_context
 from functools import partial
 from typing import Any
@@ -171,6 +171,34 @@ def callback_delivery(mailbox: Any, name: str) -> Delivery:
 async def call_callback(mailbox: Any, callback: Callable[..., Any], *args: Any) -> Any:
     """Call an action or a callback of an agent: `async def` here, `def` in a worker thread."""
     return await call_user(callback, *args, in_thread=partial(_run_in_thread, mailbox.router))
+
+
+async def run_callback(
+    mailbox: Any, delivery: Delivery, leave: Callable[[], Awaitable[None]], is_reported: bool
+) -> None:
+    """Run an agent's `after_add` or `before_remove` as a delivery of its own.
+
+    It leaves, by `leave`, if its `after_add` fails, and after its `before_remove` in any case. The
+    callback's error is logged; only at DEBUG level if it `is_reported` to a caller.
+    """
+    name = delivery.envelope.name
+    has_left = name == "before_remove"
+    try:
+        await call_callback(mailbox, getattr(mailbox.agent, name))
+    except BaseException as error:
+        has_left = True
+        failure = f"{name} of agent {mailbox.id!r} failed"
+        if is_reported or delivery.answered:
+            logger.debug("%s", failure, exc_info=error)
+        else:
+            log_failure(logger, failure, error)
+        if name == "after_add":
+            mailbox.space.expected.fail(mailbox.id)
+        if name == "after_add" or not isinstance(error, Exception):
+            raise
+    finally:
+        if has_left:
+            await leave()
 
 
 async def _run_in_thread(

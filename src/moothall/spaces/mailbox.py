@@ -415,6 +415,7 @@ class Mailbox:
         else:
             if delivery is self.arrival:
                 self.paused -= 1
+                self.space.expected.note_change()
             else:
                 self.running -= 1
             if (reentrant := delivery.reentrant) is not None:

@@ -1,17 +1,18 @@
-"""An agent in the place of another: what waits for the id, waits for the new one."""
+"""Agents that come: in the place of another, whose messages wait for it, or as expected."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future
 from functools import partial
 
 from moothall.actions.message import address
 from moothall.agents.agent import Agent, overrides
 from moothall.foundation.errors import AgentNotFound, AgentStopped, DefinitionError
 from moothall.foundation.text import log_failure
-from moothall.spaces.delivery import CALLBACK, Delivery
+from moothall.spaces.delivery import CALLBACK, FINISHED, Delivery
 from moothall.spaces.draining import POLL_INTERVAL_S, is_busy
 from moothall.spaces.handler import call_callback
 from moothall.spaces.lanes import LanedMailbox
@@ -25,6 +26,66 @@ _LEAVE_S = 5.0
 
 _LINGER_S = 1.0
 """How long what an agent was doing may go on when another takes its place."""
+
+
+class Expected:
+    """The agents that a space expects, and who waits until they are up; callable in any thread.
+
+    Args:
+        mailboxes: returns those of the agents in the space, by id
+    """
+
+    def __init__(self, mailboxes: Callable[[], Mapping[str, Mailbox]]) -> None:
+        self._mailboxes = mailboxes
+        self._may_come: dict[str, bool] = {}  # by id; one that has failed does not
+        self._waiters: list[Future[None]] = []
+
+    def expect(self, ids: Iterable[str]) -> None:
+        """Have runs that may call agents wait until these are up."""
+        self._may_come |= dict.fromkeys(ids, True)
+
+    def fail(self, id: str) -> None:
+        """Note that an agent does not come: only runs that discover it by its id wait for it."""
+        if id in self._may_come:
+            self._may_come[id] = False
+            self.note_change()
+
+    def forget(self, id: str) -> None:
+        """Have nobody wait for an agent, such as one that another process has."""
+        self._may_come.pop(id, None)
+        self.note_change()
+
+    def away(self, named: Collection[str] | None = None) -> dict[str, bool]:
+        """Return which of these agents, or of all, are not up, and whether each may still come.
+
+        Among all, one that has failed is left out: the others suffice.
+        """
+        mailboxes = self._mailboxes()
+        return {
+            id: may_come
+            for id, may_come in [*self._may_come.items()]
+            if (may_come if named is None else id in named) and not _is_up(mailboxes.get(id))
+        }
+
+    def next_change(self) -> Future[None]:
+        """Return a future that is done once an agent has come or failed, or the space is closed."""
+        waiter: Future[None] = Future()
+        self._waiters.append(waiter)
+        return waiter
+
+    def note_change(self) -> None:
+        """Wake who waits."""
+        waiters, self._waiters = self._waiters, []
+        for each in waiters:
+            if each.set_running_or_notify_cancel():
+                each.set_result(None)
+
+
+def _is_up(mailbox: Mailbox | None) -> bool:
+    """Return whether an agent has come to its end of `after_add`, and lives."""
+    if mailbox is None or mailbox.end_suspension is not None:
+        return False
+    return mailbox.arrival is None or mailbox.arrival.state == FINISHED
 
 
 async def wait_for_callbacks(callbacks: list[Delivery]) -> None:
@@ -67,7 +128,21 @@ def check_successor(old: Agent, new: Agent) -> None:
         check_free(new)
 
 
-async def retire(mailbox: Mailbox) -> None:
+async def take_place(mailbox: Mailbox, new: Agent, on_taken: Callable[[], None]) -> None:
+    """Put an agent in the place of the one of a mailbox; `on_taken` is as in `_hand_over`."""
+    mailbox.suspend()
+    # Once: a successor whose `after_add` raised has left the place to another.
+    if not mailbox.retired:
+        await _retire(mailbox)
+        mailbox.retired = True
+    await _hand_over(mailbox, new, on_taken)
+    resume, mailbox.end_suspension, mailbox.retired = mailbox.end_suspension, None, False
+    if resume is not None:
+        resume()
+    mailbox.space.expected.note_change()
+
+
+async def _retire(mailbox: Mailbox) -> None:
     """End what a dead agent was doing; its mailbox is paused. On the loop.
 
     Its actions have a second to end. Then they are cancelled, and their outcome is `AgentStopped`.
@@ -88,7 +163,7 @@ async def retire(mailbox: Mailbox) -> None:
             log_failure(logger, f"before_remove of agent {mailbox.id!r} failed", error)
 
 
-async def hand_over(mailbox: Mailbox, new: Agent, on_taken: Callable[[], None]) -> None:
+async def _hand_over(mailbox: Mailbox, new: Agent, on_taken: Callable[[], None]) -> None:
     """Give a paused mailbox to an agent, and run its `after_add`; `on_taken` comes in between."""
     old = mailbox.agent
     if mailbox.departure is not None or not mailbox.open:  # it was removed meanwhile

@@ -18,12 +18,12 @@ from moothall.foundation.arguments import (
     names_checked,
 )
 from moothall.foundation.errors import DefinitionError, DuplicateAgent, SpaceClosed
-from moothall.foundation.text import counted, log_failure
+from moothall.foundation.text import counted
 from moothall.foundation.threads import ProcessBound, guard, loop_is_running, refuse_on_loop
 from moothall.spaces import replacing
 from moothall.spaces.delivery import Delivery
 from moothall.spaces.draining import summary, wait_until_drained, wait_until_idle
-from moothall.spaces.handler import call_callback, callback_delivery
+from moothall.spaces.handler import callback_delivery, run_callback
 from moothall.spaces.lanes import laned_class
 from moothall.spaces.loop import LoopThread
 from moothall.spaces.mailbox import Mailbox
@@ -86,6 +86,7 @@ class Space(ProcessBound, remedy="make a space there; an AMQPSpace spans process
         self._members_lock = guard()
         self.is_closed: bool = False
         self._dropped_counts: dict[str, int] = {}  # by agent, how many messages it left at the end
+        self.expected: replacing.Expected = replacing.Expected(lambda: self._mailboxes)
         self.loop_thread: LoopThread = LoopThread(
             f"moothall-{type(self).__name__}", self._shut_down, self._on_loop_end
         )
@@ -198,18 +199,8 @@ class Space(ProcessBound, remedy="make a space there; an AMQPSpace spans process
         mailbox = self._mailbox_of(agent)
         replacing.check_successor(agent, new)
         new.check_joining()
-        self.loop_thread.run(self._replace, mailbox, new).result()
-
-    async def _replace(self, mailbox: Mailbox, new: Agent) -> None:
-        mailbox.suspend()
-        # Once: a successor whose `after_add` raised has left the place to another.
-        if not mailbox.retired:
-            await replacing.retire(mailbox)
-            mailbox.retired = True
-        await replacing.hand_over(mailbox, new, partial(self.note_agent, new))
-        resume, mailbox.end_suspension, mailbox.retired = mailbox.end_suspension, None, False
-        if resume is not None:
-            resume()
+        note = partial(self.note_agent, new)
+        self.loop_thread.run(replacing.take_place, mailbox, new, note).result()
 
     @property
     def router(self) -> Router:
@@ -261,6 +252,17 @@ class Space(ProcessBound, remedy="make a space there; an AMQPSpace spans process
             for group in mailbox.groups:
                 members.setdefault(group, []).append(id)
         return members
+
+    def expects(self, *ids: str | int) -> None:
+        """Say which agents will come: runs that may call their actions go on once these are up.
+
+        A run that goes on waits for those of its `discover=`. Where one's `after_add` raises, those
+        that name it wait for another of its id.
+
+        Raises:
+            InvalidId: an id is not valid (a ValueError)
+        """
+        self.expected.expect(map(address, ids))
 
     def give_outbox(self, agent: Agent) -> None:
         """Let an agent send that is not in the space: nothing reaches it, and its id stays free."""
@@ -472,6 +474,7 @@ class Space(ProcessBound, remedy="make a space there; an AMQPSpace spans process
                 mailbox.paused = 1  # messages wait until that has ended
             router.mailboxes[id] = mailbox
             agent.space_mailbox = mailbox
+        self.expected.note_change()
         router.call_soon(router.mark_added, mailbox)
         return mailbox
 
@@ -517,30 +520,15 @@ class Space(ProcessBound, remedy="make a space there; an AMQPSpace spans process
         The agent leaves if its `after_add` fails, and after its `before_remove` in any case. The
         callback's error is logged; only at DEBUG level if it `is_reported` to a caller.
         """
-        name = delivery.envelope.name
-        delivery.is_reentrant = name == "before_remove"  # it waits for no other handler
+        delivery.is_reentrant = delivery.envelope.name == "before_remove"  # it waits for no other
 
-        async def run() -> None:
-            has_left = name == "before_remove"
-            try:
-                await call_callback(mailbox, getattr(mailbox.agent, name))
-            except BaseException as error:
-                has_left = True
-                failure = f"{name} of agent {mailbox.id!r} failed"
-                if is_reported or delivery.answered:
-                    logger.debug("%s", failure, exc_info=error)
-                else:
-                    log_failure(logger, failure, error)
-                if name == "after_add" or not isinstance(error, Exception):
-                    raise
-            finally:
-                if has_left:
-                    self.detach(mailbox, delivery, spared)
-                    await self._wait_until_released(mailbox)
+        async def leave() -> None:
+            self.detach(mailbox, delivery, spared)
+            await self._wait_until_released(mailbox)
 
         def begin() -> None:
             mailbox.active[delivery] = None
-            mailbox.router.start(delivery, run())
+            mailbox.router.start(delivery, run_callback(mailbox, delivery, leave, is_reported))
 
         mailbox.router.call_soon(begin)
         return delivery
@@ -594,6 +582,7 @@ class Space(ProcessBound, remedy="make a space there; an AMQPSpace spans process
 
     def _on_loop_end(self) -> None:
         self.is_closed = True
+        self.expected.note_change()
         if self._router is not None:
             self._router.thread_id = 0  # the system may give it to another thread
             if not self.loop_thread.inherited:

@@ -29,11 +29,12 @@ from moothall.agents.replies.state import (
     written_state,
 )
 from moothall.agents.replies.sub_agents.askers import asker_data
+from moothall.agents.replies.sub_agents.away import agents_that_resume
+from moothall.agents.replies.sub_agents.going_on import go_on
 from moothall.agents.replies.sub_agents.late_replies import keep_late_reply
 from moothall.agents.replies.sub_agents.resuming import (
     ResumedRun,
     ResumingRuns,
-    agents_that_resume,
     results_of,
 )
 from moothall.foundation import tracing
@@ -197,7 +198,11 @@ class RecordedAgent(ConversationalAgent):
             _note_run(part, request.state)
             if record.is_over:  # it has its span
                 return await self.recorded_reply(request, record)
-            reply = await self._traced_work(request, record)
+            if journal is not None and part.past_entries:
+                work = partial(self._traced_work, request, record)
+                reply = await go_on(self, request.run_id, work)
+            else:
+                reply = await self._traced_work(request, record)
             if part.past_entries:
                 replies = ENCLOSING_REPLIES.get()
                 asking = (*replies[-1].outer_replies, *replies)

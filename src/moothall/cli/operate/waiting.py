@@ -147,6 +147,8 @@ def _print_list(
         if is_approval:
             click.echo(f"  moothall waiting permit {key}{option}, or refuse {key}{option}")
             continue
+        if each.kind == "agents":
+            continue  # it goes on once they are up
         values = {
             "doubt": ("repeat", _OTHER_DECISIONS),
             "program": ("fork", ""),

@@ -14,7 +14,7 @@ from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import NotJSON, copy_json
 from moothall.journal.entry import CHANGED_SUFFIX, Entry
 from moothall.journal.stop_reason import ANSWERED_REASONS
-from moothall.journal.store.run_deaths import OPERATOR
+from moothall.journal.store.run_deaths import AGENTS, OPERATOR
 from moothall.journal.wait_kinds import WAIT_KINDS, Wait
 
 WAIT_ENTRY: Final = "waits"
@@ -199,8 +199,8 @@ def write_rows(
             db.execute(_INSERT_DECISION, (*row, data.get("by"), now, run, run))
     if is_over:  # what was decided is carried out
         db.execute(
-            "UPDATE waits SET taken = TRUE WHERE run = ? AND kind IN (?, ?) AND NOT taken",
-            (run, DOUBT, OPERATOR),
+            "UPDATE waits SET taken = TRUE WHERE run = ? AND kind IN (?, ?, ?) AND NOT taken",
+            (run, DOUBT, OPERATOR, AGENTS),
         )
 
 

@@ -243,6 +243,7 @@ class Company:
 
     def _start(self) -> None:
         self.space.on_removed = self._on_agent_left
+        self.space.expects(*self.settings.agents)
         self.space.meter(self._metrics.count_request)
         for name, agent_settings in self.settings.agents.items():
             self._start_task(self._supervise(name, agent_settings))
@@ -347,7 +348,14 @@ class Company:
     def _supervised_parts(self) -> dict[str, Supervised]:
         return self._supervisor.parts
 
-    def _on_part_change(self, _: Supervised) -> None:
+    def _on_part_change(self, part: Supervised) -> None:
+        expected = self.space.expected
+        if part.state == "standby":
+            expected.forget(part.name)  # another process has it
+        elif part.state == "given up":
+            expected.fail(part.name)
+        else:
+            expected.expect([part.name])
         self._agents_changed.set()
         self._runs.resumer.wake()
 

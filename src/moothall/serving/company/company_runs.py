@@ -10,7 +10,7 @@ from moothall import JournalError, MoothallError, RunDamaged
 from moothall.agents import ResumeHost, Resumer, who_resumes
 from moothall.journal import Waits
 from moothall.serving.company.scheduled_call import REPLY_SUFFIX, ScheduledCall
-from moothall.serving.company.supervisor import Supervised, agents_away
+from moothall.serving.company.supervisor import Supervised
 
 if TYPE_CHECKING:
     from moothall import Agent
@@ -56,10 +56,6 @@ class CompanyRuns(ResumeHost):
         """Return those that are in the space."""
         agents = [*self._agents_by_name.items()]
         return [each for name, each in agents if self._parts[name].state == "running"]
-
-    def away(self, agent: Any) -> list[str]:
-        """Return those that its runs may call and that are not up."""
-        return agents_away(agent, self._parts)
 
     def is_wanted(self, run: Outline) -> bool:
         """Return whether a run that has waited goes on by its agent, and not by a door."""

@@ -7,12 +7,12 @@ import logging
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from moothall import ConfigError, DefinitionError, GivenUp
-from moothall.build import check_integer, counted, error_text, log_failure, names_checked
+from moothall.build import check_integer, counted, error_text, log_failure
 
 logger: logging.Logger = logging.getLogger("moothall.serving.company")
 
@@ -107,22 +107,6 @@ class Supervised:
         self.deaths += 1
         self.error = error_text(error, 1000)
         self._is_dead = True
-
-
-@names_checked
-def agents_away(agent: Any, parts: Mapping[str, Supervised]) -> list[str]:
-    """Return the agents of a company that are not up, and whose actions an agent's runs may call.
-
-    Without them, a run that is resumed would hear that there is no such action, and end. One that
-    is given up counts if it is named; of a group, or of all agents, the others suffice.
-    """
-    discovered = getattr(agent, "discover", None)
-    if not discovered:
-        return []
-    is_group = isinstance(discovered, str)
-    absent_states = {"starting", "waiting", "stopped"} | (set() if is_group else {"given up"})
-    names = [name for name in (parts if is_group else discovered) if name in parts]
-    return [name for name in names if name != str(agent.id) and parts[name].state in absent_states]
 
 
 class Supervisor:

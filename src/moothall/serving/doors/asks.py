@@ -114,7 +114,8 @@ def waiting_text(waits: Iterable[Wait]) -> str:
     return "; ".join(
         "waiting for its operator, as its program has changed"  # not the prompts
         if each.kind == "program"
-        else f"waiting for {each}" + ("" if each.who or each.kind == "moment" else _OPERATOR_HINT)
+        else f"waiting for {each}"
+        + ("" if each.who or each.kind in ("moment", "agents") else _OPERATOR_HINT)
         for each in waits
     )
 

@@ -38,10 +38,6 @@ class ResumeHost:
         """Return the agents that are up now."""
         return self._agents
 
-    def away(self, agent: Any) -> list[str]:
-        """Return the agents that an agent's runs may call and that are not up."""
-        return []
-
     def is_wanted(self, run: Outline) -> bool:
         """Return whether a run that has waited goes on here once it can."""
         return True
@@ -67,7 +63,6 @@ class _Life:
     def __init__(self, agent: Any, service_agent: Any) -> None:
         self.agent, self.service_agent = agent, service_agent
         self.tasks: set[asyncio.Task[Any]] = set()
-        self.away: list[str] = []  # the agents for which its runs wait
         self.is_over = False
 
     def track(self, tasks: Iterable[asyncio.Task[Any]]) -> None:
@@ -184,12 +179,6 @@ class Resumer:
             self._ids_to_look_up.add(agent_id)
             for each in agent.resuming.agents():  # they may be of a service that has ended
                 each.is_ending = False
-        away, life.away = life.away, self._host.away(agent)
-        if life.away:
-            if life.away != away:
-                text = "runs of agent %r wait for the agents %s"
-                self._host.logger.warning(text, agent_id, life.away)
-            return
         # Before it resumes: a reply that meanwhile loses the journal adds it again.
         if agent_id in self._ids_to_look_up:
             self._ids_to_look_up.discard(agent_id)

@@ -12,11 +12,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from moothall.actions import Action
-from moothall.agents.replies.checked_parts import is_recording, members_of
+from moothall.agents.replies.checked_parts import is_recording
 from moothall.agents.replies.reply_context import ask_context
 from moothall.agents.replies.resume import fork_id_of
-from moothall.agents.replies.sub_agents.deadly_runs import resumption
+from moothall.agents.replies.sub_agents.away import (
+    agents_away,
+    agents_that_resume,
+    until_up,
+    with_asked_agents,
+)
 from moothall.agents.replies.sub_agents.late_replies import LateReplies
 from moothall.foundation.errors import NoSuchRun, RequestCancelled, RunHeld, RunMismatch
 from moothall.foundation.text import log_failure
@@ -66,13 +70,14 @@ class ResumedRun:
             process has ended each time, and a person must decide; `mismatch`: another program
             began it; `held`: another process works on it; `forked`: a copy was resumed in its
             place; `empty`: its process ended before anything was recorded, and it is deleted;
+            `away`: an agent that it may call does not come; it goes on once that is up;
             `failed`: with its `error`
         reply: the reply, or None
         error: the exception of a run that could not be resumed, or None
     """
 
     run: Outline
-    outcome: Literal["resumed", "in_doubt", "mismatch", "held", "forked", "empty", "failed"]
+    outcome: Literal["resumed", "in_doubt", "mismatch", "held", "forked", "empty", "away", "failed"]
     reply: Reply | None = None
     error: Exception | None = None
 
@@ -80,29 +85,6 @@ class ResumedRun:
 AtEnd: TypeAlias = Callable[[ResumedRun], Awaitable[None]]
 ResumableRuns: TypeAlias = list[tuple[Any, list["Outline"]]]
 """The runs that can go on, by the agent that resumes them."""
-
-
-def agents_that_resume(agent: Any) -> list[Any]:
-    """Return an agent and those that its members and its actions ask, if they have journals."""
-    return [
-        each
-        for each in _with_asked_agents(agent)
-        if is_recording(each) and each.journal is not None
-    ]
-
-
-def _with_asked_agents(agent: Any) -> list[Any]:
-    """Return an agent and those that its members and its actions ask."""
-    agents = [agent]
-    for each in agents:
-        get_actions = getattr(getattr(each, "actions", None), "get_actions", None)
-        offered = get_actions() if callable(get_actions) else ()
-        next_agents = [each.origin.agent for each in offered if isinstance(each, Action)]
-        next_agents += members_of(each)
-        agents += [
-            a for a in next_agents if a is not None and all(a is not other for other in agents)
-        ]
-    return agents
 
 
 def who_resumes(agent: Any) -> list[Any]:
@@ -122,7 +104,7 @@ def runs_that_go_on(agent: Any, *, cut_off: bool) -> ResumableRuns:
     were cut off.
     """
     agents = agents_that_resume(agent)
-    ids = {str(each.id) for each in _with_asked_agents(agent)}
+    ids = {str(each.id) for each in with_asked_agents(agent)}
     by_agent: dict[str, tuple[Any, dict[str, Outline]]] = {
         f"{each.run_kind} {each.id}": (each, {}) for each in reversed(agents)
     }
@@ -194,6 +176,7 @@ class ResumingRuns:
         self.tasks: dict[str, asyncio.Task[ResumedRun | None]] = {}
         self.retries: Retries = Retries()
         self._mismatched = set[str]()  # those of them whose program has changed
+        self._put_off = set[str]()  # those that wait for agents, as their journal says
         self.late_replies: LateReplies = LateReplies(agent)
 
     def agents(self) -> list[Any]:
@@ -202,6 +185,7 @@ class ResumingRuns:
 
     async def resume_stopped(self, **choices: Any) -> list[ResumedRun]:
         """Resume the runs of the agent that stopped, then those that it has asked for."""
+        await until_up(self._agent)
         results = []
         for are_own in (True, False):  # its own runs go on with those that they have asked for
             results += await results_of(await self.begin_stopped(are_own=are_own, **choices))
@@ -232,8 +216,25 @@ class ResumingRuns:
                 if not run.held
                 and run.state in ("waiting", "stopped")
                 and agent.resuming.retries.is_due(run.id)
+                and not agent.resuming.is_put_off(run.id)
             ]
         return _begin(resumable, cut_off=False, **choices)
+
+    def is_put_off(self, run_id: str) -> bool:
+        """Return whether a run waits for agents that it may call, as its journal says."""
+        return run_id in self._put_off and bool(agents_away(self._agent))
+
+    async def put_off(self, run_id: str) -> bool:
+        """Have a run wait for the agents that it may call; return False if all are up."""
+        if not (names := [*agents_away(self._agent)]):
+            self._put_off.discard(run_id)
+            return False
+        if run_id not in self._put_off:
+            text = "run %r of agent %r waits for the agents %s"
+            logger.warning(text, run_id, self._agent.id, ", ".join(names))
+            await asyncio.to_thread(self._agent.journal.waits.note_away, run_id, names)
+            self._put_off.add(run_id)
+        return True
 
     async def _send_late_replies(self) -> None:
         for agent in self.agents():
@@ -281,6 +282,11 @@ class ResumingRuns:
         async with self._slots:
             if self._agent.is_ending:
                 return None
+            if await self.put_off(run.id):
+                result = ResumedRun(run, "away")
+                if at_end is not None:
+                    await at_end(result)
+                return result
             task = asyncio.create_task(_resume_run(self._agent, run, deps, budget))
             try:
                 # Shielded: a cancellation comes here first, and the run is left before it ends.
@@ -334,7 +340,7 @@ async def _resume_run(
         run_now = journal.run(run.id)
         if run_now.state in (*FINAL_REASONS, "cancelled"):
             return None
-        if run_now.held:  # else a death of the process that works on it would not count
+        if run_now.held:
             return ResumedRun(run, "held", error=RunHeld(run.id, "another process"))
         forks = {each.id for each in journal.runs(forked_from=run.id)}
         # One that waited has its answer: that is carried out, whatever its copies do.
@@ -346,13 +352,10 @@ async def _resume_run(
             return ResumedRun(run, "empty")
         if view.is_in_doubt:
             return ResumedRun(run, "in_doubt")
-        async with resumption(journal, run.id, agent.deaths) as may_begin:
-            if not may_begin:
-                return ResumedRun(run, "in_doubt")
-            options = {"deps": deps and deps(run), "budget": budget and budget(run)}
-            options |= {"schema": request.schema, "thread": request.thread}
-            with ask_context(resumed_run=run.id):
-                reply = await agent.reply(request.text, run_id=run.id, **options)
+        options = {"deps": deps and deps(run), "budget": budget and budget(run)}
+        options |= {"schema": request.schema, "thread": request.thread}
+        with ask_context(resumed_run=run.id):
+            reply = await agent.reply(request.text, run_id=run.id, **options)
     except NoSuchRun:  # it was deleted since it was found
         return None
     except RunHeld as error:

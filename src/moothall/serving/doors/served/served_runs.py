@@ -10,7 +10,7 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any, Final, TypeAlias
 
 from moothall import Agent, BudgetExceeded, JournalError
-from moothall.agents import Retries, resumption
+from moothall.agents import Retries
 from moothall.build import log_failure
 from moothall.journal import Waits
 from moothall.serving.doors.checks import in_thread
@@ -96,7 +96,6 @@ class ServedRuns:
         work: Work,
         *,
         is_new: bool = True,
-        resumes: bool = False,
         door_data: Any = None,
     ) -> ServedRun:
         """Begin a run, or go on with one of the journal.
@@ -105,7 +104,6 @@ class ServedRuns:
             request: who asks for what
             work: has the agent reply
             is_new: whether it begins
-            resumes: whether it goes on by itself, unless its process has ended each time
             door_data: what the door keeps of it, if it says so here
 
         Raises:
@@ -115,9 +113,7 @@ class ServedRuns:
         state = RunState("new" if is_new else "working")
         door_data = self._door.door_data(request) if door_data is None else door_data
         run = self._runs[request.id] = ServedRun(request, state, door_data, ask_s=self._ask_s)
-        run.task = asyncio.create_task(
-            self._go_on(run, work) if resumes else run.go(self._served, work)
-        )
+        run.task = asyncio.create_task(run.go(self._served, work))
         run.task.add_done_callback(lambda task: self._on_end(run))
         if on_end is not None:
             run.task.add_done_callback(on_end)
@@ -125,14 +121,6 @@ class ServedRuns:
         for each in ended_runs[: max(0, len(ended_runs) - _MAX_ENDED)]:
             del self._runs[each.id]
         return run
-
-    async def _go_on(self, run: ServedRun, work: Work) -> None:
-        """Go on with a run of the journal, unless its process has ended each time."""
-        agent: Any = self._served.agents[run.request.agent]
-        run_id = await in_thread(agent.journal.waits.goes_on_as, run.id)
-        async with resumption(agent.journal, run_id, agent.deaths) as may_begin:
-            if may_begin:
-                await run.go(self._served, work)
 
     def _on_end(self, run: ServedRun) -> None:
         """End a run's followers, and drop it if it rests: the journal has its state then."""
@@ -170,11 +158,13 @@ class ServedRuns:
             return True
         if self._served.is_full or not self._can_pay(request.caller):
             return False
-        self._go_on_with(request)
+        served_agent: Any = self._served.agents[agent]
+        if not await served_agent.resuming.put_off(run_id):
+            self._go_on_with(request)
         return True
 
     def _go_on_with(self, request: CallerRequest) -> ServedRun:
-        return self.start(request, self._door.work(request), is_new=False, resumes=True)
+        return self.start(request, self._door.work(request), is_new=False)
 
     def _can_pay(self, caller: str) -> bool:
         """Return whether a run would not fail at once since its caller's budget is spent."""

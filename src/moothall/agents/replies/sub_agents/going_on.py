@@ -1,14 +1,16 @@
-"""Runs whose process ends each time that they go on: one by one, and not for ever."""
+"""How a run goes on that was begun before, whoever has it do so: unless it has to wait first."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
+from moothall.agents.replies.reply import Reply
+from moothall.agents.replies.sub_agents.away import until_up
 from moothall.foundation.errors import JournalError
 
 if TYPE_CHECKING:
@@ -21,6 +23,23 @@ _SUSPECT_S: Final = 10.0
 """Seconds after which a suspect that lives holds up the next one no more."""
 _LOCKS: Final[WeakKeyDictionary[Any, asyncio.Lock]] = WeakKeyDictionary()
 """By event loop, the lock of the suspect that has just begun."""
+
+
+async def go_on(agent: Any, run_id: str, work: Callable[[], Awaitable[Reply]]) -> Reply:
+    """Go on with a run of an agent by `work`, once the agents are up that it may call.
+
+    If one of these does not come, it waits in its journal. If its process has ended each time that
+    it went on, it waits there for its operator.
+    """
+    waits = agent.journal.waits
+    if names := await until_up(agent):
+        text = await asyncio.to_thread(waits.note_away, run_id, names)
+        return Reply("", None, stop_reason="waiting", detail=text, run_id=run_id)
+    async with resumption(agent.journal, run_id, agent.deaths) as may_begin:
+        if may_begin:
+            return await work()
+    text = "; ".join(f"waiting for {each}" for each in await asyncio.to_thread(waits.open, run_id))
+    return Reply("", None, stop_reason="in_doubt", detail=text, run_id=run_id)
 
 
 @asynccontextmanager

@@ -1,0 +1,87 @@
+"""The agents that a run asks, which resume theirs, and those that it calls: it waits for these."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from moothall.actions import Action
+from moothall.agents.replies.checked_parts import is_recording, members_of
+from moothall.foundation.errors import SpaceClosed
+
+logger: logging.Logger = logging.getLogger("moothall.agents")
+
+
+def with_asked_agents(agent: Any) -> list[Any]:
+    """Return an agent and those that its members and its actions ask."""
+    agents = [agent]
+    for each in agents:
+        get_actions = getattr(getattr(each, "actions", None), "get_actions", None)
+        offered = get_actions() if callable(get_actions) else ()
+        next_agents = [each.origin.agent for each in offered if isinstance(each, Action)]
+        next_agents += members_of(each)
+        agents += [
+            a for a in next_agents if a is not None and all(a is not other for other in agents)
+        ]
+    return agents
+
+
+def agents_that_resume(agent: Any) -> list[Any]:
+    """Return an agent and those that its members and its actions ask, if they have journals."""
+    return [
+        each for each in with_asked_agents(agent) if is_recording(each) and each.journal is not None
+    ]
+
+
+def agents_away(agent: Any) -> dict[str, bool]:
+    """Return the agents that are not up and whose actions an agent's runs may call.
+
+    Of each, whether it may still come. They are those of `discover=` that their space expects: the
+    agent's own, its helpers' and members', and those of the agents that these discover.
+    """
+    away: dict[str, bool] = {}
+    for space, named in _discoverers(agent):
+        away |= space.expected.away(named)
+    away.pop(str(agent.id), None)
+    return away
+
+
+def _discoverers(agent: Any) -> list[tuple[Any, tuple[str, ...] | None]]:
+    """Return where the runs of an agent look for actions: a space, and of whom; None for all."""
+    found: list[tuple[Any, tuple[str, ...] | None]] = []
+    agents, seen = with_asked_agents(agent), set[int]()
+    for each in agents:
+        discovered, space = (getattr(each, name, None) for name in ("discover", "space"))
+        if id(each) in seen or not discovered or space is None:
+            continue
+        seen.add(id(each))
+        named = None if isinstance(discovered, str) else discovered
+        found.append((space, named))
+        for other in map(space.agent, named or ()):
+            agents += () if other is None else with_asked_agents(other)
+    return found
+
+
+async def until_up(agent: Any) -> list[str]:
+    """Wait for the agents that an agent's runs may call; return those that do not come.
+
+    Raises:
+        SpaceClosed: a space is closed meanwhile
+    """
+    logged: list[str] = []
+    while any((away := agents_away(agent)).values()):
+        if (names := [*away]) != logged:
+            logged = names
+            logger.warning("runs of agent %r wait for the agents %s", agent.id, ", ".join(names))
+        spaces = [space for space, _ in _discoverers(agent)]
+        changes = [asyncio.wrap_future(each.expected.next_change()) for each in spaces]
+        try:
+            if agents_away(agent) == away:  # else one has come in between
+                await asyncio.wait(changes, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for change in changes:
+                change.cancel()
+        if any(each.is_closed for each in spaces):
+            raise SpaceClosed(f"runs of agent {agent.id!r} have waited for {', '.join(names)}")
+    return [*away]
