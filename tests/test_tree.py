@@ -325,6 +325,7 @@ FLOORS = {
         "health_routes",
         "company_space",
         "scheduled_call",
+        "firings",
         "scheduler",
         "controls",
         "company_runs",

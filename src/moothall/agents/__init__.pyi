@@ -15,7 +15,7 @@ from moothall.agents.ready.shell import Shell as Shell
 from moothall.agents.ready.terminal import Terminal as Terminal
 from moothall.agents.replies.reply_context import cancel_run as cancel_run
 from moothall.agents.replies.reply_request import ReplyRequest as ReplyRequest
-from moothall.agents.replies.sub_agents.going_on import resumption as resumption
+from moothall.agents.replies.sub_agents.going_on import bounded_resumption as bounded_resumption
 from moothall.agents.replies.sub_agents.resumer import ResumeHost as ResumeHost
 from moothall.agents.replies.sub_agents.resumer import Resumer as Resumer
 from moothall.agents.replies.sub_agents.resuming import Retries as Retries

@@ -55,7 +55,7 @@ class Expected:
         self._may_come.pop(id, None)
         self.note_change()
 
-    def away(self, named: Collection[str] | None = None) -> dict[str, bool]:
+    def absent(self, ids: Collection[str] | None = None) -> dict[str, bool]:
         """Return which of these agents, or of all, are not up, and whether each may still come.
 
         Among all, one that has failed is left out: the others suffice.
@@ -64,7 +64,7 @@ class Expected:
         return {
             id: may_come
             for id, may_come in [*self._may_come.items()]
-            if (may_come if named is None else id in named) and not _is_up(mailboxes.get(id))
+            if (may_come if ids is None else id in ids) and not _is_up(mailboxes.get(id))
         }
 
     def next_change(self) -> Future[None]:

@@ -162,7 +162,7 @@ def file_of(order: tuple[str, ...]) -> str:
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=" ".join)
-def test_no_run_ends_for_want_of_an_action_in_whatever_order_agents_come_fail_and_die(
+def test_run_never_ends_for_want_of_an_action_in_whatever_order_agents_come_fail_and_die(
     folder: Path, make_company: MakeCompany, order: tuple[str, ...]
 ) -> None:
     """One agent is slow, one dies, one never comes; runs have waited or were cut off."""
@@ -174,8 +174,8 @@ def test_no_run_ends_for_want_of_an_action_in_whatever_order_agents_come_fail_an
         says = []
         for how in ("wait", "cut off"):  # each in a conversation of its own
             sender = await space.aadd(Agent(how))
-            for agent in ("teller", "stuck"):
-                says.append(asyncio.ensure_future(sender.ask(agent, "say", content=how)))
+            asked = [sender.ask(agent, "say", content=how) for agent in ("teller", "stuck")]
+            says += map(asyncio.ensure_future, asked)
         with Journal(folder / "runs.db") as journal:
             await until(lambda: len(journal.waiting()) == 2 and len(journal.runs()) == 4)
             cut_off = [run for run in journal.runs() if run.state == "running"]

@@ -12,9 +12,14 @@ from spaces.amqp.conftest import Dead, MakeSpace, StartProcess, until
 from spaces.amqp.worker import Notes
 
 
-@pytest.mark.parametrize("inbox", (False, True))
+@pytest.mark.parametrize(
+    ("inbox", "action"),
+    ((False, "hold_again"), (True, "hold_again"), (True, "hold_detached_again")),
+    ids=("at the broker", "at the broker, noted", "in the inbox"),
+)
 def test_amqp_message_that_kills_its_process_becomes_a_dead_letter_after_its_deliveries(
     inbox: bool,
+    action: str,
     make_space: MakeSpace,
     start: StartProcess,
     notes: Notes,
@@ -25,7 +30,7 @@ def test_amqp_message_that_kills_its_process_becomes_a_dead_letter_after_its_del
     process = start(**options)
     process.add("there", holds=True)
     me = make_space().add(Recorder("me"))
-    me.send({"id": "poison", **message("there", "hold_again", text="poison")})
+    me.send({"id": "poison", **message("there", action, text="poison")})
     me.send(message("there", "note", text="behind"))
     for deaths in range(1, 4):
         until(lambda deaths=deaths: notes.lines() == ["begun poison"] * deaths)
@@ -35,7 +40,7 @@ def test_amqp_message_that_kills_its_process_becomes_a_dead_letter_after_its_del
     (_, told), (_, answer) = sorted(me.told(2), key=lambda each: each[0])
     assert told["original_message_id"] == "poison"
     assert told["error"] == (
-        'InDoubt: in doubt: "there.hold_again" was started 3 times, and its process ended; '
+        f'InDoubt: in doubt: "there.{action}" was started 3 times, and its process ended; '
         "it is unknown whether it took effect"
     )
     assert answer["data"] == "behind by there"

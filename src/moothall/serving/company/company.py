@@ -250,7 +250,11 @@ class Company:
         if self._company_space.journal is not None and self._scheduled_calls:
             caller = ScheduleCaller(self._agents, self._company_space, self.settings.schedules)
             self._scheduler = Scheduler(
-                self._company_space.journal, caller.make, caller.repeats, self._metrics.count_firing
+                self._company_space.journal,
+                caller.make,
+                caller.repeats,
+                self._metrics.count_firing,
+                deaths=caller.deaths,
             )
             self._runs.scheduler = self._scheduler
             self._start_task(self._run_schedules(self._scheduler))
@@ -466,7 +470,7 @@ class Company:
             return
         reply = event.reply
         if is_journal_away(reply.error):
-            self._runs.resumer.again(name)
+            self._runs.resumer.look_up_again(name)
         if reply.stop_reason == "waiting":
             logger.warning("agent %r: run %r is %s", name, reply.run_id, reply.detail)
             # Replies end on the loop of the space; the company awaits this on its own.

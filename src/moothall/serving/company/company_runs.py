@@ -81,7 +81,7 @@ class CompanyRuns(ResumeHost):
         """Go on with the firing of a run; note one that a lost journal has stopped again."""
         run_id, reply = resumed.run.id, resumed.reply
         if is_journal_away(resumed.error if reply is None else reply.error):
-            self.resumer.again(resumed.run.agent)
+            self.resumer.look_up_again(resumed.run.agent)
         reply_id = Waits.began_as(run_id)
         if reply_id.endswith(REPLY_SUFFIX) and self.scheduler is not None:
             try:

@@ -23,7 +23,7 @@ from moothall import (
 )
 from moothall.agents import AgentSource
 from moothall.budget import Budget
-from moothall.build import call_user, log_failure
+from moothall.build import RecordedAgent, call_user, log_failure
 from moothall.serving.company.settings import (
     BrokerSettings,
     BudgetSettings,
@@ -172,10 +172,17 @@ class CompanySpace:
             agent.budget = budget
         if hasattr(agent, "on_mismatch"):
             agent.on_mismatch = agent_settings.on_mismatch
-        deaths = agent_settings.deaths or self._settings.deaths
-        if deaths is not None and hasattr(agent, "deaths"):
-            agent.deaths = None if deaths == "never" else deaths
+        if hasattr(agent, "deaths"):
+            agent.deaths = self.deaths(name, agent.deaths)
         return agent
+
+    def deaths(self, name: str, default: int | None = RecordedAgent.deaths) -> int | None:
+        """Return after how many deaths at the same step what an agent does waits for an operator.
+
+        `default` is what holds if the file does not say it; None is for never.
+        """
+        deaths = self._settings.agents[name].deaths or self._settings.deaths or default
+        return None if deaths == "never" else deaths
 
     async def enter(self, agent: Agent, old_agent: Agent | None, supervised: Supervised) -> None:
         """Add an agent to the space: in place of one that died, or once its id is free."""

@@ -12,8 +12,7 @@ from operator import itemgetter
 from moothall import ConfigError, NoSuchRun
 from moothall.build import recorded
 from moothall.journal import Journal, Outline
-from moothall.serving.company.schedule import MAX_TIMES, Schedule, time_text
-from moothall.serving.company.scheduler import (
+from moothall.serving.company.firings import (
     MAX_RUNS_READ,
     SCHEDULE_KIND,
     WANTED_PREFIX,
@@ -22,6 +21,7 @@ from moothall.serving.company.scheduler import (
     pause_of,
     paused_id,
 )
+from moothall.serving.company.schedule import MAX_TIMES, Schedule, time_text
 
 
 class ScheduleControl:

@@ -115,6 +115,11 @@ class ScheduleCaller:
         offer = agent.offers.get(call.action)
         return bool(agent.resumes(call.action) or (offer is not None and offer.idempotent))
 
+    def deaths(self, call: ScheduledCall) -> int | None:
+        """Return after how many deaths a firing waits for an operator; None for a reply's."""
+        agent = self._agents.get(call.to)
+        return None if agent is None or agent.resumes(call.action) else self._space.deaths(call.to)
+
     async def make(self, call: ScheduledCall, args: dict[str, Any], run_id: str) -> Any:
         """Make the call of a firing."""
         agent = self._agents.get(call.to)

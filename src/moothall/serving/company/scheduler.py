@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -19,8 +20,18 @@ from moothall import (
     RunMismatch,
     RunWaiting,
 )
+from moothall.agents import bounded_resumption
 from moothall.build import as_json, error_text, log_failure, recorded
 from moothall.journal import Outline, RunView
+from moothall.serving.company.firings import (
+    MAX_RUNS_READ,
+    SCHEDULE_KIND,
+    WANTED_PREFIX,
+    FiringState,
+    firing_time,
+    pause_of,
+    time_of,
+)
 from moothall.serving.company.schedule import MAX_TIMES, time_text
 from moothall.serving.company.scheduled_call import REPLY_SUFFIX, FiringLeftOpen, ScheduledCall
 
@@ -30,8 +41,6 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("moothall.serving.company")
 
-SCHEDULE_KIND: Final = "Schedule"
-"""The kind of the runs of firings."""
 _LONGEST_WAIT_S: Final = 30.0
 """Seconds after which the clock is read again, since it may be set and the machine may sleep."""
 
@@ -40,33 +49,6 @@ _ELSEWHERE_POLL_S: Final = 1.0
 """Seconds between two looks whether another process still makes a schedule's call."""
 _LOOK_AHEAD: Final = timedelta(minutes=1)
 """How far a firing's time may lie ahead of the clock, which was not wrong then."""
-MAX_RUNS_READ: Final = MAX_TIMES + 20
-"""So many runs of a schedule are looked at for its last time: a thousand may be wanted ones."""
-WANTED_PREFIX: Final = "wanted by "
-"""What the task of a firing begins with that an operator wants: it stands for no other time."""
-
-
-def paused_id(name: str) -> str:
-    """Return the id of the run that says that a schedule is paused."""
-    return f"{name}@paused"
-
-
-def pause_of(journal: Journal, name: str) -> Outline | None:
-    """Return the note that a schedule is paused; None if it is not."""
-    try:
-        note = journal.run(paused_id(name))
-    except NoSuchRun:
-        return None
-    return note if note.state == "waiting" else None  # else its process died before it was paused
-
-
-@dataclass
-class FiringState:
-    """The state of a firing's run."""
-
-    outcome: str = ""
-
-
 Perform = Callable[[ScheduledCall, dict[str, Any], str], Awaitable[Any]]
 
 
@@ -85,6 +67,8 @@ class Scheduler:
         perform: makes a call: gets the call, its arguments and the id of its run
         repeats: says whether a call may be made again, since two have the effect of one
         on_fired: told of each firing's outcome
+        deaths: says after how many ends of its process a firing waits for an operator; None for a
+            reply, whose run waits itself
         now: the clock
     """
 
@@ -93,6 +77,7 @@ class Scheduler:
     repeats: Callable[[ScheduledCall], bool]
     on_fired: Callable[[str, str], None]
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    deaths: Callable[[ScheduledCall], int | None] = lambda call: None
     firing_tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)  # by the run's id
     _ids_for_next_start: set[str] = field(default_factory=set)  # of firings that only it resumes
 
@@ -243,7 +228,7 @@ class Scheduler:
                     end_reasons = [each.reason for each in view.entries if each.reason]
             if end_reasons is None or end_reasons[-1:] not in ([], ["waiting"]):
                 continue  # it is damaged, nobody has decided, or it is over
-            if end_reasons and self._reply_waits(run.id):
+            if (end_reasons and self._reply_waits(run.id)) or self._waits_for_operator(run.id):
                 continue
             if (at := firing_time(run)) is not None:
                 firings.append((call, at))
@@ -259,9 +244,14 @@ class Scheduler:
         """Return whether the reply of a firing waits for somebody in the journal."""
         reply_id = self.journal.waits.goes_on_as(f"{run_id}{REPLY_SUFFIX}")
         try:
-            return self.journal.run(reply_id).state in ("waiting", "in_doubt")
+            is_at_rest = self.journal.run(reply_id).state in ("waiting", "in_doubt")
+            return is_at_rest or self._waits_for_operator(reply_id)
         except NoSuchRun:
             return False
+
+    def _waits_for_operator(self, run_id: str) -> bool:
+        """Return whether a run that was cut off does not go on by itself."""
+        return bool(self.journal.waiting(run_id, kind=("operator", "agents")))
 
     async def _run_firing(
         self, call: ScheduledCall, run_id: str, args: dict[str, Any]
@@ -269,17 +259,20 @@ class Scheduler:
         """Return the outcome of a firing; None if it has been made before."""
         action_name = f"{call.to}.{call.action}"
         program = {"to": call.to, "action": call.action}
-        async with recorded(
-            self.journal,
-            run_id,
-            SCHEDULE_KIND,
-            call.name,
-            FiringState,
-            task=action_name,
-            program=program,
-        ) as record:
+        parts = (self.journal, run_id, SCHEDULE_KIND, call.name, FiringState)
+        async with (
+            recorded(*parts, task=action_name, program=program) as record,
+            AsyncExitStack() as stack,
+        ):
             if record.over is not None and record.over["reason"] != "waiting":
                 return None
+            deaths = self.deaths(call)
+            if record.received and deaths is not None:
+                may_begin = await stack.enter_async_context(
+                    bounded_resumption(self.journal, run_id, deaths)
+                )
+                if not may_begin:
+                    return "InDoubt"
             if not record.received:
                 record.hear({"times": call.schedule.times})
 
@@ -342,7 +335,7 @@ class Scheduler:
     def _last_time(self, call: ScheduledCall, now: datetime) -> datetime | None:
         """Return the last time up to now; None if there is none, or it had other times."""
         newest = self.journal.runs(kind=SCHEDULE_KIND, agent=call.name, sort="-began", limit=1)
-        if newest and (at := _time_of(newest[0].id)) is not None and at > now + _LOOK_AHEAD:
+        if newest and (at := time_of(newest[0].id)) is not None and at > now + _LOOK_AHEAD:
             _warn_of_time_ahead(call, at, now)
         runs = self.journal.runs(
             kind=SCHEDULE_KIND, agent=call.name, sort="-began", limit=MAX_RUNS_READ, until=now
@@ -350,7 +343,7 @@ class Scheduler:
         times = [
             (at, run)
             for run in runs
-            if (at := _time_of(run.id)) is not None
+            if (at := time_of(run.id)) is not None
             and at <= now
             and not run.task.startswith(WANTED_PREFIX)
         ]
@@ -375,19 +368,6 @@ def _result_of_decision(decided: Any) -> dict[str, Any]:
     if error := decided.decision.error_of(decided.value):
         return {"outcome": decided.decision.failure, "error": error}
     return {"outcome": "ok", "value": decided.value}
-
-
-def firing_time(run: Outline) -> datetime | None:
-    """Return the time of a firing; None for a note about its schedule."""
-    at = _time_of(run.id)
-    return at if at is not None and run.id == f"{run.agent}@{time_text(at)}" else None
-
-
-def _time_of(run_id: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(run_id.rpartition("@")[2].removeprefix("since "))
-    except ValueError:
-        return None
 
 
 def _warn_of_time_ahead(call: ScheduledCall, at: datetime, now: datetime) -> None:

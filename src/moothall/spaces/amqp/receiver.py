@@ -208,6 +208,9 @@ class Receiver:
         offer = mailbox.offers.get(name)
         if entry.message is not None:
             self.recorder.mark_stored(delivery)
+            # The broker does not know that it comes again, perhaps since its process died of it.
+            is_bounded = self.broker.limits.max_deliveries is not None
+            delivery.must_count_start = is_bounded and entry.state == STARTED
             permission = wire.read_stored(entry.message)[1]
             # The approval holds only for the same message, and while the policy still asks for it.
             delivery.approved = (

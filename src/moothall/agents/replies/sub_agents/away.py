@@ -40,27 +40,27 @@ def agents_away(agent: Any) -> dict[str, bool]:
     Of each, whether it may still come. They are those of `discover=` that their space expects: the
     agent's own, its helpers' and members', and those of the agents that these discover.
     """
-    away: dict[str, bool] = {}
-    for space, named in _discoverers(agent):
-        away |= space.expected.away(named)
-    away.pop(str(agent.id), None)
-    return away
+    absent: dict[str, bool] = {}
+    for space, ids in _discoverers(agent):
+        absent |= space.expected.absent(ids)
+    absent.pop(str(agent.id), None)
+    return absent
 
 
 def _discoverers(agent: Any) -> list[tuple[Any, tuple[str, ...] | None]]:
     """Return where the runs of an agent look for actions: a space, and of whom; None for all."""
-    found: list[tuple[Any, tuple[str, ...] | None]] = []
-    agents, seen = with_asked_agents(agent), set[int]()
+    sources: list[tuple[Any, tuple[str, ...] | None]] = []
+    agents, visited = with_asked_agents(agent), set[int]()
     for each in agents:
         discovered, space = (getattr(each, name, None) for name in ("discover", "space"))
-        if id(each) in seen or not discovered or space is None:
+        if id(each) in visited or not discovered or space is None:
             continue
-        seen.add(id(each))
-        named = None if isinstance(discovered, str) else discovered
-        found.append((space, named))
-        for other in map(space.agent, named or ()):
+        visited.add(id(each))
+        ids = None if isinstance(discovered, str) else discovered
+        sources.append((space, ids))
+        for other in map(space.agent, ids or ()):
             agents += () if other is None else with_asked_agents(other)
-    return found
+    return sources
 
 
 async def until_up(agent: Any) -> list[str]:
@@ -70,18 +70,18 @@ async def until_up(agent: Any) -> list[str]:
         SpaceClosed: a space is closed meanwhile
     """
     logged: list[str] = []
-    while any((away := agents_away(agent)).values()):
-        if (names := [*away]) != logged:
+    while any((absent := agents_away(agent)).values()):
+        if (names := [*absent]) != logged:
             logged = names
             logger.warning("runs of agent %r wait for the agents %s", agent.id, ", ".join(names))
         spaces = [space for space, _ in _discoverers(agent)]
         changes = [asyncio.wrap_future(each.expected.next_change()) for each in spaces]
         try:
-            if agents_away(agent) == away:  # else one has come in between
+            if agents_away(agent) == absent:  # else one has come in between
                 await asyncio.wait(changes, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for change in changes:
                 change.cancel()
         if any(each.is_closed for each in spaces):
             raise SpaceClosed(f"runs of agent {agent.id!r} have waited for {', '.join(names)}")
-    return [*away]
+    return [*absent]

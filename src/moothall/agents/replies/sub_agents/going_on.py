@@ -35,15 +35,18 @@ async def go_on(agent: Any, run_id: str, work: Callable[[], Awaitable[Reply]]) -
     if names := await until_up(agent):
         text = await asyncio.to_thread(waits.note_away, run_id, names)
         return Reply("", None, stop_reason="waiting", detail=text, run_id=run_id)
-    async with resumption(agent.journal, run_id, agent.deaths) as may_begin:
+    async with bounded_resumption(agent.journal, run_id, agent.deaths) as may_begin:
         if may_begin:
             return await work()
-    text = "; ".join(f"waiting for {each}" for each in await asyncio.to_thread(waits.open, run_id))
+    open_waits = await asyncio.to_thread(agent.journal.waiting, run_id)
+    text = "; ".join(f"waiting for {each}" for each in open_waits)
     return Reply("", None, stop_reason="in_doubt", detail=text, run_id=run_id)
 
 
 @asynccontextmanager
-async def resumption(journal: Journal, run_id: str, most: int | None) -> AsyncIterator[bool]:
+async def bounded_resumption(
+    journal: Journal, run_id: str, most: int | None
+) -> AsyncIterator[bool]:
     """Note for a `with` block that a run is resumed; yield False if that was deadly too often."""
     waits = journal.waits
     lock: asyncio.Lock | None = None

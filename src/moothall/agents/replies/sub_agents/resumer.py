@@ -150,21 +150,21 @@ class Resumer:
         """Have `run` look at once; call it on the loop of that."""
         self._woken.set()
 
-    def again(self, agent_id: str) -> None:
+    def look_up_again(self, agent_id: str) -> None:
         """Have the runs of an agent that were cut off looked up again; callable in any thread."""
         self._ids_to_look_up.add(agent_id)
 
     async def look(self) -> None:
         """Begin to go on with what can; return once it has begun."""
-        found: dict[int, tuple[Any, Any]] = {}
+        by_identity: dict[int, tuple[Any, Any]] = {}
         for service_agent in self._host.agents():
             with self._logging(service_agent):
                 for agent in who_resumes(service_agent):
-                    found.setdefault(id(agent), (agent, service_agent))
-        for key in self._lives.keys() - found.keys():
+                    by_identity.setdefault(id(agent), (agent, service_agent))
+        for key in self._lives.keys() - by_identity.keys():
             if not self._lives[key].tasks:
                 del self._lives[key]
-        for agent, service_agent in found.values():
+        for agent, service_agent in by_identity.values():
             with self._logging(agent):
                 await self._look_at(agent, service_agent)
         await self._look_elsewhere(self._host.at_look)
@@ -193,18 +193,18 @@ class Resumer:
     async def _begin_cut_off(self, life: _Life) -> list[asyncio.Task[Any]]:
         """Begin with an agent's own runs that were cut off; those that it has asked come then."""
         choices = self._choices(self._host.is_cut_off_wanted, "run %r had stopped: %s")
-        own = await life.agent.resuming.begin_stopped(are_own=True, **choices)
+        own_tasks = await life.agent.resuming.begin_stopped(are_own=True, **choices)
 
         async def begin_asked() -> None:
-            if own:
-                await asyncio.wait(own)
+            if own_tasks:
+                await asyncio.wait(own_tasks)
             try:
                 life.track(await life.agent.resuming.begin_stopped(are_own=False, **choices))
             except Exception as error:
-                self.again(str(life.agent.id))
+                self.look_up_again(str(life.agent.id))
                 self._log(life.agent, error)
 
-        return [*own, asyncio.create_task(begin_asked())]
+        return [*own_tasks, asyncio.create_task(begin_asked())]
 
     def _choices(self, is_wanted: Callable[[Outline], bool], text: str) -> dict[str, Any]:
         async def at_end(resumed: ResumedRun) -> None:
