@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from benchmarks.broker import Broker
 from benchmarks.proxy import Proxy
 
 from commands import Command
-from moothall import Agent, AMQPOptions, AMQPSpace, Journal
+from moothall import ActionError, Agent, AMQPOptions, AMQPSpace, Journal
 from moothall.foundation.errors import GivenUp, InDoubt
 from moothall.spaces.amqp.dead_letters import DeadLetters
 from serving.company.conftest import MakeCompany, live, until, value
@@ -327,3 +330,103 @@ schedules:
             assert ["expired" in each.reason for each in dead.look()[0]] == [True]
 
     asyncio.run(asyncio.wait_for(expired(), 30))
+
+
+BANKING = '''
+import os, signal, threading
+from pathlib import Path
+from moothall import Action, Agent, ReActAgent, ScriptedModel, action
+
+HERE = Path(__file__).parent
+
+
+class Bank(Agent):
+    def __init__(self, id):
+        while (HERE / "slow").exists():
+            threading.Event().wait(0.02)
+        super().__init__(id)
+
+    @action
+    async def book(self) -> str:
+        """Book."""
+        return "booked"
+
+
+def order() -> str:
+    if (HERE / "deadly").exists():
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "ordered"
+
+
+def clerk(id):
+    def answer(messages, actions):
+        last = messages[-1]
+        if last["role"] != "tool":
+            return {"name": "order"}
+        if last["content"] == "ordered":
+            return {"name": "Bank_book"}
+        return last["content"]
+
+    actions = [Action("order", order, "Order.", idempotent=True)]
+    return ReActAgent(id, ScriptedModel(answer), actions=actions, discover=["Bank"])
+'''
+
+
+class Banking:
+    """A company over RabbitMQ whose clerk has been asked, and whose process has died of that."""
+
+    def __init__(self, folder: Path, broker: Broker, exchange: str, me: Agent) -> None:
+        self.folder = folder
+        (folder / "banking.py").write_text(BANKING)
+        (folder / "company.py").write_text(PROGRAM)
+        (folder / "banking.yaml").write_text(
+            f"broker: {{host: localhost, port: {broker.port}, exchange: {exchange}, inbox: i}}\n"
+            "journal: runs.db\ndrain: 0s\nagents:\n"
+            "  clerk: {ref: 'banking.py:clerk'}\n  Bank: {ref: 'banking.py:Bank'}\n"
+        )
+        (folder / "deadly").touch()
+        with self.process() as first:
+            assert first.stdout is not None
+            next(line for line in first.stdout if line == "running running\n")
+            action = {"name": "say", "args": {"content": "Book."}}
+            self.said = me.request({"to": "clerk", "action": action})
+            assert first.wait(40) == -signal.SIGKILL
+
+    @contextmanager
+    def process(self) -> Iterator[subprocess.Popen[str]]:
+        """A process of it, which is killed at the end."""
+        command = (sys.executable, "company.py", "banking.yaml")
+        pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        with subprocess.Popen(command, cwd=self.folder, **pipes) as it:
+            try:
+                yield it
+            finally:
+                it.kill()
+
+
+def test_message_that_comes_again_waits_for_the_agents_that_its_run_calls(
+    tmp_path: Path, broker: Broker, exchange: str, me: Agent
+) -> None:
+    banking = Banking(tmp_path, broker, exchange, me)
+    (tmp_path / "deadly").unlink()
+    (tmp_path / "slow").touch()
+    with banking.process() as second:
+        assert second.stderr is not None
+        line = next(line for line in second.stderr if "wait for the agents" in line)
+        assert "runs of agent 'clerk' wait for the agents Bank" in line
+        (tmp_path / "slow").unlink()
+        assert banking.said.result(timeout=40) == "booked"
+
+
+def test_message_whose_run_ends_its_process_each_time_waits_for_an_operator(
+    tmp_path: Path, broker: Broker, exchange: str, me: Agent
+) -> None:
+    banking = Banking(tmp_path, broker, exchange, me)
+    for _ in "23":
+        with banking.process() as it:
+            assert it.wait(40) == -signal.SIGKILL
+    with banking.process(), Journal(tmp_path / "runs.db") as journal:
+        with pytest.raises(ActionError, match="its process has ended 3 times at the same step"):
+            banking.said.result(timeout=40)
+        (wait,) = journal.waiting()
+        assert (wait.agent, wait.kind) == ("clerk", "operator")

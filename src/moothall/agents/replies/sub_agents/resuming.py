@@ -282,11 +282,6 @@ class ResumingRuns:
         async with self._slots:
             if self._agent.is_ending:
                 return None
-            if await self.put_off(run.id):
-                result = ResumedRun(run, "away")
-                if at_end is not None:
-                    await at_end(result)
-                return result
             task = asyncio.create_task(_resume_run(self._agent, run, deps, budget))
             try:
                 # Shielded: a cancellation comes here first, and the run is left before it ends.
@@ -321,7 +316,7 @@ class ResumingRuns:
             self._mismatched.add(run.id)
         else:
             self._mismatched.discard(run.id)
-        if result.outcome != "resumed":
+        if result.outcome not in ("resumed", "away"):
             self.retries.note(run.id, ever=not isinstance(result.error, RunDamaged))
         elif reply is not None and reply.stop_reason in ANSWERED_REASONS:
             self.late_replies.send(reply.run_id or run.id, reply.text)
@@ -352,6 +347,8 @@ async def _resume_run(
             return ResumedRun(run, "empty")
         if view.is_in_doubt:
             return ResumedRun(run, "in_doubt")
+        if await agent.resuming.put_off(run.id):
+            return ResumedRun(run, "away")
         options = {"deps": deps and deps(run), "budget": budget and budget(run)}
         options |= {"schema": request.schema, "thread": request.thread}
         with ask_context(resumed_run=run.id):
