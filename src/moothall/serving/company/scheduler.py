@@ -268,10 +268,10 @@ class Scheduler:
                 return None
             deaths = self.deaths(call)
             if record.received and deaths is not None:
-                may_begin = await stack.enter_async_context(
+                resumption = await stack.enter_async_context(
                     bounded_resumption(self.journal, run_id, deaths)
                 )
-                if not may_begin:
+                if not resumption.may_begin:
                     return "InDoubt"
             if not record.received:
                 record.hear({"times": call.schedule.times})

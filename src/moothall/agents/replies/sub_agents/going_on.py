@@ -6,12 +6,14 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from moothall.agents.replies.reply import Reply
 from moothall.agents.replies.sub_agents.away import until_up
 from moothall.foundation.errors import JournalError
+from moothall.journal.stop_reason import FINAL_REASONS
 
 if TYPE_CHECKING:
     from moothall.journal import Journal
@@ -35,19 +37,29 @@ async def go_on(agent: Any, run_id: str, work: Callable[[], Awaitable[Reply]]) -
     if names := await until_up(agent):
         text = await asyncio.to_thread(waits.note_away, run_id, names)
         return Reply("", None, stop_reason="waiting", detail=text, run_id=run_id)
-    async with bounded_resumption(agent.journal, run_id, agent.deaths) as may_begin:
-        if may_begin:
-            return await work()
+    async with bounded_resumption(agent.journal, run_id, agent.deaths) as resumption:
+        if resumption.may_begin:
+            reply = await work()
+            resumption.is_over = reply.stop_reason in FINAL_REASONS
+            return reply
     open_waits = await asyncio.to_thread(agent.journal.waiting, run_id)
     text = "; ".join(f"waiting for {each}" for each in open_waits)
     return Reply("", None, stop_reason="in_doubt", detail=text, run_id=run_id)
 
 
+@dataclass(slots=True)
+class Resumption:
+    """A run that is resumed: whether it may go on, and whether it is over then."""
+
+    may_begin: bool = False
+    is_over: bool = False
+
+
 @asynccontextmanager
 async def bounded_resumption(
     journal: Journal, run_id: str, most: int | None
-) -> AsyncIterator[bool]:
-    """Note for a `with` block that a run is resumed; yield False if that was deadly too often."""
+) -> AsyncIterator[Resumption]:
+    """Note for a `with` block that a run is resumed, if that was not deadly too often."""
     waits = journal.waits
     lock: asyncio.Lock | None = None
     if await asyncio.to_thread(waits.deaths, run_id) >= _SUSPECT_DEATHS:
@@ -62,15 +74,16 @@ async def bounded_resumption(
             lock.release()
 
     timer = asyncio.get_running_loop().call_later(_SUSPECT_S, release)
-    may_begin = False
+    resumption = Resumption()
     try:
-        may_begin = await asyncio.to_thread(waits.begins_again, run_id, most)
-        if not may_begin:
+        resumption.may_begin = await asyncio.to_thread(waits.begins_again, run_id, most)
+        if not resumption.may_begin:
             logger.error("run %r does not go on: its process has ended each time", run_id)
-        yield may_begin
+        yield resumption
     finally:
         timer.cancel()
         release()
-        if may_begin:
+        # Of one that is over nothing is counted, and its caller is told at once.
+        if resumption.may_begin and not resumption.is_over:
             with suppress(JournalError):
                 waits.has_lived(run_id)
