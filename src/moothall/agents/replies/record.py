@@ -48,7 +48,7 @@ R = TypeVar("R", bound=RunResult)
 S = TypeVar("S")
 T = TypeVar("T")
 
-Of: TypeAlias = type[T] | Codec | None
+ResultType: TypeAlias = type[T] | Codec | None
 """The type of a step's result; None for JSON data."""
 StepCall: TypeAlias = Callable[[StepHandle], Awaitable[T]]
 """Does the work of a step, and reports its progress by the step that it gets."""
@@ -106,9 +106,9 @@ class Record(ReadRecord[S]):
         call: StepCall[T],
         /,
         *,
-        of: Of[T] = None,
+        of: ResultType[T] = None,
         beside: bool = False,
-        **about: Any,
+        **details: Any,
     ) -> Coroutine[Any, Any, T]:
         """Do something once: return the recorded result, or call and record the result.
 
@@ -121,13 +121,13 @@ class Record(ReadRecord[S]):
                 `action=`, the run waits for its result
             of: the type of the result, if it is not JSON data
             beside: whether other steps run at the same time: one commit then covers all that begin
-            **about: what else to record, as JSON data; `action` is the name that a person sees
+            **details: what else to record, as JSON data; `action` is the name that a person sees
 
         Raises:
             Stop: it waits: catch it by `run_to_end`
             NobodyToAsk: nothing came of a `Later` in time, and that has no default
         """
-        return self.perform(key, call, ONCE, of, beside, about)
+        return self.perform(key, call, ONCE, of, beside, details)
 
     def effect(
         self,
@@ -137,14 +137,14 @@ class Record(ReadRecord[S]):
         *,
         args: Any = None,
         idempotent: bool = False,
-        of: Of[T] = None,
+        of: ResultType[T] = None,
         beside: bool = False,
         decided: Callable[[PastStep], T] | None = None,
-        **about: Any,
+        **details: Any,
     ) -> Coroutine[Any, Any, T]:
         """Do once what must not be done twice, such as a payment: in doubt once it is cut off.
 
-        Its beginning is in the file before it is called. The rest is as for `once`.
+        Its beginning is in the file before it is called. The rest is as for `once`, such as `of=`.
 
         Args:
             args: what it begins with, as JSON data, which a person who decides sees; the call has
@@ -157,15 +157,15 @@ class Record(ReadRecord[S]):
             InDoubt: it had begun and not ended, and nobody has decided
         """
 
-        async def begun(step: StepHandle) -> T:
+        async def begin_and_call(step: StepHandle) -> T:
             step.args = args if step.args is None else step.args
             await step.begins(step.args)
             return await call(step)
 
         form = StepForm(asks=not idempotent, decided=decided)
-        return self.perform(key, begun, form, of, beside, about)
+        return self.perform(key, begin_and_call, form, of, beside, details)
 
-    def wait(self, key: str, later: Later, /, **about: Any) -> Coroutine[Any, Any, Any]:
+    def wait(self, key: str, later: Later, /, **details: Any) -> Coroutine[Any, Any, Any]:
         """Return what comes of a `Later`: a result that somebody brings, or None at a moment.
 
         Raises:
@@ -176,7 +176,7 @@ class Record(ReadRecord[S]):
         async def wait_for(step: StepHandle) -> Any:
             return later
 
-        return self.perform(key, wait_for, ONCE, None, False, about)
+        return self.perform(key, wait_for, ONCE, None, False, details)
 
     def step(
         self,
@@ -184,44 +184,46 @@ class Record(ReadRecord[S]):
         call: StepCall[T],
         /,
         *,
-        of: Of[T] = None,
+        of: ResultType[T] = None,
         outcome: Literal["repeat", "ask"] = "repeat",
         beside: bool = False,
-        **about: Any,
+        decided: Callable[[PastStep], T] | None = None,
+        **details: Any,
     ) -> Coroutine[Any, Any, T]:
         """Do something once, whose call says by `await step.begins()` when its effect begins.
 
         Before that it may ask for permission, or return a `Later`. With `outcome="ask"` it is in
         doubt, as an `effect`, if it had begun and not ended.
         """
-        return self.perform(key, call, StepForm(asks=outcome == "ask"), of, beside, about)
+        form = StepForm(asks=outcome == "ask", decided=decided)
+        return self.perform(key, call, form, of, beside, details)
 
     async def perform(
         self,
         key: str,
         call: StepCall[T],
         form: StepForm,
-        of: Of[T],
-        beside: bool,
-        about: Mapping[str, Any],
+        result_type: ResultType[T],
+        side_by_side: bool,
+        details: Mapping[str, Any],
     ) -> T:
         """Return a step's result, from the record or by its call; `form` says how it goes on."""
         if key in self._ended_here:
             await self._read_again(key)
         past_step = self.past_steps.get(key) or PastStep(key)
-        codec: Any = of if of.__class__ is Codec else codec_of(of)
+        codec: Any = result_type if result_type.__class__ is Codec else codec_of(result_type)
         if past_step.state == "ended":
             is_skipped = past_step.is_skipped and form.decided is None
             return cast(T, None if is_skipped else self._recorded_result(past_step, codec))
-        note: dict[str, Any] = {"key": key, "about": about} if about else {"key": key}
+        note: dict[str, Any] = {"key": key, "about": details} if details else {"key": key}
         if form.asks:
             note["asks"] = True
-        step = StepHandle(self, key, note, past_step, beside)
+        step = StepHandle(self, key, note, past_step, side_by_side)
         if past_step.state == "started" and past_step.is_decided:
             step.tell(decided=None if past_step.decision is None else past_step.decision.word)
             if past_step.decision is None or not form.goes_on:
                 try:
-                    result: T = self._result_of_decision(past_step, form, codec, of)
+                    result: T = self._result_of_decision(past_step, form, codec)
                 except Exception:
                     if past_step.decision is not None:
                         step.renew_doubt()
@@ -244,12 +246,12 @@ class Record(ReadRecord[S]):
                     with tracing.with_step_key(key):
                         result = await call(step)
             except Later as later:
-                if "action" not in about:  # of a hook, which may not wait
+                if "action" not in details:  # of a hook, which may not wait
                     raise
                 result = cast(T, later)
             if type(result) is Later:
-                details = {"action": about["action"]} if "action" in about else {}
-                value = await step.result_of(cast(Later, result), **details)
+                action = {"action": details["action"]} if "action" in details else {}
+                value = await step.result_of(cast(Later, result), **action)
                 result = codec.load(value)
         except JournalError:  # the end of the step could not be written either
             raise
@@ -271,7 +273,9 @@ class Record(ReadRecord[S]):
                 self._idle_event.set()
         if past_step.requests:
             step.withdraw()
-        if isinstance(result, bytes) and not isinstance(of, Codec):  # which has a form of its own
+        if isinstance(result, bytes) and not isinstance(
+            result_type, Codec
+        ):  # which has a form of its own
             step.end("ended", {"kept": self.keep(result)})
         else:
             step.end("ended", {"result": codec.dump(result)})
@@ -300,9 +304,9 @@ class Record(ReadRecord[S]):
             self._idle_event = asyncio.Event()
             await self._idle_event.wait()
 
-    def mark(self, key: str, result: Any = None, /, **about: Any) -> None:
+    def mark(self, key: str, result: Any = None, /, **details: Any) -> None:
         """Note a step without a call: an event, or a step that was cut off."""
-        data = {"key": key, "about": about} if about else {"key": key}
+        data = {"key": key, "about": details} if details else {"key": key}
         self.note("ended", {**data, "result": result})
 
     def _recorded_result(self, past_step: PastStep, codec: Codec) -> Any:
@@ -317,16 +321,12 @@ class Record(ReadRecord[S]):
                 f"step records ({type(error).__name__}: {error})"
             ) from error
 
-    def _result_of_decision(
-        self, past_step: PastStep, form: StepForm, codec: Codec, of: Any
-    ) -> Any:
+    def _result_of_decision(self, past_step: PastStep, form: StepForm, codec: Codec) -> Any:
         if past_step.decision is None:
             raise self._doubt_about(past_step.key)
         if form.decided is not None:
             return form.decided(past_step)
-        if past_step.is_skipped:
-            return None
-        return past_step.value if isinstance(of, Codec) else codec.load(past_step.value)
+        return None if past_step.is_skipped else codec.load(past_step.value)
 
     def _doubt_about(self, key: str) -> InDoubt:
         return InDoubt(
