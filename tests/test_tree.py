@@ -191,6 +191,7 @@ FLOORS = {
         "leases",
         "tables",
         "entry_values",
+        "operator_waits",
         "run_deaths",
         "wait_rows",
         "store",

@@ -89,8 +89,8 @@ async def test_changed_helper_leaves_its_callers_run_waiting_until_it_is_restore
             assert "system prompt" in str(resumed.error)
         with pytest.raises(RunMismatch, match="system prompt"):
             await agent("Help briefly.").reply("go", run_id="r")
-        assert journal.run("r").state == "waiting"
-        (wait,) = journal.waiting(kind="program")
+        (wait,) = journal.waiting(kind="operator")
+        assert journal.run(wait.run).state == "mismatch"
         assert "system prompt" in wait.text
         if not is_own_run:
             assert len(list(journal.entries("r"))) <= count + 3  # a wait of months keeps it short
@@ -99,10 +99,9 @@ async def test_changed_helper_leaves_its_callers_run_waiting_until_it_is_restore
         assert journal.waiting() == []
 
 
-@pytest.mark.parametrize("by", ("on_mismatch", "a person"))
 @pytest.mark.parametrize("form", ("fresh", "fork"))
-async def test_run_of_a_changed_helper_goes_on_in_a_copy_that_asks_anew(
-    tmp_path: Path, form: str, by: str
+async def test_run_of_a_changed_helper_that_its_operator_has_go_on_asks_anew(
+    tmp_path: Path, form: str
 ) -> None:
     PAID.clear()
     file = str(tmp_path / "runs.db")
@@ -114,12 +113,9 @@ async def test_run_of_a_changed_helper_goes_on_in_a_copy_that_asks_anew(
     with Journal(file) as journal:
         permit(journal)
         changed = agent("Help briefly.")
-        if by == "on_mismatch":
-            changed.on_mismatch = "fork"
-        else:
-            await changed.resume_decided()
-            (wait,) = journal.waiting(kind="program")
-            journal.answer("r", wait.key, "fork", by="eva")
+        await changed.resume_decided()
+        (wait,) = journal.waiting(kind="operator")
+        journal.answer("r", wait.key, "fork", by="eva")
         (resumed,) = await changed.resume_decided()
         assert (resumed.outcome, PAID) == ("resumed", [])
         assert resumed.reply is not None

@@ -16,8 +16,8 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 from moothall.actions.approval import Later
-from moothall.agents.replies.charging import charge_spent, spending_of
-from moothall.agents.replies.read_record import OFFSETS, PastStep, ReadRecord, RunResult
+from moothall.agents.replies.charging import OFFSETS, charge_spent, spending_of
+from moothall.agents.replies.read_record import PastStep, ReadRecord, RunResult
 from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.state import Codec, codec_of
 from moothall.agents.replies.step import ONCE, StepForm, StepHandle

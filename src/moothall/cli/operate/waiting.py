@@ -147,12 +147,10 @@ def _print_list(
         if is_approval:
             click.echo(f"  moothall waiting permit {key}{option}, or refuse {key}{option}")
             continue
-        values = {
-            "doubt": ("repeat", _OTHER_DECISIONS),
-            "program": ("fork", ""),
-            "operator": ("resume", ", or cancel"),
-        }
-        value, other_values = values.get(each.kind, ("VALUE", ""))
+        value, *others = each.choices or ("VALUE",)
+        other_values = "".join(f", or {word}" for word in others)
+        if each.kind == "doubt":
+            value, other_values = "repeat", _OTHER_DECISIONS
         command = typed_command("moothall", "answer", each.run, each.key)
         click.echo(f"  {command} {value}{option}{other_values}")
     for wait in asking_runs:

@@ -24,7 +24,6 @@ from moothall import (
 )
 from moothall.agents import who_resumes
 from moothall.build import RecordedAgent, Threaded, call_user, error_text, log_failure
-from moothall.journal import Waits
 from moothall.serving.company.company_file import read_settings
 from moothall.serving.company.company_space import CompanySpace
 from moothall.serving.company.health_routes import routes
@@ -551,11 +550,10 @@ class Company:
     async def _on_resumed(self, resumed: Any) -> None:
         run_id = resumed.run.id
         logger.info("run %r goes on: %s", run_id, resumed.outcome)
-        reply_id = Waits.began_as(run_id)
-        if reply_id.endswith(REPLY_SUFFIX) and self._scheduler is not None:
+        if run_id.endswith(REPLY_SUFFIX) and self._scheduler is not None:
             try:
                 await self._scheduler.finish(
-                    self._scheduled_calls, reply_id.removesuffix(REPLY_SUFFIX)
+                    self._scheduled_calls, run_id.removesuffix(REPLY_SUFFIX)
                 )
             except MoothallError as error:
                 logger.error("the firing of run %r does not go on: %s", run_id, error)

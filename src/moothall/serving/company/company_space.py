@@ -170,8 +170,6 @@ class CompanySpace:
         budget = self.budgets.get(name, self._company_budget)
         if budget is not None and agent.budget is None:
             agent.budget = budget
-        if hasattr(agent, "on_mismatch"):
-            agent.on_mismatch = agent_settings.on_mismatch
         deaths = agent_settings.deaths or self._settings.deaths
         if deaths is not None and hasattr(agent, "deaths"):
             agent.deaths = None if deaths == "never" else deaths

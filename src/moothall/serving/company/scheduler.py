@@ -257,9 +257,9 @@ class Scheduler:
 
     def _reply_waits(self, run_id: str) -> bool:
         """Return whether the reply of a firing waits for somebody in the journal."""
-        reply_id = self.journal.waits.goes_on_as(f"{run_id}{REPLY_SUFFIX}")
         try:
-            return self.journal.run(reply_id).state in ("waiting", "in_doubt")
+            state = self.journal.run(f"{run_id}{REPLY_SUFFIX}").state
+            return state in (*Outline.parked, "in_doubt")
         except NoSuchRun:
             return False
 

@@ -14,7 +14,7 @@ from moothall import ApprovalRequest, Event, Later, NobodyToAsk, Question, Refus
 from moothall.actions import DECISION_KINDS
 from moothall.agents import ReplyRequest
 from moothall.build import escaped, json_text
-from moothall.journal import Wait, Waits
+from moothall.journal import Outline, Wait
 from moothall.serving.doors.callers import LOCAL
 
 T = TypeVar("T")
@@ -22,7 +22,7 @@ T = TypeVar("T")
 ASK_WAIT_S: Final = 600.0
 """How long a call waits for an answer that comes with another request."""
 MAX_WAITING: Final = 1000
-RESTING: Final = ("waiting", "in_doubt")
+RESTING: Final = (*Outline.parked, "in_doubt")
 """Why a reply has stopped that goes on once somebody answers, or decides about a call."""
 GOING_ON: Final = ("running", "stopped", *RESTING)
 """The states of a run that has not ended."""
@@ -112,8 +112,8 @@ def asks_of(waits: Iterable[Wait], may_permit: bool) -> dict[str, Ask]:
 def waiting_text(waits: Iterable[Wait]) -> str:
     """Return what a run waits for, and for whom, in words."""
     return "; ".join(
-        "waiting for its operator, as its program has changed"  # not the prompts
-        if each.kind == "program"
+        "waiting for its operator to decide how it goes on"  # not the prompts that have changed
+        if each.kind == "operator"
         else f"waiting for {each}" + ("" if each.who or each.kind == "moment" else _OPERATOR_HINT)
         for each in waits
     )
@@ -256,7 +256,7 @@ class CallerApprover:
         is_callers_own = (
             caller is None
             or caller.asking is None
-            or (run_id is not None and caller.run_id == Waits.began_as(run_id))
+            or (run_id is not None and caller.run_id == run_id)
         )
         return run_id is not None and is_callers_own
 

@@ -16,9 +16,8 @@ from moothall.actions.capability import ActionOrigin
 from moothall.actions.message import ENCLOSING_REPLIES
 from moothall.actions.provenance.reading import current_reading
 from moothall.agents.context import Context
-from moothall.agents.replies.charging import budget_in_call, charge_spent
+from moothall.agents.replies.charging import ReplayOffsets, budget_in_call, charge_spent
 from moothall.agents.replies.checked_parts import is_recording
-from moothall.agents.replies.read_record import ReplayOffsets
 from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.reply_context import (
     ASK_CONTEXT,
@@ -126,8 +125,8 @@ async def reply_to_call(
         fault: Exception = error
         if isinstance(error, RunMismatch) and error.run_id == run_id:  # not of one that it asks
             advice = (
-                f'set on_mismatch = "fork" of agent {agent.id!r}, or delete the run: the call then '
-                "gets no answer"
+                "have it go on by the program as it is now (`moothall waiting`), or delete the "
+                "run: the call then gets no answer"
             )
             fault = RunMismatch(run_id, error.changed, error.detail, advice)
         raise Later(run_id, text=str(fault)) from fault

@@ -67,16 +67,15 @@ def check_form(
 ) -> None:
     """Raise RunMismatch if a call that has begun would be made in another form now.
 
-    A call that a person has decided to repeat is made as it is now. So is that of a copy, which its
-    run had begun: whoever lets a changed program go on in a copy has it ask anew.
+    A call that a person has decided to repeat is made as it is now. So is one that was begun before
+    the run was copied, or handed over to a changed program: whoever does that has it ask anew.
     """
     forms = _recorded_forms(past_step, record)
     now = _form_now(action, caller)
     if not forms or now in forms or past_step.decision is not None:
         return
-    if (copied := record.copied) and not any(
-        entry.data.get("key") == past_step.key
-        for entry in record.entries()[copied[-1]["entries"] :]
+    if (count := record.inherited_count) and not any(
+        entry.data.get("key") == past_step.key for entry in record.entries()[count:]
     ):
         return
     detail = f"call {past_step.key} of {action.name!r} was {forms[0]}, and is now {now}"

@@ -12,7 +12,6 @@ from typing import Any, Final, TypeAlias
 from moothall import Agent, BudgetExceeded, JournalError
 from moothall.agents import resumption
 from moothall.build import log_failure
-from moothall.journal import Waits
 from moothall.serving.doors.checks import in_thread
 from moothall.serving.doors.served.last_items import LastItems
 from moothall.serving.doors.served.recorded_runs import DoorRuns, RecordedRuns, RunRow
@@ -130,8 +129,7 @@ class ServedRuns:
     async def _go_on(self, run: ServedRun, work: Work) -> None:
         """Go on with a run of the journal, unless its process has ended each time."""
         agent: Any = self._served.agents[run.request.agent]
-        run_id = await in_thread(agent.journal.waits.goes_on_as, run.id)
-        async with resumption(agent.journal, run_id, agent.deaths) as may_begin:
+        async with resumption(agent.journal, run.id, agent.deaths) as may_begin:
             if may_begin:
                 await run.go(self._served, work)
 
@@ -161,15 +159,15 @@ class ServedRuns:
 
     async def _resume(self, agent: str, run_id: str) -> bool:
         """Go on with a run of the journal; return False if it must be tried again."""
-        id, journal = Waits.began_as(run_id), self._door.journal(agent)
+        journal = self._door.journal(agent)
         assert journal is not None
-        is_due = self._retry_times.get(id, 0.0) <= time.monotonic() or await in_thread(
-            journal.waits.may_fork, run_id
+        is_due = self._retry_times.get(run_id, 0.0) <= time.monotonic() or not await in_thread(
+            journal.waits.asks_operator, run_id
         )
-        if id in self._runs or not is_due:
+        if run_id in self._runs or not is_due:
             return True
-        request = await self._recorded.request_to_go_on(agent, id)
-        if request is None or id in self._runs:
+        request = await self._recorded.request_to_go_on(agent, run_id)
+        if request is None or run_id in self._runs:
             return True
         if self._served.is_full or not self._can_pay(request.caller):
             return False

@@ -1,0 +1,66 @@
+"""What an operator decides about a run that could go on: asked for by no call of it.
+
+Each row has its text as the step, since no entry says it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Final
+
+from moothall.foundation.database import Database
+
+OPERATOR: Final = "operator"
+"""The kind of wait for who decides whether, and how, a run goes on."""
+DEATHS_KEY: Final = "operator:deaths"
+"""The key of a run whose process ends each time that it goes on."""
+PROGRAM_KEY: Final = "operator:program"
+"""The key of a run whose program has changed."""
+
+_ASK: Final = (
+    "INSERT INTO waits (run, key, kind, agent, thread, path, step, place, since, remind) "
+    f"SELECT number, ?, '{OPERATOR}', agent, coalesce(thread, ''), '', ?, "
+    "(number << 32) + last, ?, 0.0 FROM runs WHERE number = ? "
+    # Asked again, it is told again; while it is open, only its text may be another.
+    "ON CONFLICT (run, key) DO UPDATE SET step = excluded.step, place = excluded.place, "
+    + ", ".join(
+        f"{each} = CASE WHEN waits.taken OR waits.value IS NOT NULL THEN excluded.{each} "
+        f"ELSE waits.{each} END"
+        for each in ("since", "remind")
+    )
+    + ", taken = FALSE, value = NULL, due = NULL, decided_by = NULL, answered = NULL"
+)
+_SELECT_ANSWER: Final = "SELECT value FROM waits WHERE run = ? AND key = ? AND NOT taken"
+_CAN_GO_ON: Final = (
+    "SELECT 1 FROM runs r WHERE r.number = ? AND (r.state IS NULL AND ? = 1 OR r.state = 'waiting' "
+    "AND EXISTS (SELECT 1 FROM waits w WHERE w.run = r.number AND NOT w.taken AND w.due <= ? "
+    "AND w.place > 0))"
+)
+IS_MISMATCH_SQL: Final = (
+    "(coalesce(state, 'waiting') = 'waiting' AND EXISTS (SELECT 1 FROM waits q "
+    f"WHERE q.run = number AND q.key = '{PROGRAM_KEY}' AND NOT q.taken AND q.value IS NULL))"
+)
+"""The condition that a run could go on, but for its program, which has changed."""
+
+
+def ask_operator(db: Database, run: int, key: str, text: str) -> None:
+    """Have somebody decide about a run."""
+    db.execute(_ASK, (key, text, time.time(), run))
+
+
+def operator_decided(db: Database, run: int, key: str) -> str | None:
+    """Return what somebody has decided about a run; None without that, or by another key."""
+    row = db.execute(_SELECT_ANSWER, (run, key)).fetchone()
+    is_ours = row is not None and row[0] is not None and key in (DEATHS_KEY, PROGRAM_KEY)
+    return str(json.loads(row[0])) if is_ours else None
+
+
+def end_asking(db: Database, run: int, key: str) -> None:
+    """Have nobody decide about a run any more."""
+    db.execute("UPDATE waits SET taken = TRUE WHERE run = ? AND key = ?", (run, key))
+
+
+def can_go_on(db: Database, run: int, cut_off: bool) -> bool:
+    """Return whether a run has what it waits for; or else, with `cut_off`, has just stopped."""
+    return db.execute(_CAN_GO_ON, (run, int(cut_off), time.time())).fetchone() is not None
