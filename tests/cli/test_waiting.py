@@ -307,6 +307,7 @@ def test_waiting_approvals_and_runs_list_a_permitted_run_whose_program_has_chang
         assert "restore it, answer 'fork' to have it go on" in listed
         assert listed.endswith("  moothall answer r operator:program fork, or cancel\n")
     assert "\nr   mismatch" in moothall("runs", "--needs-me", cwd=folder).stdout
+    assert "1 run of another program: r" in moothall("doctor", cwd=folder).stdout
     shown = moothall("runs", "r", cwd=folder).stdout
     assert "  waiting for its operator: its program has changed; ReActAgent clerk" in shown
     assert shown.endswith("to see for what: moothall waiting\n")

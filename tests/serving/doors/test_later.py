@@ -189,7 +189,7 @@ def test_a2a_task_of_a_program_that_has_changed_waits_until_that_is_restored(
         asyncio.run(until(lambda: state(get()["result"]) == "TASK_STATE_INPUT_REQUIRED"))
         now = get()["result"]
         (part,) = now["status"]["message"]["parts"]
-        assert "waiting for its operator to decide" in part["text"]
+        assert "its program has changed" in part["text"]
         assert "Be brief" not in json.dumps(now), "a prompt is not the caller's"
     with serving(asgi(shop(PAY, "Bought.", journal=journal))) as url:
         asyncio.run(until(lambda: journal.run(task["id"]).state == "done"))

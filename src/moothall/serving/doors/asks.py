@@ -112,8 +112,8 @@ def asks_of(waits: Iterable[Wait], may_permit: bool) -> dict[str, Ask]:
 def waiting_text(waits: Iterable[Wait]) -> str:
     """Return what a run waits for, and for whom, in words."""
     return "; ".join(
-        "waiting for its operator to decide how it goes on"  # not the prompts that have changed
-        if each.kind == "operator"
+        "waiting for its operator, as its program has changed"  # not the prompts
+        if each.key == "operator:program"
         else f"waiting for {each}" + ("" if each.who or each.kind == "moment" else _OPERATOR_HINT)
         for each in waits
     )
