@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from journal.conftest import Place
+from journal.crash import crash
 from moothall import (
     ACCESS_REQUESTED,
     Action,
@@ -123,6 +124,59 @@ async def test_run_of_a_changed_helper_that_its_operator_has_go_on_asks_anew(
         permit(journal)
         assert (await changed.resume_decided())[0].reply.text == "paid 1"  # type: ignore[union-attr]
         assert PAID == [1]
+
+
+async def test_run_of_a_helper_that_is_asked_anew_in_another_form_does_not_go_on_by_itself(
+    place: Place,
+) -> None:
+    PAID.clear()
+    file = place("runs.db")
+    with Journal(file) as journal:
+        asked = helper(journal)
+        await clerk(journal, FORMS["kept"](asked)).reply("go", run_id="r")
+        permit(journal)
+        changed = clerk(journal, FORMS["fresh"](asked))
+        assert (await changed.resume_decided())[0].outcome == "mismatch"
+        journal.answer("r", "operator:program", "fork")
+        (resumed,) = await changed.resume_decided()
+        assert resumed.reply is not None
+        assert resumed.reply.stop_reason == "waiting"
+        permit(journal)
+        await changed.resume_decided()
+        for _ in range(2):
+            await asked.resume_runs()
+            await asked.resume_decided()
+        states = {each.agent: each.state for each in journal.runs()}
+        assert (states, PAID) == ({"clerk": "done", "helper": "cancelled"}, [1])
+        assert journal.waiting() == []
+
+
+async def test_reply_of_a_helper_that_has_ended_counts_whatever_its_program_is_now(
+    tmp_path: Path,
+) -> None:
+    """Its asker was killed meanwhile, and nobody could decide about the run of the helper."""
+    crashed = tmp_path / "crashed.db"
+
+    def agents(journal: Journal, prompt: str) -> tuple[ReActAgent, ReActAgent]:
+        ring = Action("ring", ring_once, "Ring.", idempotent=True)
+        options = {"journal": journal, "system_prompt": prompt}
+        asked = ReActAgent("helper", calling("ring"), actions=[ring], **options)
+        return clerk(journal, FORMS["kept"](asked)), asked
+
+    def ring_once() -> str:
+        if not crashed.exists():
+            crash(journal.path, crashed)
+        return "rung"
+
+    with Journal(tmp_path / "runs.db") as journal:
+        await agents(journal, "Help.")[0].reply("go", run_id="r")
+    with Journal(crashed) as journal:
+        (resumed,) = await agents(journal, "Help.")[1].resume_runs()
+        assert (resumed.run.agent, journal.run(resumed.run.id).state) == ("helper", "done")
+        (resumed,) = await agents(journal, "Help briefly.")[0].resume_runs()
+        assert resumed.reply is not None, resumed
+        assert resumed.reply.text == "rung"
+        assert len(journal.runs()) == 2
 
 
 PROGRAM = """

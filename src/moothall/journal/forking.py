@@ -112,8 +112,8 @@ def hand_over_run(store: Store, db: Database, run: tuple[int, str]) -> None:
         ]
         start = next((each for each in reversed(entries) if each.kind == "begun"), None)
         if start is not None:
-            about = {"entries": len(entries), "withdrawn": withdrawn}
-            data = {**start.data, "fingerprint": None, "handed_over": about}
+            handing = {"entries": len(entries), "withdrawn": withdrawn}
+            data = {**start.data, "fingerprint": None, "handed_over": handing}
             handed_over.append((path, "begun", store.encode_data(data)[0]))
     state = db.execute("SELECT state FROM runs WHERE number = ?", (number,)).fetchone()[0]
     work = Tally(), 0.0, 0

@@ -18,7 +18,7 @@ from moothall.journal.entry import ROOT, Entry
 from moothall.journal.forking import hand_over_run
 from moothall.journal.opening import NOTIFIER_LEASE, RunOpener
 from moothall.journal.stop_reason import FINAL_REASONS, NO_ANSWER_TEXT, REASONS, cancel_reason
-from moothall.journal.store.due_runs import DueRuns
+from moothall.journal.store.due_runs import DueRuns, is_due
 from moothall.journal.store.entry_values import stored_json
 from moothall.journal.store.holding import batches, placeholders
 from moothall.journal.store.operator_waits import (
@@ -26,7 +26,6 @@ from moothall.journal.store.operator_waits import (
     OPERATOR,
     PROGRAM_KEY,
     ask_operator,
-    can_go_on,
     end_asking,
     operator_decided,
 )
@@ -475,15 +474,17 @@ class Waits(DueRuns):
 
     # -- programs that have changed ----------------------------------------------------------------
 
-    def note_changed_program(self, run_id: str, detail: str, cut_off: bool) -> None:
+    def note_changed_program(self, run_id: str, detail: str, goes_on: bool) -> None:
         """Have a run that could go on wait for its operator: its program differs, as `detail` says.
 
-        It goes on by itself once the program is restored. `cut_off`: also a run that waits for
-        nothing, since its process has ended.
+        It goes on by itself once the program is restored. `goes_on`: whether it is known to be able
+        to; else it is if that has come for which it waits.
         """
+        goes_on = goes_on or is_due(self._store, run_id)
         with self._store.writing() as db:
             number = self._store.run_number(db, run_id)
-            if can_go_on(db, number, cut_off):
+            (state,) = db.execute("SELECT state FROM runs WHERE number = ?", (number,)).fetchone()
+            if goes_on and state in (None, "waiting"):
                 ask_operator(db, number, PROGRAM_KEY, PROGRAM_TEXT.format(detail))
 
     def asks_operator(self, run_id: str) -> bool:

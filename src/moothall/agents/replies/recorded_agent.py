@@ -239,10 +239,13 @@ class RecordedAgent(ConversationalAgent):
             return
         if not {"task", "thread"} & set(error.changed):  # else its caller asks for something else
             note_changed_program = self._journal.waits.note_changed_program
-            # Who resumes what was cut off, or delivers a message again, asks nobody itself.
             start = next((each.data for each in part.past_entries if each.kind == "begun"), {})
-            cut_off = ASK_CONTEXT.get().resumed_run is not None or ASKED_BY in start
-            await asyncio.to_thread(note_changed_program, request.run_id, error.detail, cut_off)
+            resumed_run = ASK_CONTEXT.get().resumed_run
+            # Who resumes runs, or delivers a message again, has nobody who sees this error.
+            goes_on = resumed_run == request.run_id or (
+                part.run.is_open and (resumed_run is not None or ASKED_BY in start)
+            )
+            await asyncio.to_thread(note_changed_program, request.run_id, error.detail, goes_on)
 
     def _open_record(self, part: RunPart, request: ReplyRequest) -> Record[Any]:
         """Return the record of a new run, or of a resumed one if the program is the same."""

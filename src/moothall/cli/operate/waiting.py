@@ -147,8 +147,8 @@ def _print_list(
         if is_approval:
             click.echo(f"  moothall waiting permit {key}{option}, or refuse {key}{option}")
             continue
-        value, *others = each.choices or ("VALUE",)
-        other_values = "".join(f", or {word}" for word in others)
+        value, *other_choices = each.choices or ("VALUE",)
+        other_values = "".join(f", or {word}" for word in other_choices)
         if each.kind == "doubt":
             value, other_values = "repeat", _OTHER_DECISIONS
         command = typed_command("moothall", "answer", each.run, each.key)

@@ -32,11 +32,6 @@ _ASK: Final = (
     + ", taken = FALSE, value = NULL, due = NULL, decided_by = NULL, answered = NULL"
 )
 _SELECT_ANSWER: Final = "SELECT value FROM waits WHERE run = ? AND key = ? AND NOT taken"
-_CAN_GO_ON: Final = (
-    "SELECT 1 FROM runs r WHERE r.number = ? AND (r.state IS NULL AND ? = 1 OR r.state = 'waiting' "
-    "AND EXISTS (SELECT 1 FROM waits w WHERE w.run = r.number AND NOT w.taken AND w.due <= ? "
-    "AND w.place > 0))"
-)
 IS_MISMATCH_SQL: Final = (
     "(coalesce(state, 'waiting') = 'waiting' AND EXISTS (SELECT 1 FROM waits q "
     f"WHERE q.run = number AND q.key = '{PROGRAM_KEY}' AND NOT q.taken AND q.value IS NULL))"
@@ -59,8 +54,3 @@ def operator_decided(db: Database, run: int, key: str) -> str | None:
 def end_asking(db: Database, run: int, key: str) -> None:
     """Have nobody decide about a run any more."""
     db.execute("UPDATE waits SET taken = TRUE WHERE run = ? AND key = ?", (run, key))
-
-
-def can_go_on(db: Database, run: int, cut_off: bool) -> bool:
-    """Return whether a run has what it waits for; or else, with `cut_off`, has just stopped."""
-    return db.execute(_CAN_GO_ON, (run, int(cut_off), time.time())).fetchone() is not None

@@ -117,8 +117,14 @@ async def reply_to_call(
     run_id = None if call is None else run_id_of_call(agent, caller, call.key)
     if run_id is not None and _was_deleted(agent, caller, call.key, run_id):
         return NO_ANSWER_TEXT
+    options = _without_none(run_id=run_id, **options)
     try:
-        reply = await agent.reply(text, **_without_none(run_id=run_id, **options))
+        try:
+            reply = await agent.reply(text, **options)
+        except RunMismatch as error:
+            if not await asyncio.to_thread(_takes_over_ended, agent, run_id, error):
+                raise
+            reply = await agent.reply(text, **options)
     except (RunHeld, RunMismatch) as error:
         if run_id is None:
             raise
@@ -133,6 +139,16 @@ async def reply_to_call(
     if reply.stop_reason in ("waiting", "in_doubt") and run_id is not None:
         raise Later(reply.run_id, text=reply.detail)  # the call is made again then
     return str(agent.reply_text(reply))
+
+
+def _takes_over_ended(agent: Any, run_id: str | None, error: RunMismatch) -> bool:
+    """Hand the run of a call to the agent as it is now, if that has ended: its reply counts."""
+    if error.run_id != run_id or {"task", "thread"} & set(error.changed):
+        return False
+    if agent.journal.run(run_id).state not in FINAL_REASONS:
+        return False
+    agent.journal.waits.hand_over(run_id)
+    return True
 
 
 @asynccontextmanager
