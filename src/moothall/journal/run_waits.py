@@ -478,13 +478,13 @@ class Waits(DueRuns):
         """Have a run that could go on wait for its operator: its program differs, as `detail` says.
 
         It goes on by itself once the program is restored. `goes_on`: whether it is known to be able
-        to; else it is if that has come for which it waits.
+        to; else it is if that has come for which it waits, and a run that was cut off is not.
         """
-        goes_on = goes_on or is_due(self._store, run_id)
+        has_come = is_due(self._store, run_id)
         with self._store.writing() as db:
             number = self._store.run_number(db, run_id)
             (state,) = db.execute("SELECT state FROM runs WHERE number = ?", (number,)).fetchone()
-            if goes_on and state in (None, "waiting"):
+            if (state is None and goes_on) or (state == "waiting" and (goes_on or has_come)):
                 ask_operator(db, number, PROGRAM_KEY, PROGRAM_TEXT.format(detail))
 
     def asks_operator(self, run_id: str) -> bool:
