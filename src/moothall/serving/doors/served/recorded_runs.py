@@ -173,7 +173,7 @@ class RecordedRuns:
     def _read_questions(self, run: ServedRun, view: RunView) -> RunQuestions:
         journal: Any = self._door.journal(run.request.agent)
         caller = run.request.caller
-        decided = journal.waits.decided(caller, run.recorded_id)
+        decided = journal.waits.decided(caller, run.id)
         late_keys = view.calls_by_wait.keys() - {each.key for each in (*view.waits, *decided)}
         answered_asks = asks_of(decided, self._served.callers.permits(caller))
         return RunQuestions(run.state.asks, answered_asks, late_keys)
@@ -189,7 +189,7 @@ class RecordedRuns:
         def give_all() -> None:
             journal.waits.mark(run.id, token)
             for key, answer in answers.items():
-                journal.answer(run.recorded_id, key, answer, by=run.request.caller)
+                journal.answer(run.id, key, answer, by=run.request.caller)
 
         try:
             await self._served.answer(run.id, give_all)
@@ -227,7 +227,7 @@ class RecordedRuns:
         journal: Any = self._door.journal(agent)
         cause = f"the {self._door.noun} was cancelled"
         try:
-            if not await in_thread(journal.waits.cancel, run.recorded_id, cause):
+            if not await in_thread(journal.waits.cancel, run.id, cause):
                 async with asyncio.timeout(_CANCEL_WAIT_S):
                     await self.until_idle(run)
         except (TimeoutError, StateError):  # it has just ended

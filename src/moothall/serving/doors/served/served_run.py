@@ -204,11 +204,6 @@ class ServedRun:
         return (self.request.agent, self.request.sender) == (agent, sender)
 
     @property
-    def recorded_id(self) -> str:
-        """The id of its run in the journal, as it goes on: that of a changed program is another."""
-        return self.id if self.view is None else self.view.outline.id
-
-    @property
     def is_in_doubt(self) -> bool:
         """Whether a person decides about a call of it that was cut off."""
         return self.view is not None and self.view.outline.state == "in_doubt"
