@@ -37,6 +37,7 @@ ORDER = (
     "testing",
     "serving",
     "research",
+    "evals",
     "society",
     "studio",
     "cli",
@@ -46,7 +47,7 @@ ORDER = (
 # What others could write: it takes public names, and each counts as an import of where it stands.
 PRODUCTS = (
     *("agents.notes", "agents.ready", "agents.skills"),
-    *("testing", "serving", "research", "society", "studio", "cli"),
+    *("testing", "serving", "research", "evals", "society", "studio", "cli"),
 )
 FOR_OTHERS = ("moothall", "moothall.build")
 
@@ -54,7 +55,8 @@ FOR_OTHERS = ("moothall", "moothall.build")
 APART = {
     "budget": {"actions"},
     "research": {"spaces", "serving"},
-    "society": {"serving", "research"},
+    "evals": {"spaces", "serving", "research"},
+    "society": {"serving", "research", "evals"},
 }
 
 # The same inside a package: its folders and files, from the ground up.
@@ -400,6 +402,12 @@ FLOORS = {
         "iteration_steps",
         "researcher",
         "ask_report",
+    ),
+    "evals": (
+        "equality",
+        "calls_to_take",
+        "recorded_answers",
+        "frozen_world",
     ),
     "society": (
         "clock",

@@ -18,5 +18,7 @@ from moothall.agents.replies.reply_request import ReplyRequest as ReplyRequest
 from moothall.agents.replies.sub_agents.deadly_runs import resumption as resumption
 from moothall.agents.replies.sub_agents.resuming import keep_resuming as keep_resuming
 from moothall.agents.replies.sub_agents.resuming import who_resumes as who_resumes
+from moothall.agents.replies.sub_agents.stand_ins import ReplyParts as ReplyParts
+from moothall.agents.replies.sub_agents.stand_ins import StandIns as StandIns
 from moothall.agents.run_events import recorded_events as recorded_events
 from moothall.spaces.user import User as User
