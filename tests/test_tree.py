@@ -63,6 +63,7 @@ APART = {
 FLOORS = {
     "foundation": (
         "errors",
+        "intervals",
         "format_version",
         "tracing",
         "text",

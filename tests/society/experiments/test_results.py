@@ -16,11 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 from matplotlib.figure import Figure
 
-from moothall import ScriptedModel
+from moothall import Interval, ScriptedModel
 from moothall.foundation.errors import ConfigError, MissingExtra
 from moothall.society import Experiment, Population, Results, Society
 from moothall.society.experiments.report import draw_metric
-from moothall.society.experiments.results import Interval
 
 EVIL = "<script>alert('1')</script>"
 
