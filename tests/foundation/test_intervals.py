@@ -35,6 +35,6 @@ def test_interval_of_samples_is_the_same_each_time() -> None:
 
 
 def test_interval_of_no_value_is_an_error() -> None:
-    for make in (Interval.of, Interval.of_share):
+    for make in (Interval.of_values, Interval.of_share):
         with pytest.raises(ConfigError, match="no value"):
             make([])

@@ -36,6 +36,10 @@ _GROUPS = {
     "Journal": {
         "runs": ("runs", "List, show, delete and move the runs of a journal."),
         "replay": ("replay", "Replay a run from its record."),
+        "eval": (
+            "run.evaluate",
+            "Ask recorded runs again, in their frozen worlds, and grade them.",
+        ),
         "memory": ("operate.memories", "Forget old conversations."),
     },
     "Serve": {

@@ -47,7 +47,7 @@ class FrozenWorld:
         approvals: `live` to ask the agent's own approver
 
     Attributes:
-        view: the run
+        view: the run; None in a world without a record
         left_calls: the calls of the last reply that the record does not have
         differs: with `model="recorded"`: from which request on the last reply was not the recorded
             one, and how; empty if it was
@@ -69,16 +69,40 @@ class FrozenWorld:
         system_prompt: Any = None,
         approvals: Literal["record", "live"] = "record",
     ) -> None:
-        self._journal = Journal.from_argument(journal, "FrozenWorld")
-        self.view: RunView = RunView(self._journal, run_id)
-        outline, request = self.view.outline, self.view.request
-        if self.view.end is None or outline.state in ("waiting", "in_doubt", "running"):
+        view = RunView(Journal.from_argument(journal, "FrozenWorld"), run_id)
+        outline, request = view.outline, view.request
+        if view.end is None or outline.state in ("waiting", "in_doubt", "running"):
             raise StateError(f"run {run_id!r} is not over but {outline.state}: nothing is frozen")
         if request is None or outline.kind not in _KINDS:
             raise StateError(
                 f"run {run_id!r} is of a {outline.kind}: a frozen world is for runs of "
                 f"{', '.join(_KINDS)}"
             )
+        self.view: RunView | None = view
+        self._set_up(leaves, live, model, system_prompt, approvals)
+
+    @classmethod
+    def without_record(cls, **options: Any) -> FrozenWorld:
+        """Return a world of which nothing is recorded: each call leaves the record.
+
+        Args:
+            **options: what `FrozenWorld` takes, such as `leaves=` and `live=`
+
+        Raises:
+            ConfigError: an option is not valid
+        """
+        world = cls.__new__(cls)
+        world.view = None
+        options = {"leaves": "refuse", "live": (), "approvals": "record", **options}
+        names = ("leaves", "live", "model", "system_prompt", "approvals")
+        world._set_up(*(options.pop(name, None) for name in names))
+        if options:
+            raise ConfigError(f"without_record takes no {', '.join(options)}")
+        return world
+
+    def _set_up(
+        self, leaves: Any, live: Iterable[str], model: Any, system_prompt: Any, approvals: str
+    ) -> None:
         if leaves != "refuse" and not callable(leaves) and not hasattr(leaves, "complete"):
             raise ConfigError(
                 f"leaves= must be 'refuse', a function or a model, got {leaves!r:.80}"
@@ -87,7 +111,6 @@ class FrozenWorld:
             raise ConfigError(f"approvals= must be 'record' or 'live', got {approvals!r:.80}")
         if model is not None and model != "recorded":
             check_model("FrozenWorld", model)
-        self._request = request
         self._leaves = leaves
         self._live = frozenset(live)
         self._model = model
@@ -101,6 +124,7 @@ class FrozenWorld:
     async def reply(
         self,
         agent: Any,
+        text: Any = None,
         *,
         journal: Journal | str | None = None,
         run_id: str | None = None,
@@ -110,6 +134,7 @@ class FrozenWorld:
 
         Args:
             agent: the agent: the one that made the run, or a changed one
+            text: another request; None for the run's
             journal: where the reply is recorded; by default in no file that stays
             run_id: its id there; a run of it that was cut off is resumed
             **options: what `reply` of the agent takes, such as `budget=`, `deps=`, `schema=`
@@ -118,19 +143,21 @@ class FrozenWorld:
             ConfigError: the agent is none that replies in a frozen world, or `live` names an action
                 that does more than read
         """
-        self._check(agent)
+        self.check(agent)
         with ExitStack() as stack:
             if journal is None:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="moothall-"))
                 journal = stack.enter_context(Journal(Path(folder) / "frozen.db"))
             self._begin(Journal.from_argument(journal, "FrozenWorld.reply"), "deps" in options)
-            request = self._request
-            reply_options = {"schema": request.schema, "thread": request.thread}
-            if kept_options := self.view.begun_with("options"):
-                reply_options["options"] = kept_options
+            reply_options: dict[str, Any] = {}
+            if self.view is not None and (request := self.view.request) is not None:
+                text = request.text if text is None else text
+                reply_options = {"schema": request.schema, "thread": request.thread}
+                if kept_options := self.view.begun_with("options"):
+                    reply_options["options"] = kept_options
             with StandIns(self._parts_of).standing_in():
                 reply: Reply[Any] = await agent.reply(
-                    request.text, run_id=run_id, **{**reply_options, **options}
+                    text, run_id=run_id, **{**reply_options, **options}
                 )
             return reply
 
@@ -140,11 +167,11 @@ class FrozenWorld:
         self.left_calls, self.differs = [], ""
         self._parts: dict[tuple[str, str], str] = {}  # of calls that ask agents, in the record
         self._known_parts: set[str] = set()
-        self.calls: CallsToTake = CallsToTake(self.view.calls)
+        self.calls: CallsToTake = CallsToTake([] if self.view is None else self.view.calls)
 
     # -- what it refuses -------------------------------------------------------------------------
 
-    def _check(self, agent: Any) -> None:
+    def check(self, agent: Any) -> None:
         """Raise ConfigError for an agent that cannot reply here, or an action that may not run."""
         agents = [agent]
         for each in agents:
@@ -193,16 +220,16 @@ class FrozenWorld:
             execute=part.execute,
             approver=own_approver or part,
             journal=None if path else self._records_in,
-            messages=self.view.messages_before(part.recorded),
+            messages=() if self.view is None else self.view.messages_before(part.recorded),
             steps=self._steps_of(agent, part.recorded),
             model=self._model_of(agent, part) if is_loop else None,
             system_prompt=None if path else self._system_prompt,
-            beginning=(self.view.outline.began, self.view.outline.id),
+            beginning=self.view and (self.view.outline.began, self.view.outline.id),
         )
 
     def _steps_of(self, agent: Any, path: str) -> dict[str, Any]:
         """Return the recorded results of steps: of functions of the prompt, and of people."""
-        results = self.view.results(path)
+        results = {} if self.view is None else self.view.results(path)
         if agent.run_kind == "ReActAgent":
             if self._has_deps:
                 return {}
@@ -224,11 +251,13 @@ class FrozenWorld:
         def own_model() -> Any:
             return agent.model
 
-        if self._model == "recorded":
+        if self._model == "recorded" and self.view is None:
+            raise ConfigError("model='recorded' needs a recorded run: name another model")
+        if self._model == "recorded" and self.view is not None:
             return RecordedAnswers(self.view, part.recorded, own_model, tell)
         if part.path:
             return None
-        if self._at > 1:
+        if self._at > 1 and self.view is not None:
             then = agent.model if self._model is None else self._model
             then = model_named(then) if isinstance(then, str) else then
             return RecordedAnswers(self.view, "", own_model, tell, then, self._at)
@@ -279,7 +308,7 @@ class FrozenWorld:
         note("played" if hasattr(leaves, "complete") else "computed")
         try:
             if hasattr(leaves, "complete"):
-                value = await play(call, args, self.view.calls, leaves)
+                value = await play(call, args, self.view.calls if self.view else [], leaves)
             else:
                 value = await call_user(leaves, call.name, args)
         except Exception as error:
@@ -352,6 +381,7 @@ class Replay(FrozenWorld):
 
     def __init__(self, journal: Journal | str, run_id: str, *, at: int = 1, **options: Any) -> None:
         super().__init__(journal, run_id, **options)
+        assert self.view is not None
         if self.view.outline.kind != "ReActAgent":
             raise StateError(f"run {run_id!r} is of a {self.view.outline.kind}, not a ReActAgent")
         check_integer("at=", at)

@@ -34,7 +34,7 @@ class Interval:
     n: int
 
     @classmethod
-    def of(cls, values: Sequence[float], level: float = _LEVEL) -> Interval:
+    def of_values(cls, values: Sequence[float], level: float = _LEVEL) -> Interval:
         """Return the mean of values and its interval by Student's t.
 
         Args:

@@ -52,6 +52,7 @@ class RecordedCall:
         decision: what was decided when it was asked about; None if that is not recorded
         sources: where what it has read comes from
         statements: what a person has answered in it
+        permitted_values: the keys of guarded values from outside that somebody has permitted
         part: the path of the part in which an agent that it asked has replied; empty without one
         was_executed: whether its action was executed, and has ended
     """
@@ -64,6 +65,7 @@ class RecordedCall:
     decision: Any = None
     sources: tuple[str, ...] = ()
     statements: tuple[str, ...] = ()
+    permitted_values: tuple[str, ...] = ()
     part: str = ""
     was_executed: bool = False
 
@@ -197,8 +199,10 @@ class RunView:
                 call.decision, call.asked_args = DECISION_KINDS.read_entry(data), asked_args
                 if data.get("was") is not None:
                     call.decision = ChangedArgs(data["args"])
-            elif entry.kind == "ended":
-                self._note_result(call, entry)
+            else:
+                call.permitted_values = tuple(data.get("allowed", call.permitted_values))
+                if entry.kind == "ended":
+                    self._note_result(call, entry)
         for place, path in parts.items():
             if place in calls:
                 calls[place].part = path

@@ -167,7 +167,7 @@ def _ours(results: Results, published: Published) -> str:
         )
     except ConfigError as error:
         return str(error)
-    return str(Interval.of([each * published.scale for each in values.values()]))
+    return str(Interval.of_values([each * published.scale for each in values.values()]))
 
 
 def _figure(path: Path, caption: str) -> str:
@@ -295,7 +295,7 @@ def _draw(
     styles = _styles(curves)
     intervals = [
         {
-            step: _drawn_interval(Interval.of([*by_seed.values()]), unit)
+            step: _drawn_interval(Interval.of_values([*by_seed.values()]), unit)
             for step, by_seed in results.curve(*key).items()
         }
         for _, key in curves

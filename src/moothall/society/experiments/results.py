@@ -261,7 +261,7 @@ class Results:
         parameters: Mapping[str, object] | str | None = None,
     ) -> Interval:
         """Return the mean over seeds and its interval; arguments as of `values`."""
-        return Interval.of(list(self.values(metric, condition, step, parameters).values()))
+        return Interval.of_values(list(self.values(metric, condition, step, parameters).values()))
 
     def difference(
         self,
@@ -274,4 +274,4 @@ class Results:
         """Return how far a condition is above `other`, seed by seed; arguments as of `values`."""
         first = self.values(metric, condition, step, parameters)
         second = self.values(metric, other, step, parameters)
-        return Interval.of([first[seed] - second[seed] for seed in first if seed in second])
+        return Interval.of_values([first[seed] - second[seed] for seed in first if seed in second])
