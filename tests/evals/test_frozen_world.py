@@ -10,6 +10,7 @@ import pytest
 
 from moothall import (
     ACCESS_REQUESTED,
+    Agent,
     CallbackApprover,
     ChangedArgs,
     ConfigError,
@@ -17,6 +18,7 @@ from moothall import (
     Conversation,
     Journal,
     Later,
+    NativeSpace,
     Person,
     ReActAgent,
     Refused,
@@ -244,6 +246,31 @@ async def test_frozen_context_has_the_time_the_chance_and_the_prompt_of_the_run(
     await FrozenWorld(journal, "r").reply(other, deps="the case's own")
     assert model.received[1][0]["content"] == "Rules of 2."
     assert seen == [(journal.run("r").began, seen[0][1])] * 2
+
+
+async def test_frozen_agent_that_discovers_others_has_their_recorded_actions(
+    tmp_path: Path,
+) -> None:
+    class Clock(Agent):
+        asked = 0
+
+        @action(idempotent=True)
+        async def hour(self) -> str:
+            """Tell the hour."""
+            self.asked += 1
+            return "nine"
+
+    journal, answers = Journal(tmp_path / "runs.db"), [call("clock_hour"), "Nine."]
+    clock = Clock("clock")
+    agent = ReActAgent("desk", ScriptedModel(answers), discover="*", journal=journal)
+    async with NativeSpace() as space:
+        space.add(clock)
+        space.add(agent)
+        assert (await agent.reply("The hour?", run_id="r")).steps[0].result["result"] == "nine"
+    again = ReActAgent("desk", ScriptedModel(answers), discover="*")
+    reply = await FrozenWorld(journal, "r").reply(again)
+    assert (reply.steps[0].result["result"], clock.asked) == ("nine", 1)
+    assert (await FrozenWorld(journal, "r", model="recorded").reply(again)).text == "Nine."
 
 
 async def test_frozen_thread_begins_with_the_messages_that_it_had(tmp_path: Path) -> None:

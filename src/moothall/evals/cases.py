@@ -129,8 +129,8 @@ class Dataset:
         cases = [Case(**fields) for fields in read_cases(file)]
         store = None if journal is None else Journal.from_argument(journal, "Dataset")
         left_out: dict[str, str] = {}
-        for case in cases if store is not None else ():
-            if case.run:
+        for case in cases:
+            if case.run and store is not None:
                 try:
                     store.run(case.run)
                 except NoSuchRun:

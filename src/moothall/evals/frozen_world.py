@@ -8,11 +8,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from moothall import ApprovalRequest, ConfigError, NobodyToAsk, Refused, Reply, StateError
+from moothall import Action, ApprovalRequest, ConfigError, NobodyToAsk, Refused, Reply, StateError
 from moothall.agents import ReplyParts, StandIns
 from moothall.build import ToolCall, call_user, check_integer, error_text
 from moothall.evals.calls_to_take import CallsToTake, LeftCall, play
-from moothall.evals.recorded_answers import RecordedAnswers
+from moothall.evals.recorded_answers import RecordedAnswers, recorded_actions
 from moothall.journal import Journal, RecordedCall, RunView
 from moothall.models import Model, check_model
 from moothall.models import model as model_named
@@ -117,8 +117,6 @@ class FrozenWorld:
         self._system_prompt = system_prompt
         self._approvals = approvals
         self._at = 1  # the number of the first answer that is not the record's
-        self.left_calls: list[LeftCall] = []
-        self.differs: str = ""
         self._begin(None)  # its attributes exist before the first reply
 
     async def reply(
@@ -164,7 +162,8 @@ class FrozenWorld:
     def _begin(self, journal: Journal | None, has_deps: bool = False) -> None:
         self._records_in = journal
         self._has_deps = has_deps
-        self.left_calls, self.differs = [], ""
+        self.left_calls: list[LeftCall] = []
+        self.differs: str = ""
         self._parts: dict[tuple[str, str], str] = {}  # of calls that ask agents, in the record
         self._known_parts: set[str] = set()
         self.calls: CallsToTake = CallsToTake([] if self.view is None else self.view.calls)
@@ -215,6 +214,8 @@ class FrozenWorld:
             return None
         part = _Part(self, path, self._recorded_path(path))
         is_loop = agent.run_kind == "ReActAgent"
+        outline = None if self.view is None else self.view.outline
+        beginning = None if outline is None else (outline.began, outline.id)
         own_approver = agent.find_approver() if self._approvals == "live" else None
         return ReplyParts(
             execute=part.execute,
@@ -224,7 +225,8 @@ class FrozenWorld:
             steps=self._steps_of(agent, part.recorded),
             model=self._model_of(agent, part) if is_loop else None,
             system_prompt=None if path else self._system_prompt,
-            beginning=self.view and (self.view.outline.began, self.view.outline.id),
+            actions=self._offered(agent, part.recorded) if is_loop else (),
+            beginning=beginning,
         )
 
     def _steps_of(self, agent: Any, path: str) -> dict[str, Any]:
@@ -243,6 +245,13 @@ class FrozenWorld:
             for key, each in results.items()
             if key.endswith((*other_ids, "/")) or key.startswith(chosen)
         }
+
+    def _offered(self, agent: Any, path: str) -> list[Action]:
+        """Return the actions of others that were found for the reply, as they were described."""
+        if self.view is None or not (agent.discover or [*agent.action_sources()]):
+            return []
+        own_names = {each.name for each in agent.actions.get_actions()}
+        return recorded_actions(self.view, path, own_names)
 
     def _model_of(self, agent: Any, part: _Part) -> Any:
         def tell(difference: str) -> None:

@@ -6,10 +6,13 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
 
-from moothall import ModelError, MoothallError
+from moothall import Action, ModelError, MoothallError, StateError
+from moothall.build import ToolCall
 from moothall.evals.equality import json_key
 from moothall.journal import RunView
 from moothall.models import ModelReply, TextPiece, Usage
+
+_ACTIONS_OF_LOOPS = {"find_actions", "read_result"}  # which they offer themselves
 
 
 class RecordedAnswers:
@@ -98,6 +101,27 @@ class RecordedAnswers:
         difference = f"request {number}{part} is not the recorded one: {difference}"
         self._tell(difference)
         raise ModelError(f"{difference}; a model answers it: model=, or --model")
+
+
+def recorded_actions(view: RunView, path: str, own_names: set[str]) -> list[Action]:
+    """Return the actions of others that a part of a run was shown, as they were described."""
+    other_names = _ACTIONS_OF_LOOPS | own_names
+    public_names = {
+        safe_name: name
+        for name, safe_name in ToolCall.safe_names(each.action for each in view.calls).items()
+    }
+    actions: dict[str, Action] = {}
+    for answer in view.answers.get(path, ()):
+        for tool in (view.prompt(answer.sequence, path) or {}).get("tools", ()):
+            name = public_names.get(tool["name"], tool["name"])
+            if name not in other_names:
+                definition = (tool["description"], tool["parameters"])
+                actions[name] = Action(name, _execute_elsewhere, *definition, outside=True)
+    return [*actions.values()]
+
+
+async def _execute_elsewhere(**args: Any) -> None:
+    raise StateError("the action of another agent is not executed in a frozen world")
 
 
 def _difference(prompt: dict[str, Any], messages: list[Any], tools: list[Any], schema: Any) -> str:

@@ -176,7 +176,7 @@ class Evaluated:
         """Return means, and differences to the first condition, as rows of texts."""
         data = self.to_json()
         above = {(each["grader"], each["condition"]): each for each in data["differences"]}
-        rows = []
+        rows = list[tuple[str, ...]]()
         for each in data["means"]:
             key = (each["grader"], each["condition"])
             difference = str(Interval(**_numbers(above[key]))) if key in above else ""

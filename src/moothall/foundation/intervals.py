@@ -123,10 +123,11 @@ def t_quantile(level: float, freedom: int) -> float:
         next_value = value + error / density  # by Newton, as far as that stays between the bounds
         if not low < next_value < high:
             next_value = (low + high) / 2
-        if abs(next_value - value) <= 1e-14 * (1 + value):
-            return next_value
+        is_exact = abs(next_value - value) <= 1e-14 * (1 + value)
         value = next_value
-    return value
+        if is_exact:
+            break
+    return float(value)
 
 
 def _share_above(t: float, freedom: int) -> float:

@@ -107,7 +107,7 @@ class StandIns:
 
     async def observe(self, agent: Any, message: Any, thread: Any) -> None:
         """Observe a message in the place of an agent."""
-        if hasattr(agent, "default_memory") or getattr(agent, "member_agents", ()):
+        if hasattr(agent, "default_memory") or agent.member_agents:
             await self._twin(agent).observe(message, thread)
 
     def _twin(self, agent: Any) -> Any:
