@@ -61,6 +61,7 @@ class Evaluation:
         world: `frozen`, or `live` to have the agent act as always
         leaves: what becomes of a call that the record does not have, as `FrozenWorld` takes it
         live: names of actions that only read, and are executed then
+        approvals: `live` to ask the agent's own approver
         deps: returns the `deps` of a case
         budget: what all cells may spend together
         concurrency: how many cells reply at a time
@@ -81,6 +82,7 @@ class Evaluation:
         world: Literal["frozen", "live"] = "frozen",
         leaves: Any = "refuse",
         live: Iterable[str] = (),
+        approvals: Literal["record", "live"] = "record",
         deps: Callable[[Case], Any] | None = None,
         budget: Budget | None = None,
         concurrency: int = 8,
@@ -111,6 +113,7 @@ class Evaluation:
         self._world = world
         self._leaves = leaves
         self._live = (*live,)
+        self._approvals = approvals
         self._deps = deps
         self._budget = budget
         self._concurrency = concurrency
@@ -172,6 +175,7 @@ class Evaluation:
 
     def _world_of(self, parts: Mapping[str, Any], case: Case | None) -> FrozenWorld:
         options: dict[str, Any] = {"leaves": self._leaves, "live": self._live}
+        options["approvals"] = self._approvals
         options |= {name: parts[name] for name in ("model", "system_prompt") if name in parts}
         if case is None or not case.run or self.data.journal is None:
             return FrozenWorld.without_record(**options)
@@ -263,7 +267,7 @@ class Evaluation:
         """Return the id of a cell's run: the same for the same contents."""
         program = agent.describe_program() if hasattr(agent, "describe_program") else {}
         contents = {name: _described(each) for name, each in parts.items()}
-        world = [self._world, _described(self._leaves), sorted(self._live)]
+        world = [self._world, _described(self._leaves), sorted(self._live), self._approvals]
         text = json_key([str(agent.id), program, contents, case.contents, seed, world])
         return f"eval-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
