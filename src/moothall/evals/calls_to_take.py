@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -12,6 +12,23 @@ from moothall.journal import RecordedCall
 
 _EXAMPLES = 8  # how many recorded calls a model that plays an action is example_texts
 _Key: TypeAlias = tuple[str, str, str]  # the path of a call's part, its action, its arguments
+
+
+def recorded_path(path: str, asked_parts: Mapping[tuple[str, str], str]) -> str:
+    """Return the path in the record of a part of a reply.
+
+    `asked_parts` has those of agents that calls have asked, by the caller's path and the call.
+    """
+    new = old = ""
+    pieces = [*filter(None, path.split("/"))]
+    while pieces:
+        name, asked_part = pieces.pop(0), None
+        turn, dot, place = name.partition(".")
+        if dot and turn.isdecimal() and place.isdecimal():  # a call; the agent's id is next
+            asked_part = asked_parts.get((new, name))
+            name = f"{name}/{pieces.pop(0)}"
+        new, old = f"{new}/{name}".strip("/"), asked_part or f"{old}/{name}".strip("/")
+    return old
 
 
 @dataclass(frozen=True, slots=True)

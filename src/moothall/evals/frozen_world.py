@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 from moothall import Action, ApprovalRequest, ConfigError, NobodyToAsk, Refused, Reply, StateError
 from moothall.agents import ReplyParts, StandIns
 from moothall.build import ToolCall, call_user, check_integer, error_text
-from moothall.evals.calls_to_take import CallsToTake, LeftCall, play
+from moothall.evals.calls_to_take import CallsToTake, LeftCall, play, recorded_path
 from moothall.evals.recorded_answers import RecordedAnswers, recorded_actions
 from moothall.journal import Journal, RecordedCall, RunView
 from moothall.models import Model, check_model
@@ -199,20 +199,10 @@ class FrozenWorld:
 
     # -- the parts of a reply --------------------------------------------------------------------
 
-    def _recorded_path(self, path: str) -> str:
-        """Return the path in the record of a part of the reply."""
-        if not path:
-            return ""
-        parent, key, id = f"/{path}".rsplit("/", 2)
-        parent = parent.removeprefix("/")
-        if (recorded := self._parts.get((parent, key))) is not None:
-            return recorded
-        return f"{self._recorded_path(parent)}/{key}/{id}".removeprefix("/")
-
     def _parts_of(self, agent: Any, path: str) -> ReplyParts | None:
         if not agent.is_recorded:
             return None
-        part = _Part(self, path, self._recorded_path(path))
+        part = _Part(self, path, recorded_path(path, self._parts))
         is_loop = agent.run_kind == "ReActAgent"
         outline = None if self.view is None else self.view.outline
         beginning = None if outline is None else (outline.began, outline.id)
@@ -361,7 +351,8 @@ class _Part:
             return recorded.decision
         if not _is_refused(result := recorded.result or {}):
             return True  # its thread had a permission already
-        return Refused(str(result["error"]).partition(f"{_REFUSED}: ")[2])
+        reason = str(result["error"]).partition(f"{_REFUSED}: ")[2]
+        return Refused(reason) if reason else False
 
     async def answer(self, question: Any) -> str:
         """Refuse a question: calls that have asked one are not executed."""

@@ -239,6 +239,8 @@ class RunView:
     def messages_before(self, path: str = "") -> list[dict[str, Any]]:
         """Return the messages of earlier runs that a part began with, with their marks."""
         for entry in self.entries:
+            if entry.path == path and entry.kind == "begun" and entry.data.get("conversation"):
+                return read_list(entry.data["conversation"], self._journal.kept)
             if entry.path != path or "prompt" not in entry.data:
                 continue
             prompt = entry.data["prompt"]

@@ -100,7 +100,8 @@ class StandIns:
         request.offered = (*request.offered, *parts.actions)
         if hasattr(twin, "default_memory"):
             twin.environment = _Executor(parts.execute, agent.environment)
-            self._begin_thread(twin, request.thread, parts.messages)
+            has_begun = is_asked and setup is not None and setup.first_messages
+            self._begin_thread(twin, request.thread, () if has_begun else parts.messages)
         if is_asked and setup is not None:
             ASK_CONTEXT.set(context._replace(setup=setup._replace(agent=twin)))
         return twin.reply_to_request(request)  # type: ignore[no-any-return]
