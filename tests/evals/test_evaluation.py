@@ -138,6 +138,24 @@ async def test_evaluation_asks_another_prompt_again_and_another_grader_not(
     assert len(asked.read_text().splitlines()) == 12
 
 
+async def test_evaluation_asks_chat_messages_as_messages_and_acts_only_where_it_lives(
+    tmp_path: Path,
+) -> None:
+    messages = [
+        {"role": "user", "content": "I am Ann."},
+        {"role": "assistant", "content": "Hello."},
+        {"role": "user", "content": "Where is A7"},
+    ]
+    cases, options = [Case("talk", messages)], {"journal": tmp_path / "evals.db"}
+    frozen = await Evaluation(desk, cases, [called("find")], **options).run()
+    assert frozen.cells[0].left_calls == []
+    assert frozen.cells[0].text.startswith("Here: {")  # the action is not available
+    live = await Evaluation(desk, cases, [called("find")], world="live", **options).run()
+    assert live.cells[0].text == "Here: order A7 is here"
+    with pytest.raises(ConfigError, match="a function that makes the agent"):
+        Evaluation(desk(), cases, [called("find")], world="live")
+
+
 _PROGRAM = """
 import sys
 from evals.shop import desk

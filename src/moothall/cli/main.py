@@ -38,7 +38,7 @@ _GROUPS = {
         "replay": ("replay", "Replay a run from its record."),
         "eval": (
             "run.evaluate",
-            "Ask recorded runs again, in their frozen worlds, and grade them.",
+            "Run recorded runs again, and grade them.",
         ),
         "memory": ("operate.memories", "Forget old conversations."),
     },

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from moothall import Budget
 from moothall.build import ToolCall, completed, json_text
 from moothall.evals.equality import json_key
 from moothall.journal import RecordedCall
@@ -84,7 +85,13 @@ class CallsToTake:
         return next((e for e in calls if e.decision is not None or e.result is not None), None)
 
 
-async def play(call: ToolCall, args: dict[str, Any], calls: list[RecordedCall], model: Any) -> str:
+async def play(
+    call: ToolCall,
+    args: dict[str, Any],
+    calls: Sequence[RecordedCall],
+    model: Any,
+    budget: Budget | None,
+) -> str:
     """Return the result that a model makes up for a call."""
     action: Any = call.action
     examples = [each for each in calls if each.action == call.name and each.result]
@@ -103,5 +110,5 @@ async def play(call: ToolCall, args: dict[str, Any], calls: list[RecordedCall], 
             f"Call: {json_text(args)}\nResult:",
         ]
     )
-    reply = await completed(model, None, [{"role": "user", "content": prompt}], None, None)
+    reply = await completed(model, budget, [{"role": "user", "content": prompt}], None, None)
     return str(reply.text)

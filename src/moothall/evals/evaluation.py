@@ -92,6 +92,8 @@ class Evaluation:
         check_function("Evaluation: deps=", deps, "case", optional=True)
         if world not in ("frozen", "live"):
             raise ConfigError(f"world= must be 'frozen' or 'live', got {world!r:.80}")
+        if world == "live" and hasattr(agent, "reply"):
+            raise ConfigError("world='live' needs a function that makes the agent, or MODULE:NAME")
         for grader in graders:
             check_grader(grader)
         grader_names = [name_of(each) for each in graders]
@@ -249,7 +251,7 @@ class Evaluation:
         is_of_server = isinstance(model, str) and model not in ("recorded", "local")
         if self._seeds > 1 and (is_of_server or hasattr(model, "with_options")):
             options["options"] = {"seed": seed}
-        text = case.inputs if isinstance(case.inputs, str | list) else json_text(case.inputs)
+        text, options = _asked(case.inputs, options)
         if self._world == "live":
             agent.journal = self._journal
             for name in ("model", "system_prompt"):
@@ -306,6 +308,16 @@ class Evaluation:
             cell.grades[name] = grade.value
             if grade.why:
                 cell.reasons[name] = grade.why
+
+
+def _asked(inputs: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return what an agent is asked for the inputs of a case, and with which options."""
+    if not isinstance(inputs, list):
+        return inputs if isinstance(inputs, str) else json_text(inputs), options
+    if inputs and all(isinstance(each, dict) and "role" in each for each in inputs):
+        *history, last = inputs  # chat messages, of which the last is the request
+        return last.get("content"), {**options, "history": history}
+    return inputs, options
 
 
 def _described(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -117,7 +117,7 @@ class FrozenWorld:
         self._system_prompt = system_prompt
         self._approvals = approvals
         self._at = 1  # the number of the first answer that is not the record's
-        self._begin(None)  # its attributes exist before the first reply
+        self._begin(None, {})
 
     async def reply(
         self,
@@ -146,7 +146,7 @@ class FrozenWorld:
             if journal is None:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="moothall-"))
                 journal = stack.enter_context(Journal(Path(folder) / "frozen.db"))
-            self._begin(Journal.from_argument(journal, "FrozenWorld.reply"), "deps" in options)
+            self._begin(Journal.from_argument(journal, "FrozenWorld.reply"), options)
             reply_options: dict[str, Any] = {}
             if self.view is not None and (request := self.view.request) is not None:
                 text = request.text if text is None else text
@@ -159,9 +159,10 @@ class FrozenWorld:
                 )
             return reply
 
-    def _begin(self, journal: Journal | None, has_deps: bool = False) -> None:
+    def _begin(self, journal: Journal | None, options: Mapping[str, Any]) -> None:
         self._records_in = journal
-        self._has_deps = has_deps
+        self._has_deps = "deps" in options
+        self._budget = options.get("budget")
         self.left_calls: list[LeftCall] = []
         self.differs: str = ""
         self._parts: dict[tuple[str, str], str] = {}  # of calls that ask agents, in the record
@@ -307,7 +308,9 @@ class FrozenWorld:
         note("played" if hasattr(leaves, "complete") else "computed")
         try:
             if hasattr(leaves, "complete"):
-                value = await play(call, args, self.view.calls if self.view else [], leaves)
+                value = await play(
+                    call, args, self.view.calls if self.view else [], leaves, self._budget
+                )
             else:
                 value = await call_user(leaves, call.name, args)
         except Exception as error:
