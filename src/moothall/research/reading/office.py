@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import posixpath
 import re
 import zipfile
 from collections import Counter
@@ -13,13 +14,18 @@ from datetime import timedelta
 from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import default
-from itertools import groupby
 from typing import Any, Final
 
 from moothall import MissingExtra, UnreadableDocument
 from moothall.build import counted
 from moothall.research.findings import Section
-from moothall.research.reading.archives import PackedFile, SectionWriter, drawing_texts, outermost
+from moothall.research.reading.archives import (
+    PackedFile,
+    SectionWriter,
+    drawing_texts,
+    outermost,
+    written_rows,
+)
 from moothall.research.reading.encodings import decode_text
 from moothall.research.reading.flow import mark_script_number, sub_or_superscript
 from moothall.research.reading.html import AttachedFile, Document, read_html
@@ -35,6 +41,8 @@ from moothall.research.reading.tables import table_document
 
 _MAX_ROWS: Final = 200_000  # of a spreadsheet
 _MAX_MAILS: Final = 10_000
+_MAX_REPEATED: Final = 100  # cells that a file of OpenDocument writes as one
+_TRUE: Final = ("1", "true")
 _A: Final = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _P: Final = "{http://schemas.openxmlformats.org/presentationml/2006/main}"
 _R: Final = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
@@ -48,6 +56,7 @@ _NOT_SHOWN: Final = frozenset(
         f"{_OFFICE}annotation",
     )
 )
+_LINK: Final = "{http://www.w3.org/1999/xlink}href"
 _PARAGRAPHS: Final = (f"{_TEXT}h", f"{_TEXT}p")
 _STYLE: Final = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
 _HIDDEN_MARK: Final = "hidden"  # an attribute of ours
@@ -132,7 +141,7 @@ def read_presentation(data: bytes) -> Document:
             "false",
         ):
             continue
-        for each in [e for e in slide.iter(f"{_P}cNvPr") if e.get("hidden") in ("1", "true")]:
+        for each in [e for e in slide.iter(f"{_P}cNvPr") if e.get("hidden") in _TRUE]:
             shape = each.getparent().getparent()
             shape.getparent().remove(shape)
         title = " ".join(_first_title(slide).split())[:200]
@@ -160,7 +169,7 @@ def _shape_texts(part: Any) -> Iterator[str]:
     """Yield the paragraphs of a slide, those of its body as items, and its tables."""
     for each in outermost(part, f"{_A}tbl", f"{_A}p"):
         if each.tag == f"{_A}tbl":
-            yield "\n".join(_table_rows(each))
+            yield written_rows(_rows(each))
         elif text := _paragraph_text(each).strip():
             yield f"- {text}" if _is_item(each) else text
 
@@ -175,15 +184,24 @@ def _is_item(paragraph: Any) -> bool:
     return kind is not None and kind.get("type") in (None, "obj", "body")
 
 
-def _table_rows(table: Any) -> Iterator[str]:
-    texts_above: list[str] = []
+def _rows(table: Any) -> Iterator[list[tuple[str | None, int]]]:
+    """Yield the cells of each row, with their widths; None goes on from the row above."""
     for row in table.iter(f"{_A}tr"):
-        cells = [*row.iter(f"{_A}tc")]
-        texts = [" ".join(map(_paragraph_text, cell.iter(f"{_A}p"))) for cell in cells]
-        for at, cell in enumerate(cells[: len(texts_above)]):  # over several rows, it is in each
-            texts[at] = texts_above[at] if cell.get("vMerge") in ("1", "true") else texts[at]
-        texts_above = texts
-        yield " | ".join(texts)
+        yield [
+            (
+                " ".join(map(_paragraph_text, cell.iter(f"{_A}p")))
+                if cell.get("vMerge") not in _TRUE
+                else None,
+                _count(cell, "gridSpan"),
+            )
+            for cell in row.iter(f"{_A}tc")
+            if cell.get("hMerge") not in _TRUE
+        ]
+
+
+def _count(cell: Any, name: str) -> int:
+    value = cell.get(name) or ""
+    return int(value[:3]) if value.isdecimal() else 1
 
 
 def _paragraph_text(paragraph: Any) -> str:
@@ -205,8 +223,8 @@ def _open_presentation(packed: PackedFile) -> Document:
     for number, page in enumerate(_marked_content(packed).iter(f"{_DRAW}page"), 1):
         if page.get(_HIDDEN_MARK) is None:
             writer.begin_section(f"slide={number}", f"slide {number}")
-            for is_row, group in groupby(_blocks(page), key=lambda block: isinstance(block, list)):
-                writer.write(("\n" if is_row else "\n\n").join(map(_block_text, group)))
+            for block in _blocks(page):
+                writer.write(_block_text(block))
     return writer.document("presentation")
 
 
@@ -219,7 +237,7 @@ def read_odt(data: bytes) -> Document:
     writer, title, number = SectionWriter(), "", 0
     for block in () if body is None else _blocks(body):
         text = _block_text(block)
-        if not isinstance(block, list) and block.tag == f"{_TEXT}h" and text.strip():
+        if block.tag == f"{_TEXT}h" and text.strip():
             number += 1
             heading = " ".join(text.split())[:200]
             writer.begin_section(f"heading={number}", heading if title else "")
@@ -231,6 +249,13 @@ def read_odt(data: bytes) -> Document:
 def _marked_content(packed: PackedFile) -> Any:
     """Return the content of OpenDocument, with what its styles hide, strike and raise marked."""
     tree = packed.parse_xml("content.xml")
+    for each in tree.iter(f"{_DRAW}object"):  # such as a chart, which has its title and its table
+        name = posixpath.normpath(f"{each.get(_LINK) or ''}/content.xml")
+        if (
+            name in packed.names
+            and (body := packed.parse_xml(name).find(f"{_OFFICE}body")) is not None
+        ):
+            each.append(body)
     hidden, raised = set[str](), dict[str, str]()
     for style in tree.iter(f"{_STYLE}style"):
         values = {name.rpartition("}")[2]: value for e in style for name, value in e.items()}
@@ -267,14 +292,13 @@ def _separate_texts(element: Any) -> Iterator[Any]:
 
 
 def _blocks(body: Any) -> Iterator[Any]:
-    """Yield headings, paragraphs with their notes below, and each row of a table as its cells."""
+    """Yield headings, paragraphs with their notes below, and tables."""
     for each in body:
         if _is_hidden(each):
             continue
-        if each.tag == f"{_TABLE}table-row":
-            yield [*each.iterchildren(f"{_TABLE}table-cell")]
-            continue
-        if each.tag in _PARAGRAPHS:
+        if each.tag == f"{_TABLE}table":
+            yield each
+        elif each.tag in _PARAGRAPHS:
             yield each
             for inside in _separate_texts(each):
                 yield from _blocks(inside)
@@ -294,19 +318,27 @@ def _text_in(element: Any) -> str:
 
 
 def _block_text(block: Any) -> str:
-    """Return the text of a paragraph, or of a row of a table."""
-    if isinstance(block, list):
-        return " | ".join(map(_cell_line, block))
+    """Return the text of a paragraph, or of a table."""
+    if block.tag == f"{_TABLE}table":
+        rows = outermost(block, f"{_TABLE}table-row")
+        return written_rows([*_cells(row)] for row in rows if not _is_hidden(row))
     text, label = _text_in(block), block.get(LABEL)
     return f"{label} {text}" if label and text.strip() else text
 
 
-def _cell_line(cell: Any) -> str:
-    """Return what a cell says, in one line."""
-    texts = (
-        " ".join(map(_cell_line, e)) if isinstance(e, list) else _text_in(e) for e in _blocks(cell)
-    )
-    return " ".join(" ".join(texts).split())
+def _cells(row: Any) -> Iterator[tuple[str | None, int]]:
+    """Yield what each cell says, in one line, and its width; None goes on from the row above."""
+    covered = 0  # cells that the one before goes over
+    for cell in row.iterchildren(f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"):
+        count = min(_count(cell, f"{_TABLE}number-columns-repeated"), _MAX_REPEATED)
+        if cell.tag.endswith("covered-table-cell"):
+            yield from [(None, 1)] * (count - covered)
+            covered = max(covered - count, 0)
+            continue
+        width = _count(cell, f"{_TABLE}number-columns-spanned")
+        text = " ".join(" ".join(map(_block_text, _blocks(cell))).split())
+        yield from [(text, width)] * count
+        covered = width - 1
 
 
 def read_mail(data: bytes) -> Document:
