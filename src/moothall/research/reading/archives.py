@@ -182,6 +182,12 @@ def outermost(element: Any, *tags: str) -> Iterator[Any]:
             yield from outermost(each, *tags)
 
 
+def span_of(cell: Any, name: str) -> int:
+    """Return over how many columns or rows a cell goes, by an attribute; 1 without it."""
+    value = cell.get(name) or ""
+    return min(int(value[:4]), _MAX_COLUMNS) if value.isdecimal() else 1
+
+
 def written_rows(rows: Iterable[Iterable[tuple[str | None, int]]]) -> str:
     """Return a table's rows, of cells with the columns that each goes over, a row a line.
 
@@ -196,7 +202,7 @@ def written_rows(rows: Iterable[Iterable[tuple[str | None, int]]]) -> str:
         for text, columns in cells:
             said = "".join(above[len(texts) : len(texts) + 1]) if text is None else text
             is_once = len(cells) == 1 or len(said) > _LONGEST_MERGED
-            texts += [said, *[said * (not is_once)] * (min(columns, _MAX_COLUMNS) - 1)]
+            texts += [said, *[said * (not is_once)] * (columns - 1)]
         above = texts
         lines.append(" | ".join(texts[:1] if len(cells) == 1 else texts))
     return "\n".join(lines)

@@ -13,12 +13,13 @@ from moothall.research.reading.archives import (
     SectionWriter,
     drawing_texts,
     outermost,
+    span_of,
     written_rows,
 )
 from moothall.research.reading.encodings import plain_text
 from moothall.research.reading.flow import formula_line, formula_part, sub_or_superscript
 from moothall.research.reading.html import Document, is_title_of
-from moothall.research.reading.list_numbers import WordNumbers
+from moothall.research.reading.office.list_numbers import WordNumbers
 
 _LONGEST_HEADING: Final = 200
 _W: Final = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -131,7 +132,9 @@ def _rows(table: Any, styles: _Styles) -> Iterator[list[tuple[str | None, int]]]
     """Yield the cells of each row, with their widths; None goes on from the row above."""
     for row in outermost(table, f"{_W}tr"):
         before = row.find(f"{_W}trPr/{_W}gridBefore")
-        cells: list[tuple[str | None, int]] = [] if before is None else [("", _width(before))]
+        cells: list[tuple[str | None, int]] = (
+            [] if before is None else [("", span_of(before, f"{_W}val"))]
+        )
         for cell in outermost(row, f"{_W}tc"):
             texts = (
                 text
@@ -141,14 +144,14 @@ def _rows(table: Any, styles: _Styles) -> Iterator[list[tuple[str | None, int]]]
             text = " ".join(" ".join(texts).split())
             merged, span = (cell.find(f"{_W}tcPr/{_W}{e}") for e in ("vMerge", "gridSpan"))
             goes_on = merged is not None and merged.get(f"{_W}val") != "restart"
-            cells.append((text or None if goes_on else text, _width(span)))
+            cells.append(
+                (
+                    text or None if goes_on else text,
+                    1 if span is None else span_of(span, f"{_W}val"),
+                )
+            )
         if not any(_is_on(row.find(f"{_W}trPr/{_W}{each}")) for each in ("del", "hidden")):
             yield cells
-
-
-def _width(span: Any) -> int:
-    value = "" if span is None else span.get(f"{_W}val") or ""
-    return int(value[:3]) if value.isdecimal() else 1
 
 
 def _paragraph_texts(paragraph: Any, styles: _Styles) -> Iterator[str]:
