@@ -57,9 +57,8 @@ class QuestionWords:
         measures = {word for before, word in pairs if degree and before.casefold() == degree}
         self._asks_why = question_words.asks_why
         # The words that ask in a language whose stop words are not known are unknown ones.
-        is_foreign = text.rstrip().endswith(_QUESTION_MARKS) and not any(
-            map(Language().is_stop_word, question_words)
-        )
+        has_stop_words = not Language().stop_words.isdisjoint(map(str.casefold, question_words))
+        is_foreign = text.rstrip().endswith(_QUESTION_MARKS) and not has_stop_words
         self._light_terms: frozenset[str] = frozenset(
             term
             for term, word in self.words_by_term.items()
