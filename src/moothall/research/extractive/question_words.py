@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from math import sqrt
@@ -22,8 +22,6 @@ _NAME_WEIGHT: Final = 2  # the weight of a name, against 1 for another word
 _LIGHT_WEIGHT: Final = 0.25
 _ABSENT_WEIGHT: Final = 1.6  # the same of a word that no passage has
 _TITLE_WEIGHT: Final = 2  # the weight of a word of the title, against 1 for the text
-_NOUN: Final = re.compile("[\u3400-\u9fff\uac00-\ud7af]{2}")  # of Chinese, Japanese or Korean
-_HIRAGANA: Final = re.compile("[\u3040-\u309f]{1,2}")
 _QUESTION_MARKS: Final = ("?", "\uff1f", "؟")
 _NAME_LIKE: Final = re.compile(r".*[^\W_].*[\d._:/-]|[\d-].*|.+[A-ZÀ-ÖØ-Þ]", re.DOTALL)
 
@@ -56,19 +54,19 @@ class QuestionWords:
         degree, pairs = self.language.degree, pairwise(question_words)
         measures = {word for before, word in pairs if degree and before.casefold() == degree}
         self._asks_why = question_words.asks_why
-        # The words that ask in a language whose stop words are not known are unknown ones.
+        # Where no stop words are known, the words that ask are unknown ones, as are pairs of
+        # characters across the border of two words.
         has_stop_words = not Language().stop_words.isdisjoint(map(str.casefold, question_words))
         is_foreign = text.rstrip().endswith(_QUESTION_MARKS) and not has_stop_words
         self._light_terms: frozenset[str] = frozenset(
             term
             for term, word in self.words_by_term.items()
             if word in measures or (is_foreign and not self._ranking.text_counts[term])
-        ).union(self._unknown_pairs())
+        )
         self.weights: dict[str, float] = {}
         for term, word in self.words_by_term.items():
             # Of `Exim`, `3.11`, `max_size`.
             is_name = _NAME_LIKE.match(word) or (word[:1].isupper() and word != first_word)
-            # Pairs of characters cross the borders of words, so some are always unknown.
             is_known = self._ranking.text_counts[term] or Words.is_unspaced(term)
             factor = (_NAME_WEIGHT if is_name else 1) * (1 if is_known else _ABSENT_WEIGHT)
             factor = _LIGHT_WEIGHT if term in self._light_terms else factor
@@ -80,15 +78,6 @@ class QuestionWords:
         self.total_weight: float = sum(self.weights.values()) or 1.0
         self.pairs: frozenset[tuple[str, str]] = frozenset(pairwise(self.words_by_term))
         """Terms that follow each other in the question."""
-
-    def _unknown_pairs(self) -> Iterator[str]:
-        """Yield unknown pairs of characters: endings of Japanese, or beside a known one."""
-        counts = self._ranking.text_counts
-        for pair in pairwise(self.words_by_term):
-            for term, neighbour in (pair, pair[::-1]):
-                is_known = counts[neighbour] and _NOUN.match(neighbour) and Words.is_unspaced(term)
-                if not counts[term] and (is_known or _HIRAGANA.fullmatch(term)):
-                    yield term
 
     def terms_of_word(self, word: str) -> tuple[str, ...]:
         """Return the question's terms that a word of a text has."""
