@@ -135,7 +135,7 @@ class Plans:
         An errand is at a kind of place. The times of beginning and end of all items up to it must
         fit. 0 for none.
         """
-        at, slots = np.flatnonzero(where), np.zeros(len(self.index), np.int64)
+        at, slots = where.nonzero()[0], np.zeros(len(self.index), np.int64)
         rows, pending = self.index[at], np.arange(len(at))
         slot = self.arrays["plan_now"][rows].astype(np.int64)
         starts = _ends(_items(self.arrays, rows, slot))
@@ -156,7 +156,7 @@ class Plans:
 
     def bring_forward(self, slot: Array, time: int, until: int, where: Array) -> None:
         """Let some do an errand now, and something else at home in its stead."""
-        at = np.flatnonzero(where)
+        at = where.nonzero()[0]
         if len(at):
             rows, plan, slot = self.index[at], self.arrays["plan"], slot[at]
             items = plan[rows, slot]
@@ -168,7 +168,7 @@ class Plans:
     def take_stuck(self, where: Array) -> Array:
         """Return which cannot get to their items' places, and forget it."""
         stuck = self.rows.column("stuck") & where
-        self.arrays["stuck"][self.index[np.flatnonzero(stuck)]] = False
+        self.arrays["stuck"][self.index[stuck.nonzero()[0]]] = False
         return stuck
 
     def note_refused(self, refused: Array) -> Array:
@@ -187,14 +187,14 @@ class Plans:
 
     def get_stuck(self, why: str, where: Flag, place: Array | None = None) -> None:
         """Note of some rows that they cannot get to their items' places: they are idle."""
-        index = self.index[np.flatnonzero(np.broadcast_to(where, len(self.index)))]
+        index = self.index[np.broadcast_to(where, len(self.index)).nonzero()[0]]
         self.arrays["stuck"][index] = True
         self.arrays["act"][index] = act_code("idle")
 
     def avoided_places(self) -> Array:
         """Return the places that have turned each away in its item, (n, 3), −1 for none."""
         avoided = np.full((len(self.index), 3), -1, np.int32)
-        avoiding = np.flatnonzero(self._current_items()[2] & AVOIDS_FLAG)
+        avoiding = (self._current_items()[2] & AVOIDS_FLAG).nonzero()[0]
         avoided[avoiding] = self.arrays["plan_avoid"][self.index[avoiding]] - 1
         return avoided
 
@@ -247,7 +247,7 @@ class Plans:
 
     def put_remedies(self, needs: Sequence[Any], number: Array, time: int) -> None:
         """Do from now on what helps a need, given by its number; −1: none."""
-        at = np.flatnonzero(number >= 0)
+        at = (number >= 0).nonzero()[0]
         if len(at):
             parts = ([act_code(n.remedy) for n in needs], [n.at_home for n in needs])
             do, home = (np.array(each)[number[at]] for each in parts)
@@ -266,7 +266,7 @@ class Plans:
         arrays["item_until"][rows] = _ends(items)
         place = np.where(where >= FIRST_KIND, FIRST_KIND - 2 - where, -1)
         for place_code, name in ((HOME, "plan_home"), (DUTY, "plan_duty"), (CHOSEN, "plan_chosen")):
-            positions = np.flatnonzero(where == place_code)
+            positions = (where == place_code).nonzero()[0]
             place[positions] = arrays[name][rows[positions]]
         arrays["item_where"][rows] = place
 
@@ -323,7 +323,7 @@ class Plans:
         inserted[cut_rows, now[cut_rows]] = other_bits | np.uint32(time << UNTIL_SHIFT)
         inserted[each_row, first] = item_words(do, where, until)
         for slot in range(last):  # what stays empty is not written, so it takes no memory
-            changed = np.flatnonzero(inserted[:, slot] != old[:, slot])
+            changed = (inserted[:, slot] != old[:, slot]).nonzero()[0]
             arrays["plan"][rows[changed], slot] = inserted[changed, slot]
         arrays["plan_now"][rows] = first
         self.show_items(rows, inserted[each_row, first])
