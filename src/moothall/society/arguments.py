@@ -18,7 +18,7 @@ from moothall.society.arrays import kind_in_words, sha256_of
 from moothall.society.clock import DAY_S
 from moothall.society.kernel.commit import Service
 from moothall.society.kernel.facts import Facts
-from moothall.society.kernel.variables import (
+from moothall.society.kernel.kept import (
     TOKEN_ATTRIBUTE,
     blocks_by_number,
     has_own_state_dict,

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any, Final, cast
 
 from moothall import ConfigError, Memory, StateError
-from moothall.build import APPENDED, Record, RecordedAgent, is_ours
+from moothall.build import APPENDED, Record, RecordedAgent
 from moothall.society.arguments import claim_parts, owners_of
 from moothall.society.arrays import Array, np
 from moothall.society.clock import Clock
@@ -27,13 +27,14 @@ from moothall.society.column_state import (
 )
 from moothall.society.kernel.citizen import CitizenAgent
 from moothall.society.kernel.commit import Service
-from moothall.society.kernel.router import SentItem, SocietyMailbox
-from moothall.society.kernel.variables import (
-    hash_non_json,
+from moothall.society.kernel.kept import (
+    check_unkept,
+    digests_of,
     load_states,
     owners_of_agent,
     states_of,
 )
+from moothall.society.kernel.router import SentItem, SocietyMailbox
 from moothall.society.kernel.wants import answer_from_json, answer_json, id_order
 from moothall.society.population.life import answers_of
 from moothall.society.population.population import Population
@@ -65,7 +66,7 @@ class SocietyState:
 def society_state(society: Steps) -> dict[str, Any]:
     """Return the state that belongs to no single agent."""
     population = society.population
-    hashes = note_non_json(society) if society.non_json is None else society.non_json
+    digests = note_digests(society)
     network = None if population is None else population.later_network
     return {
         "kind": KIND,
@@ -78,16 +79,27 @@ def society_state(society: Steps) -> dict[str, Any]:
         "changed": society.changed.state_dict(),
         "sent": [each.as_json() for each in society.router.sent],
         "nodes": None if network is None else network.nodes_json(),
-        **states_of(owners_of(society), hashes),
+        **states_of(owners_of(society), digests),
     }
 
 
-def note_non_json(society: Steps) -> dict[tuple[str, str], int]:
-    """Note, before the first step, all that no state can have: no step may change it."""
+def note_digests(society: Steps) -> dict[tuple[str, str], object]:
+    """Note, before the first step, all that no state has, which no step may change; return it."""
+    if society.first_digests is not None:
+        return society.first_digests
     for mailbox in society.mailboxes:
-        mailbox.non_json = hash_non_json(owners_of_agent(mailbox.agent, mailbox.id))
-    society.non_json = hash_non_json(owners_of(society))
-    return society.non_json
+        mailbox.first_digests = digests_of(owners_of_agent(mailbox.agent, mailbox.id))
+    society.first_digests = digests_of(owners_of(society))
+    return society.first_digests
+
+
+def check_parts(society: Any) -> None:
+    """Check, after the first step of a recorded run, that its states have all that has changed."""
+    if society.number != 1 or society.journal is None:
+        return
+    check_unkept(owners_of(society), note_digests(society))
+    for mailbox in society.mailboxes:
+        check_unkept(owners_of_agent(mailbox.agent, mailbox.id), mailbox.first_digests)
 
 
 def as_bytes(data: object, label: str) -> bytes:
@@ -300,12 +312,8 @@ def agent_json(mailbox: SocietyMailbox) -> dict[str, Any]:
     elif agent.memory is not None:
         data["memory"] = Memory.state_of(agent.memory)
     owners = owners_of_agent(agent, mailbox.id)
-    states = states_of(owners, mailbox.non_json)
-    states["variables"] = {
-        key: each
-        for key, each in states["variables"].items()
-        if each or not is_ours(type(owners[key]))
-    }
+    states = states_of(owners, mailbox.first_digests)
+    states["kept"] = {key: each for key, each in states["kept"].items() if each}
     data |= {name: each for name, each in states.items() if each}
     data["answers"] = [answer_json(each) for each in mailbox.answers]
     data["mail"] = [each.as_json() for each in mailbox.mail]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-import logging
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -47,6 +46,7 @@ from moothall.society.clock import DAY_S, Clock, seconds_of
 from moothall.society.decision_log import Decision, decisions
 from moothall.society.kernel.commit import CITY_SERVICE, Service
 from moothall.society.kernel.intervention import Intervention
+from moothall.society.kernel.kept import sets_own
 from moothall.society.kernel.lasting_changes import LastingChanges
 from moothall.society.kernel.model_calls import CitizenModelCalls
 from moothall.society.kernel.router import Interceptor
@@ -60,8 +60,6 @@ from moothall.society.tables import Tables
 
 if TYPE_CHECKING:
     from moothall import Model
-
-logger: logging.Logger = logging.getLogger("moothall.society")
 
 MAILBOX: Final = 1_000  # the messages that an agent may receive in a step, by default
 
@@ -120,6 +118,7 @@ class Society(Experiments):
         DuplicateAgent: two citizens have the same id
     """
 
+    @sets_own
     def __init__(
         self,
         citizens: int | str | PathLike[str] | Population | Iterable[Agent] = (),
@@ -382,8 +381,7 @@ class Society(Experiments):
             raise DefinitionError("the society is running already: wait for that run to end")
         state = self._state = SocietyState(self.number, self.number)
         self.model_calls.prompts_hash = 0
-        if self.non_json is None:
-            checkpoint.note_non_json(self)
+        checkpoint.note_digests(self)
         id = secrets.token_hex(8) if run_id is None else run_id
         if id != self._live_interventions[0]:
             self._live_interventions = (id, [])
@@ -469,6 +467,7 @@ class Society(Experiments):
                     row = await self._step()
                     if count > 1:
                         self._check_first_step()
+                        checkpoint.check_parts(self)
                     state.rows.append(row)
                     if until is not None and until(row):
                         state.ended, last = True, self.number

@@ -25,6 +25,7 @@ from moothall.society.kernel.commit import CITY_SERVICE, Service, Submission
 from moothall.society.kernel.draw import turn_key
 from moothall.society.kernel.faults import fault_in_words
 from moothall.society.kernel.intervention import Intervention
+from moothall.society.kernel.kept import Token
 from moothall.society.kernel.lasting_changes import LastingChanges
 from moothall.society.kernel.model_calls import CitizenModel, CitizenModelCalls
 from moothall.society.kernel.perception import Perception, View
@@ -35,7 +36,6 @@ from moothall.society.kernel.router import (
     SocietyMailbox,
     SocietyRouter,
 )
-from moothall.society.kernel.variables import Token
 from moothall.society.kernel.wants import Move, Pay, Want, help_of, want_of
 from moothall.society.metrics import METRICS, Measure
 from moothall.society.population import life
@@ -80,7 +80,7 @@ class Steps(Space):
         None  # what rows want, while agents have their turns
     )
     broken: str = ""  # why no further step can be taken
-    non_json: dict[tuple[str, str], int] | None = None  # what no state can have, as it began
+    first_digests: dict[tuple[str, str], object] | None = None  # what no state has, as it began
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)

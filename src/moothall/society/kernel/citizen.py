@@ -84,6 +84,12 @@ class CitizenMemory(Memory):
         stream: the events: `(step, text)`, and the chat messages of `add_memory`
     """
 
+    status: dict[str, Any]
+    stream: list[Any]
+    most: int
+    _has_limit: bool
+    _has_model: bool
+
     def __init__(
         self,
         status: dict[str, Any] | None = None,
@@ -97,11 +103,11 @@ class CitizenMemory(Memory):
             raise DefinitionError(f"most= must be 1 or more, got {most!r}")
         if isinstance(stream, str) or not isinstance(stream, Iterable):
             raise ConfigError(f"stream= must be a list of events, got {stream!r:.80}")
-        self.status: dict[str, Any] = {} if status is None else status
+        self.status = {} if status is None else status
         self._has_limit = most is not None
         self._has_model = False
-        self.most: int = MAX_EVENTS if most is None else most
-        self.stream: list[Any] = _events(stream, self.most)
+        self.most = MAX_EVENTS if most is None else most
+        self.stream = _events(stream, self.most)
 
     def start_empty(self) -> None:
         """Begin without memories."""

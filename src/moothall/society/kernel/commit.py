@@ -19,6 +19,7 @@ from moothall.build import check_integer, error_text
 from moothall.society.clock import DAY_S, Clock
 from moothall.society.kernel.faults import Faults
 from moothall.society.kernel.intervention import has_values, say_unknown, set_values
+from moothall.society.kernel.kept import sets_own
 from moothall.society.kernel.wants import Answer, Pay, Want, id_order
 
 
@@ -53,6 +54,7 @@ class Service:
     _society_token: object  # the society that has used it
     _register_id: int  # which citizens it keeps rows of, by the identity of their register
 
+    @sets_own
     def __init__(self, id: str, place: str | None = None, money: int = 0) -> None:
         self.id = id
         self.place = place

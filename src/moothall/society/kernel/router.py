@@ -25,7 +25,7 @@ from moothall.build import (
     address,
     log_failure,
 )
-from moothall.society.kernel.variables import hash_non_json, owners_of_agent
+from moothall.society.kernel.kept import digests_of, owners_of_agent
 from moothall.society.kernel.wants import Answer, Want, id_order
 
 logger: logging.Logger = logging.getLogger("moothall.society")
@@ -117,7 +117,7 @@ class SocietyMailbox(Mailbox):
     answers: list[Answer] | tuple[()] = ()
     next_handler: Coroutine[object, object, object] | None = None  # handles the next message
     shares_memory: bool = False  # whether the agent keeps its senders apart in other spaces
-    non_json: dict[tuple[str, str], int] = field(init=False)  # as it came
+    first_digests: dict[tuple[str, str], object] = field(init=False)  # as it came
     classes: str = field(init=False)  # of the agent and its blocks
 
     def __post_init__(self) -> None:
@@ -131,7 +131,7 @@ class SocietyMailbox(Mailbox):
     def inspect_agent(self) -> None:
         """Note what the agent, which is new here, defines and keeps."""
         agent = self.agent
-        self.non_json = hash_non_json(owners_of_agent(agent, self.id))
+        self.first_digests = digests_of(owners_of_agent(agent, self.id))
         self.look_up_callbacks()
         self.takes_steps = type(agent).forward is not Agent.forward or "forward" in vars(agent)
         self.concurrency = 1  # one message at a time, unlike in other spaces
