@@ -27,6 +27,7 @@ from moothall.society.column_state import (
 )
 from moothall.society.kernel.citizen import CitizenAgent
 from moothall.society.kernel.commit import Service
+from moothall.society.kernel.intervention import set_values
 from moothall.society.kernel.kept import (
     check_unkept,
     digests_of,
@@ -44,6 +45,7 @@ from moothall.society.society_step import Steps
 
 KIND: Final = "Society"
 VERSION: Final = 1
+_NO_MAIL: Final[dict[str, Any]] = {"answers": [], "mail": []}  # a row's is in columns
 _CHUNK_AGENTS: Final = 500  # stored in the journal under one hash; an unchanged part once
 
 
@@ -124,7 +126,7 @@ def state_of(society: Steps) -> dict[str, Any]:
     state: dict[str, object] = json.loads(
         as_bytes(society_state(society), "the state of the society")
     )
-    state["agents"] = json.loads(agents_as_bytes(map(agent_json, society.mailboxes)))
+    state["agents"] = json.loads(agents_as_bytes(map(agent_json, _mailboxes_to_save(society))))
     if society.population is not None:
         state["columns"] = array_rows(
             arrays_of(society), lambda part: base64.b64encode(part).decode()
@@ -132,9 +134,19 @@ def state_of(society: Steps) -> dict[str, Any]:
     return state
 
 
+def _mailboxes_to_save(society: Steps) -> list[SocietyMailbox]:
+    """Return the mailboxes of agents, and of rows that have more than columns say."""
+    return [each for each in society.mailboxes if not each.is_row or _has_more(each)]
+
+
+def _has_more(mailbox: SocietyMailbox) -> bool:
+    memory = cast(Any, mailbox.agent).memory
+    return bool(memory.stream or memory.status.beside())
+
+
 def save(society: Steps, record: Record[SocietyState], state: SocietyState) -> None:
     """Save a society's state; the agents in parts, each stored once by its hash."""
-    mailboxes = society.mailboxes
+    mailboxes = _mailboxes_to_save(society)
     state.step = society.number
     state.prompts = f"{society.model_calls.prompts_hash:x}"
     state.head = record.keep(as_bytes(society_state(society), "the state of the society"))
@@ -189,7 +201,9 @@ def _load(society: Steps, data: dict[str, Any], read_part: Callable[[str], bytes
     _check_places(society.books.population, data)
     society.changed.check_state(data["changed"])
     ids = [str(each["id"]) for each in data["agents"]]
-    society.make_agents(ids if columns else None)
+    rows = {str(each["id"]) for each in data["agents"] if each.get("row")}
+    society.make_agents([id for id in ids if id not in rows] if columns else None)
+    society.take(rows)
     mailboxes = {each.id: each for each in society.mailboxes}
     unknown = sorted(set(ids) - set(mailboxes), key=id_order)
     if unknown:
@@ -206,7 +220,7 @@ def _load(society: Steps, data: dict[str, Any], read_part: Callable[[str], bytes
                 f"{classes}: make, promote or `replace` it as there first; where a recorded run "
                 "had it, resume a fork"
             )
-    for id in set(mailboxes) - set(ids):
+    for id in [id for id, each in mailboxes.items() if id not in ids and not each.is_row]:
         if population is not None and (row := population.find_row(id)) is not None:
             population.demote_row(row)  # it was a row
         else:
@@ -216,6 +230,11 @@ def _load(society: Steps, data: dict[str, Any], read_part: Callable[[str], bytes
     if population is not None:
         restore_columns(population, arrays)
         population.network = network_of(population, arrays, data["nodes"])
+    for id, each in mailboxes.items():
+        if each.is_row and society.books.population.find_row(id) is None:
+            society.detach(each)  # it had left
+        elif each.is_row and id not in ids:
+            cast(Any, each.agent).memory.load_state_dict({"status": {}, "stream": []})
     society.clock = Clock(*data["clock"])
     society.number = data["step"]
     society.load_history(data)
@@ -239,6 +258,8 @@ def _load(society: Steps, data: dict[str, Any], read_part: Callable[[str], bytes
         elif "memory" in each:
             Memory.restore(agent.memory, each["memory"], id)
         load_states(owners_of_agent(mailbox.agent, mailbox.id), each)
+        if mailbox.is_row:
+            continue
         if society.in_columns and isinstance(agent, CitizenAgent):
             cast(Any, society.books).write_settled(id, agent.memory.status)
         society.enter_books(mailbox)
@@ -271,13 +292,15 @@ def _as_agents(society: Steps, data: dict[str, Any], arrays: dict[str, Array]) -
     agents = {str(each["id"]): each for each in data["agents"]}
     mailboxes = {each.id: each for each in society.mailboxes}
     for row, id in enumerate(population.all_ids()):
-        if id in agents:
+        if id in agents and not agents[id].get("row"):
             continue
         is_new = data["step"] == 0
+        memory = agents.get(id, {}).get("memory", {"status": {}, "stream": []})
         status = status_of_row(population, row, is_new=is_new) | population.settled_status(row)
+        set_values(status, memory["status"])
         agents[id] = {
             **({"id": id} if id not in mailboxes else agent_json(mailboxes[id])),
-            "memory": {"status": status, "stream": []},
+            "memory": {**memory, "status": status},
             "answers": [answer_json(each) for each in answers_of(books, row)],
             "mail": [each.as_json() for each in messages_of(rows, row)],
         }
@@ -306,6 +329,8 @@ def agent_json(mailbox: SocietyMailbox) -> dict[str, Any]:
     """Return the state of an agent."""
     agent = mailbox.agent
     data: dict[str, object] = {"id": mailbox.id, "classes": mailbox.classes}
+    if mailbox.is_row:
+        return {**data, "row": True, "memory": Memory.state_of(agent.memory)} | _NO_MAIL
     state_dict = getattr(agent, "state_dict", None)
     if callable(state_dict):
         data["agent"] = state_dict()

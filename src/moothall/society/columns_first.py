@@ -1,7 +1,8 @@
-"""Drawn citizens by rules live in columns; who is looked at is an agent from then on.
+"""Drawn citizens by rules live in columns, also those that somebody takes, `agents[n]`.
 
-An agent lives among the rows as a population's full agents do. Who does or hears what rows cannot
-becomes one, within a step too, once the rows have had their turn.
+The agent is a handle on the row: its status is a view of it. Who does or hears what rows cannot
+lives among the rows as a population's full agents do, within a step too, once these have had their
+turn.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def name_of(population: Population, row: int) -> str:
 
 
 class Citizens(Sequence[Any]):
-    """The citizens of a society in columns: who is taken is an agent; who goes through all, all."""
+    """The citizens of a society in columns; who is taken goes on as a row, if it is one."""
 
     def __init__(self, society: Any) -> None:
         self._society = society
@@ -101,14 +102,15 @@ class Citizens(Sequence[Any]):
         return self._society.agent_of_row(row - len(mailboxes_beside(self._society)))
 
     def __iter__(self) -> Iterator[Agent]:
-        self._society.make_agents()
+        self._society.take()
         return iter([mailbox.agent for mailbox in self._society.mailboxes])
 
 
 def mailboxes_beside(society: Steps) -> list[SocietyMailbox]:
     """Return the mailboxes of agents that are no citizens, in order of id."""
     mailboxes = society.mailboxes
-    if len(mailboxes) == len(society.books.population.agents):
+    population: Population = society.books.population
+    if len(mailboxes) == len(population.agents) + len(population.handles):
         return []
     return [each for each in mailboxes if not isinstance(each.agent, CitizenAgent)]
 
@@ -121,6 +123,35 @@ def ids_of(society: Steps) -> list[str]:
 # -- agents made of rows ---------------------------------------------------------------------------
 
 
+def take_rows(society: Steps, rows: Iterable[int]) -> None:
+    """Make handles of some rows."""
+    population: Population = society.books.population
+    for row in rows:
+        if row not in population.agents and row not in population.handles:
+            name, memory = name_of(population, row), CitizenMemory(population.view_of(row))
+            agent = CitizenAgent(
+                int(population.ids[row]), name, memory=memory, blocks=_blocks_of(population)
+            )
+            population.handles[row] = agent
+            society.add_handle(agent)
+
+
+def _lives_as_row(population: Population, agent: CitizenAgent) -> bool:
+    """Return whether the agent of a row has neither code nor a model of its own."""
+    has_model = agent.toolbox is not None and agent.toolbox.llm is not None
+    return (
+        not has_model
+        and "forward" not in vars(agent)
+        and len(agent.blocks) == len(population.blocks)
+        and all(
+            type(own) is type(shared)
+            and (own.params is shared.params or own.params == shared.params)
+            and own.own_llm is None
+            for own, shared in zip(agent.blocks, population.blocks, strict=True)
+        )
+    )
+
+
 def make_agents_of(society: Steps, rows: Iterable[int]) -> None:
     """Make some rows agents."""
     population: Population = society.books.population
@@ -128,7 +159,9 @@ def make_agents_of(society: Steps, rows: Iterable[int]) -> None:
     for row in dict.fromkeys(rows):
         if row in population.agents:
             continue
-        agent = _agent_of(society, row)
+        take_rows(society, [row])
+        agent: Any = population.handles.pop(row)
+        agent.memory.status = agent.memory.status.plain()
         population.agents[row] = agent
         population.full[row] = True
         society.add_row_agent(agent, row)
@@ -148,12 +181,21 @@ async def make_agents_in_turn(society: Steps, ids: Iterable[str]) -> None:
             await asyncio.sleep(0)
 
 
+def take(society: Steps, ids: Iterable[str] | None) -> None:
+    """Make handles of the rows of some ids, or of all rows."""
+    take_rows(society, _rows_of(society, ids))
+
+
+def _rows_of(society: Steps, ids: Iterable[str] | None) -> Iterable[int]:
+    population: Population = society.books.population
+    if ids is None:
+        return range(len(population))
+    return sorted(row for id in ids if (row := population.find_row(id)) is not None)
+
+
 def make_agents_now(society: Steps, ids: Iterable[str] | None) -> None:
     """Make agents of the rows of some ids, or of all rows."""
-    population: Population = society.books.population
-    rows: Iterable[int] = range(len(population))
-    if ids is not None:
-        rows = sorted(row for id in ids if (row := population.find_row(id)) is not None)
+    rows = _rows_of(society, ids)
     society.router.is_at_own_work = True  # many agents take seconds
     try:
         make_agents_of(society, rows)
@@ -166,8 +208,11 @@ def everyone(society: Steps) -> Iterator[tuple[str | int, str | None, dict[str, 
     population: Population = society.books.population
     for row, id in enumerate(population.ids.tolist()):
         agent = population.agents.get(row)
+        handle = population.handles.get(row)
         if agent is not None:
             yield agent.id, agent.name, agent.memory.status
+        elif handle is not None:
+            yield handle.id, handle.name, handle.memory.status.plain()
         else:
             status = _status_of(society, row) | population.settled_status(row)
             yield id, name_of(population, row), status
@@ -180,15 +225,6 @@ def members_as_agents(society: Steps) -> Iterator[tuple[str, Agent]]:
     for row, id in enumerate(population.all_ids()):
         yield id, population.agents.get(row, as_agent)
     yield from ((each.id, each.agent) for each in mailboxes_beside(society))
-
-
-def _agent_of(society: Steps, row: int) -> Any:
-    """Return a new agent with the status of a row."""
-    population: Population = society.books.population
-    name, memory = name_of(population, row), CitizenMemory(_status_of(society, row))
-    return CitizenAgent(
-        int(population.ids[row]), name, memory=memory, blocks=_blocks_of(population)
-    )
 
 
 def _blocks_of(population: Population) -> list[object]:
@@ -207,12 +243,14 @@ def _status_of(society: Steps, row: int) -> dict[str, Any]:
 
 async def make_ready(society: Steps) -> None:
     """Make agents of rows that could not live the step, or hear what is said."""
+    population: Population = society.books.population
     if society.want_tables is None:
+        handles = population.handles.items()
+        make_agents_of(society, [r for r, each in handles if not _lives_as_row(population, each)])
         for each in society.interventions:
             if (each.status or each.tell) and each.falls_in(society.number, society.clock):
                 await make_agents_in_turn(society, _citizens_changed(society, each))
-    population: Population = society.books.population
-    while 0 < len(population.agents) < len(population):
+    while society.mailboxes and len(population.agents) < len(population):
         society.router.thread.drain()
         sent = [each for each in society.router.sent if not is_heard_in_full(population, each)]
         to = {each.envelope.to for each in sent}

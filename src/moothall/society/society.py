@@ -83,8 +83,7 @@ class Society(Experiments):
             file of a table (`read_people`), both with all blocks; or a `Population`, whose city,
             seed and blocks the society then uses. 100 drawn citizens or more of a `City` live in
             columns, to the same effect, unless there is a model, or a service or a function for
-            `facts` of your own. A citizen that is taken, `agents[n]`, is an
-            agent among them from then on, with an empty stream; going through `agents` takes all
+            `facts` of your own. A citizen that is taken, `agents[n]`, goes on so
         city: a `City`, a `Network`, a `Grid`, or None
         seed: the seed of all random numbers
         model: the model, or its name, for citizens without their own model
@@ -197,16 +196,20 @@ class Society(Experiments):
 
     @property
     def agents(self) -> Sequence[Any]:
-        """The agents, in id order; a citizen in columns becomes one when it is taken, `[n]`."""
+        """The agents, in id order; that of a citizen in columns is made when it is taken, `[n]`."""
         columns = self.in_columns and not self.is_closed
         return columns_first.Citizens(self) if columns else super().agents
 
     def agent_of_row(self, row: int) -> Any:
-        """Return a row as an agent, which it is from then on."""
-        agents = {} if self.population is None else self.population.agents
-        if row not in agents:
-            self._call_between_steps(partial(columns_first.make_agents_of, self, [row]))
-        return agents[row]
+        """Return a row as an agent."""
+        population: Any = self.population
+        self.take([population.id_of(row)])
+        return population.agents.get(row) or population.handles[row]
+
+    def take(self, ids: Iterable[str] | None = None) -> None:
+        """Have agents of citizens that live in columns by the society's own choice; of all."""
+        if self.in_columns and not self.is_closed:
+            self._call_between_steps(partial(columns_first.take, self, ids))
 
     def make_agents(self, ids: Iterable[str] | None = None) -> None:
         """Make agents of citizens that live in columns by the society's own choice; of all."""
@@ -251,13 +254,12 @@ class Society(Experiments):
             )
         id = str(agent.id if isinstance(agent, Agent) else agent)
         self._name_heir(id, heir)
-        if self.in_columns and self.population is not None and id in self.books.where:
-            self.agent_of_row(self.population.row_of(id))
+        self.take([id])
         super().remove(agent)
 
     def statistics(self, *, everywhere: bool = False) -> dict[str, Any]:
         """Return what waits and what each agent is doing, as every space does."""
-        self.make_agents()
+        self.take()
         return super().statistics(everywhere=everywhere)
 
     def everyone(self) -> Iterator[tuple[str | int, str | None, dict[str, Any]]]:

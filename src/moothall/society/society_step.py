@@ -290,7 +290,7 @@ class Steps(Space):
             own_wants, mailbox.wants = mailbox.wants or (), None
             if own_wants and mailbox.open:
                 answers: list[Any] = [None] * len(own_wants)
-                mailbox.answers = answers
+                mailbox.answers = () if mailbox.is_row else answers
                 wants += [
                     Submission(mailbox.id, want, (answers, number))
                     for number, want in enumerate(own_wants)
@@ -383,8 +383,8 @@ class Steps(Space):
 
     @property
     def citizen_mailboxes(self) -> list[SocietyMailbox]:
-        """The mailboxes of citizens, in id order."""
-        return [each for each in self.mailboxes if isinstance(each.agent, CitizenAgent)]
+        """The mailboxes of citizens that are no rows, in id order."""
+        return [e for e in self.mailboxes if isinstance(e.agent, CitizenAgent) and not e.is_row]
 
     def make_router(self) -> Router:
         """Return a router that delivers messages in steps."""
@@ -436,6 +436,7 @@ class Steps(Space):
             raise DefinitionError(f"{new!r:.80} cannot replace {agent!r:.80}: one is no citizen")
         if isinstance(new, CitizenAgent):
             check_for_agent(new, has_rows=self.population is not None)
+        self.make_agents([str(agent.id)])
         super().replace(agent, new)
 
     def note_agent(self, agent: Agent) -> None:
@@ -542,6 +543,9 @@ class Steps(Space):
     def make_agents(self, ids: Iterable[str] | None = None) -> None:
         """Make agents of citizens that live in columns by the society's own choice; of all."""
 
+    def take(self, ids: Iterable[str]) -> None:
+        """Have agents of citizens that live in columns by the society's own choice."""
+
     async def _make_ready(self) -> None:
         """Make agents of those that cannot go on in columns."""
 
@@ -574,8 +578,19 @@ class Steps(Space):
 
     def add_row_agent(self, agent: Agent, row: int) -> None:
         """Add the agent that a row has become, with what the row was told."""
-        self._enter(agent, now=True)
+        mailbox: Any = agent.space_mailbox
+        if mailbox is None:
+            self._enter(agent, now=True)
+        else:  # somebody has taken it
+            mailbox.is_row = False
+            self.enter_books(mailbox)
         life.take_mailbox(self, agent, row)
+
+    def add_handle(self, agent: Agent) -> None:
+        """Add an agent by which somebody has taken a row, which goes on as a row."""
+        mailbox = cast(SocietyMailbox, super().attach(agent))
+        mailbox.is_row, self._sorted_mailboxes = True, None
+        self._adapt_agent(agent)
 
     def remove_row_agent(self, agent: Agent, row: int) -> None:
         """Remove an agent that becomes a row again, which gets its messages."""

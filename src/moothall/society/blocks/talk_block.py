@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
@@ -98,6 +98,7 @@ class TalkBlock(CitizenBlock):
 
     params: TalkParams
     enabled_by = "enable_social"
+    status_keys: ClassVar[tuple[tuple[str, ...], ...]] = (("opinions",), ("profile", "interests"))
 
     @property
     def interests(self) -> dict[str, int]:

@@ -97,7 +97,7 @@ class CitizenMemory(Memory):
         *,
         most: int | None = None,
     ) -> None:
-        if status is not None and type(status) is not dict:
+        if status is not None and not isinstance(status, dict):
             raise DefinitionError(f"status= must be a dict, got {type(status).__name__}")
         if most is not None and (type(most) is not int or most < 1):
             raise DefinitionError(f"most= must be 1 or more, got {most!r}")
@@ -155,7 +155,10 @@ class CitizenMemory(Memory):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the memory as JSON data, which shares its parts with the memory."""
-        return {"status": self.status, "stream": self.stream}
+        status = self.status
+        if hasattr(status, "beside"):  # its columns are the population's
+            status = status.beside()
+        return {"status": status, "stream": self.stream}
 
     def load_state_dict(self, state: object) -> None:
         """Replace the memory by a state of `state_dict`.
@@ -165,7 +168,11 @@ class CitizenMemory(Memory):
         """
         match state:
             case {"status": dict(status), "stream": list(stream) | tuple(stream)}:
-                self.status, self.stream = status, _events(stream, self.most)
+                self.stream = _events(stream, self.most)
+                if hasattr(self.status, "take_beside"):
+                    self.status.take_beside(status)
+                else:
+                    self.status = status
             case _:
                 raise StateError("the state of a CitizenMemory must have a status and a stream")
 

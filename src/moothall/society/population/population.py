@@ -18,6 +18,7 @@ from moothall.society.columns.column import COMMIT_COLUMNS, Column
 from moothall.society.columns.layers import Layers
 from moothall.society.columns.lives import Changes
 from moothall.society.columns.register import Register
+from moothall.society.columns.status import Status, layout_of
 from moothall.society.columns.table import arrow_of, fill_from_table
 from moothall.society.columns.views import Columns
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
@@ -123,6 +124,7 @@ class Population(Register):
         self.people: PeopleParams = people
         self._declare_memory(citizen)
         self.agents: dict[int, CitizenAgent] = {}  # the full agents, by row
+        self.handles: dict[int, CitizenAgent] = {}  # rows that somebody has taken, by row
         self.society: Any = None
         self.first_ids: Array = ids  # of those that it began with
         self.next_id: int = int(ids[-1]) + 1 if len(ids) else 1
@@ -265,6 +267,10 @@ class Population(Register):
             self.pull(row, status)
         except ConfigError as error:
             logger.warning("what the agent of a row that was removed has is lost: %s", error)
+
+    def view_of(self, row: int) -> Status:
+        """Return a row's status as a view, which reads and writes its columns."""
+        return Status(self, layout_of(self), row)
 
     def status_of(self, row: int) -> dict[str, Any]:
         """Return a citizen's status, made from its columns."""
