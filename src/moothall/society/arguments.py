@@ -75,6 +75,13 @@ def count_steps(length: int, days: float | None, steps: int | None) -> int:
     return int(count)
 
 
+def listed(citizens: Any) -> Any:
+    """Return citizens, agents that come one by one in a tuple."""
+    is_table = isinstance(citizens, str | bytes | PathLike | Mapping) or hasattr(citizens, "to_csv")
+    is_whole = isinstance(citizens, Population | generator.CitizenDraw) or is_table
+    return tuple(citizens) if isinstance(citizens, Iterable) and not is_whole else citizens
+
+
 def agents_from(
     citizens: object, city: Any, seed: int, people: PeopleParams = USUAL_PEOPLE
 ) -> Iterable[Agent]:

@@ -82,8 +82,8 @@ class Society(Experiments):
         citizens: the agents; or a number of citizens to draw by the seed (`make_people`), or the
             file of a table (`read_people`), both with all blocks; or a `Population`, whose city,
             seed and blocks the society then uses. 100 drawn citizens or more of a `City` live in
-            columns, to the same effect, unless there is a model, or a service or a function for
-            `facts` of your own. A citizen that is taken, `agents[n]`, goes on so
+            columns, to the same effect, unless there is a model; so do as many given agents
+            that live by the same shipped rules
         city: a `City`, a `Network`, a `Grid`, or None
         seed: the seed of all random numbers
         model: the model, or its name, for citizens without their own model
@@ -144,12 +144,12 @@ class Society(Experiments):
         model = AgentToolbox(model).model
         arguments.check_parts(limits, engine=engine, budget=budget, facts=facts, city=city)
         self.services: dict[str, Service] = arguments.checked_services(services)
-        self.in_columns: bool = type(self) is Society and columns_first.may_live_in_columns(
-            citizens, city, self.services, model=model, facts=facts
-        )
-        if self.in_columns:
-            citizens = columns_first.population_of(citizens, city, seed, people)
-            people = USUAL_PEOPLE
+        citizens = arguments.listed(citizens)
+        options = {"model": model, "engine": engine}
+        rows = columns_first.rows_for(self, citizens, city, seed, people, **options)
+        self.in_columns: bool = rows is not None
+        if rows is not None:
+            citizens, people = rows, USUAL_PEOPLE
         population = citizens if isinstance(citizens, Population) else None
         if population is not None:
             city, seed = arguments.city_and_seed_of(population, city, seed)
@@ -181,6 +181,7 @@ class Society(Experiments):
             if population is not None:
                 self.start_loop()
                 begin_life(self, population)
+                citizens = tuple(population.handles.values())
             for agent in arguments.agents_from(citizens, city, seed, people):
                 self.add(agent)
         except BaseException:

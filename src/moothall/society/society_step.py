@@ -240,7 +240,7 @@ class Steps(Space):
         total = books.total
         undone_changes = books.undo_own_changes()
         for mailbox in self.citizen_mailboxes:
-            memory, status = cast(Any, mailbox.agent).memory, books.statuses[mailbox.id]
+            memory, status = cast(Any, mailbox.agent).memory, books.agent_statuses[mailbox.id]
             changed_part = undone_changes.get(mailbox.id, "")
             if memory.status is not status:
                 memory.status, changed_part = status, "status for another dict"
@@ -401,7 +401,11 @@ class Steps(Space):
         if str(agent.id) in self._reachable_services:
             raise ConfigError(f"{agent.id!r} is the id of a service: give the agent another")
         id, population = str(agent.id), self.population
-        if self.in_columns and population is not None and id in self.books.where:
+        row = population.find_row(id) if self.in_columns and population is not None else None
+        if population is not None and row is not None:
+            if population.handles.get(row) is agent and row in population.new_views:
+                cast(Any, agent).memory.status = population.new_views.pop(row)
+                return self.add_handle(agent)
             raise DuplicateAgent(f"a citizen {id!r} is in the society already, and ids are unique")
         return self._enter(agent)
 
@@ -445,7 +449,7 @@ class Steps(Space):
         mailbox = cast(SocietyMailbox, agent.space_mailbox)
         if mailbox.end_suspension is not None:  # it takes the place of another
             mailbox.inspect_agent()
-            if mailbox.id in self.books.statuses:
+            if mailbox.id in self.books.agent_statuses:
                 self.books.hand_over(mailbox.id, cast(Any, agent).memory.status)
                 if self.population is not None:
                     row = self.population.row_of(mailbox.id)
@@ -488,12 +492,8 @@ class Steps(Space):
 
     def forget_step(self) -> None:
         """Forget who came, left, was born or died in a step that was broken off."""
-        leavers, self._leaving_ids, self._arriving, self.new_agent_rows = (
-            self._leaving_ids,
-            [],
-            [],
-            [],
-        )
+        leavers, self._leaving_ids = self._leaving_ids, []
+        self._arriving, self.new_agent_rows = [], []
         for id in leavers:
             if id not in self.router.mailboxes:
                 self._leave_books(id)
@@ -586,11 +586,12 @@ class Steps(Space):
             self.enter_books(mailbox)
         life.take_mailbox(self, agent, row)
 
-    def add_handle(self, agent: Agent) -> None:
+    def add_handle(self, agent: Agent) -> Mailbox:
         """Add an agent by which somebody has taken a row, which goes on as a row."""
         mailbox = cast(SocietyMailbox, super().attach(agent))
         mailbox.is_row, self._sorted_mailboxes = True, None
         self._adapt_agent(agent)
+        return mailbox
 
     def remove_row_agent(self, agent: Agent, row: int) -> None:
         """Remove an agent that becomes a row again, which gets its messages."""

@@ -21,8 +21,11 @@ from moothall.society import (
     Move,
     OtherBlock,
     Population,
+    Service,
     Society,
+    citizens,
     make_economy,
+    make_people,
 )
 
 COUNT = 120
@@ -301,7 +304,7 @@ async def test_intervention_changes_rows_and_makes_agents_of_those_who_could_not
         ({"status": {"work": None}, "citizens": {"profile": {"occupation": "service"}}}, 2),
         ({"status": {"vaccinated": True}, "citizens": [3, 4]}, 2),
         ({"status": {"needs": {"hunger": 50.0}}, "citizens": [3, 5]}, 3),
-        ({"tell": ["the mill burns"], "citizens": [5, 6, 99999]}, 4),
+        ({"tell": ["the mill burns"], "citizens": [5, 6, 99999]}, 3),
     ]
     async with made() as town, of_agents() as agents:
         every = [*agents.agents]
@@ -322,8 +325,8 @@ async def test_intervention_that_tells_all_leaves_the_loop_to_others_meanwhile()
         assert population is not None
 
         async def watch() -> None:
-            while len(population.agents) < COUNT:
-                seen.add(len(population.agents))
+            while len(population.handles) < COUNT:
+                seen.add(len(population.handles))
                 await asyncio.sleep(0)
 
         async def begin(row: dict[str, Any]) -> None:
@@ -464,3 +467,105 @@ async def test_newcomers_to_a_town_in_columns_find_no_more_room_than_there_is() 
         with pytest.raises(ConfigError, match=f"cannot start at '{place}', which holds"):
             town.add(newcomers[-1])
         assert (await town.step())["failures"] == 0
+
+
+# -- given agents ----------------------------------------------------------------------------------
+
+
+def given(kind: type[Society] = Society, **options: Any) -> Society:
+    """The town of agents that were made one by one."""
+    services = [*make_economy(CITY, seed=5), Feed()]
+    people = citizens(make_people(CITY, COUNT, seed=5))
+    return kind(people, CITY, seed=5, services=services, start="2026-01-05T09:00", **options)
+
+
+class OwnKind(Society):
+    """A class of one's own, whose citizens have turns."""
+
+
+def remembered(town: Society) -> list[Any]:
+    """What each citizen remembers, and why it does not get to its place."""
+    return [[each.id, [*each.memory.stream], each.status.get("stuck")] for each in town.agents]
+
+
+async def test_given_agents_that_live_by_rules_are_rows_and_remember_as_agents_do() -> None:
+    async with given() as town, given(OwnKind) as agents:
+        taken = town.agents[3]
+        for each in (town, agents):
+            each.intervene(Intervention(12, close=["park", "shop"]))
+        for _ in range(8):
+            assert await town.run(steps=6) == await agents.run(steps=6)
+            assert remembered(town) == remembered(agents)
+        assert town.population is not None
+        assert not town.population.full.any()
+        alike(town, agents)
+        assert any(
+            "Its plan broke" in text for each in town.agents for _, text in each.memory.stream
+        )
+        assert town.agents[3] is taken
+        town.remove(taken)
+        assert type(taken.status) is dict
+        assert taken.status["money"] == agents.agents[3].status["money"]
+
+
+async def test_state_of_given_agents_goes_on_in_another_town_of_them_with_what_they_remember() -> (
+    None
+):
+    async with given() as first, given() as second:
+        await first.run(steps=20)
+        first.agents[5].status["hobby"] = "chess"
+        second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+        for each in (first, second):
+            await each.run(steps=8)
+        assert second.state_dict() == first.state_dict()
+        assert remembered(second) == remembered(first)
+        assert second.agents[5].status["hobby"] == "chess"
+
+
+@pytest.mark.parametrize(
+    "change",
+    (
+        lambda agents: agents[2].status.update(work="the moon"),
+        lambda agents: agents[2].status["profile"].update(age=40.5),
+        lambda agents: agents[2].blocks.pop(),
+        lambda agents: agents[2].status.update(plan=[{"do": "pray", "where": None}]),
+    ),
+)
+def test_given_agents_of_whom_one_has_what_no_column_can_have_are_agents(
+    change: Callable[[list[Any]], Any],
+) -> None:
+    agents = citizens(make_people(CITY, COUNT, seed=5))
+    change(agents)
+    with Society(agents, CITY, seed=5) as town:
+        assert town.population is None
+        assert all(type(each.status) is dict for each in agents)
+
+
+class Census(Service):
+    """A service of one's own: it reads what all have, feeds the hungry, and marks whom it fed."""
+
+    def after_step(self, books: Any) -> None:
+        for id, status in books.statuses.items():
+            if status["needs"]["hunger"] < 500:
+                status["needs"]["hunger"] += 100
+                status["fed"] = status.get("fed", 0) + 1
+                books.pay("government", id, 5)
+
+
+@pytest.mark.parametrize("make", (made, given))
+async def test_service_and_facts_of_ones_own_find_in_columns_what_agents_have(make: Any) -> None:
+    def facts(clock: Any) -> dict[str, Any]:
+        return {"noon": clock.hour == 12}
+
+    seen = []
+    for kind in (Society, OwnKind):
+        services = [*make_economy(CITY, seed=5), Feed(), Census("census")]
+        people: Any = COUNT if make is made else citizens(make_people(CITY, COUNT, seed=5))
+        options: dict[str, Any] = {"services": services, "start": "2026-01-05T09:00"}
+        async with kind(people, CITY, seed=5, facts=facts, **options) as town:
+            assert (town.population is None) == (kind is OwnKind)
+            rows = await town.run(steps=30)
+            fed = [each.status.get("fed") for each in town.agents]
+            seen.append((rows, fed, [each.status["needs"] for each in town.agents]))
+    assert seen[0] == seen[1]
+    assert sum(filter(None, seen[0][1])) > 100

@@ -17,7 +17,6 @@ from moothall.society import (
     Intervention,
     Network,
     Population,
-    Service,
     Society,
     citizens,
     make_economy,
@@ -139,18 +138,9 @@ async def test_citizens_of_ones_own_come_to_a_town_that_lived_in_columns() -> No
         assert again.state_dict() == state
 
 
-@pytest.mark.parametrize("what", ("model", "facts", "services"))
-def test_code_of_ones_own_makes_citizens_agents(what: str) -> None:
-    class Own(Service):
-        pass
-
-    options: dict[str, Any] = {
-        "model": ScriptedModel([]),
-        "facts": lambda clock: {},
-        "services": [Own("own")],
-    }
+def test_model_makes_citizens_agents() -> None:
     city = City.generate(seed=5, citizens=120)
-    with Society(120, city, seed=5, **{what: options[what]}) as town:
+    with Society(120, city, seed=5, model=ScriptedModel([])) as town:
         assert town.population is None
 
 

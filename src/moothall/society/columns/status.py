@@ -203,6 +203,19 @@ class Part(dict[str, Any]):
             else:
                 super().__setitem__(key, value)
 
+    def takes(self, values: Mapping[str, Any]) -> bool:
+        """Have beside what no column has of some values; return whether columns have the others."""
+        for key, value in values.items():
+            entry = self._layout.get(key)
+            if entry is None:
+                super().__setitem__(key, value)
+            elif isinstance(entry, dict):
+                if not isinstance(value, dict) or not self[key].takes(value):
+                    return False
+            elif self.get(key) != value:
+                return False
+        return True
+
     def keep_part(self, key: str, part: Part) -> Part:
         """Keep a part, which the dict then finds itself."""
         super().__setitem__(key, part)
@@ -212,13 +225,26 @@ class Part(dict[str, Any]):
 class Status(Part):
     """The status of the citizen in a row; `row` follows where rows are renumbered."""
 
-    __slots__ = ("__weakref__", "register", "row")
+    __slots__ = ("broken_by", "register", "row", "stuck_by")
     register: Register
     row: int
+    stuck_by: str  # why it cannot get to its item's place, in words
+    broken_by: str  # why its plan has broken in this step, in words
 
     def __init__(self, register: Register, layout: Layout, row: int) -> None:
         super().__init__(self, layout, ())
         self.register, self.row = register, row
+        self.stuck_by = self.broken_by = ""
+
+    def beside(self) -> dict[str, Any]:
+        """Return what no column has, with that of its parts."""
+        stuck_by = {"stuck": self.stuck_by} if self.stuck_by and "stuck" in self else {}
+        return super().beside() | stuck_by
+
+    def take_beside(self, own: Mapping[str, Any]) -> None:
+        """Have these values beside the columns, and no others."""
+        self.stuck_by = own.get("stuck", "")
+        super().take_beside({key: value for key, value in own.items() if key != "stuck"})
 
     def error(self, reason: str) -> ConfigError:
         """Return an error that names the citizen."""
@@ -250,6 +276,8 @@ class Status(Part):
             if not isinstance(found, dict) or key not in found:
                 return None
             found = found[key]
+        if path == ("stuck",) and self.stuck_by:
+            return self.stuck_by
         return _live(found, lambda value: self.write(entry, path, value))
 
     def write(self, entry: Any, path: tuple[str, ...], value: Any) -> None:

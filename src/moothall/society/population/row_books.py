@@ -172,7 +172,7 @@ class RowBooks(AgentBooks):
             return f"{sender} is not a citizen"
         if not self._has_ways:
             return f"{type(self.city).__name__} has no travel times: no `seconds`"
-        if moving := self.statuses[sender]["moving"]:
+        if moving := self.population.settled_status(self.population.row_of(sender))["moving"]:
             return f"on the way to {moving['to']}"
         return f"there is no place {want.to!r:.80}"
 
