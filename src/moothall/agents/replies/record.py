@@ -1,9 +1,8 @@
 """The record of a run: its state, and the steps from one state to the next.
 
-Every orchestrator (the loop, a dual act, a conversation, one of your own) is a state, which is a
-dataclass, and steps. It saves its state between two turns, and wraps in `step` all work that must
-not be done twice. A resumed run starts from its last state and repeats the interrupted turn: a
-step that has ended returns its recorded result and calls nothing.
+Every orchestrator (the loop, a dual act, a conversation, one of your own) saves its state, which is
+a dataclass, between two turns, and makes steps of what must not be done twice. A resumed run starts
+from its last state: a step that has ended returns its recorded result and calls nothing.
 """
 
 from __future__ import annotations
@@ -59,8 +58,7 @@ class Record(ReadRecord[S]):
 
     open_count: int = 0  # how many steps are under way
     _idle_event: asyncio.Event | None = None  # set once none is; made by whoever waits for it
-    # Of the conversations with other agents that its calls continue, by the agents' ids.
-    kept_turns: dict[str, Any] | None = None
+    kept_turns: dict[str, Any] | None = None  # of other agents' conversations, by their ids
 
     def __init__(self, part: RunPart, kind: type[S]) -> None:
         self.run_part = part
@@ -280,9 +278,7 @@ class Record(ReadRecord[S]):
                 self._idle_event.set()
         if past_step.requests:
             step.withdraw()
-        if isinstance(result, bytes) and not isinstance(
-            result_type, Codec
-        ):  # which has a form of its own
+        if isinstance(result, bytes) and type(result_type) is not Codec:  # a codec has its own form
             step.end("ended", {"kept": self.keep(result)})
         else:
             step.end("ended", {"result": codec.dump(result)})
