@@ -259,6 +259,7 @@ def told(form: str, asked: list[Question], outcomes: list[Outcome]) -> list[str]
     known = [outcome for question, outcome in pairs if question.answers]
     none = [outcome for question, outcome in pairs if not question.answers]
     row = [form]
+    share_of_first = sum(each.first for each in known) / max(len(known), 1)
     for name in ("first", "any", "passages"):
         count = sum(getattr(each, name) for each in known)
         low, high = wilson(count, len(known) or 1)
@@ -272,6 +273,8 @@ def told(form: str, asked: list[Question], outcomes: list[Outcome]) -> list[str]
         wrongly = sum(each.said_nothing for each in known)
         nearest = sum(each.nearest for each in known)
         quotes = sum(each.quotes for each in known) / max(len(known), 1)
+        expertise = sum(each.expertise for each in known) / max(len(known), 1)
+        emit("answers: expertise", form, expertise, "mean", first=share_of_first)
         emit("answers: not found, rightly", form, refused / max(len(none), 1), "share")
         emit("answers: not found, wrongly", form, wrongly / max(len(known), 1), "share")
         emit("answers: quotes", form, quotes, "quotes", most=max(each.quotes for each in outcomes))

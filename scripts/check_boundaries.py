@@ -22,7 +22,7 @@ from pathlib import Path
 from check_names import ROOT, faults
 
 PRODUCTS = (
-    *("cli", "research", "serving", "society", "studio", "testing"),
+    *("cli", "evals", "research", "serving", "society", "studio", "testing"),
     *("agents/notes", "agents/ready", "agents/skills"),
 )
 DETOURS: dict[str, int] = {}

@@ -53,6 +53,7 @@ PACKAGES = {
     "moothall.models": "Models",
     "moothall.research": "Research",
     "moothall.serving": "Agents for other programs, and theirs for ours",
+    "moothall.evals": "Evaluations",
     "moothall.society": "Societies",
     "moothall.spaces": "Spaces",
     "moothall.studio": "The studio",

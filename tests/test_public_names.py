@@ -115,6 +115,7 @@ NAMES = (
     "InDoubt",
     "InboxError",
     "InvalidArguments",
+    "Interval",
     "InvalidId",
     "InvalidMessage",
     "Journal",

@@ -37,6 +37,7 @@ ORDER = (
     "testing",
     "serving",
     "research",
+    "evals",
     "society",
     "studio",
     "cli",
@@ -46,7 +47,7 @@ ORDER = (
 # What others could write: it takes public names, and each counts as an import of where it stands.
 PRODUCTS = (
     *("agents.notes", "agents.ready", "agents.skills"),
-    *("testing", "serving", "research", "society", "studio", "cli"),
+    *("testing", "serving", "research", "evals", "society", "studio", "cli"),
 )
 FOR_OTHERS = ("moothall", "moothall.build")
 
@@ -54,13 +55,15 @@ FOR_OTHERS = ("moothall", "moothall.build")
 APART = {
     "budget": {"actions"},
     "research": {"spaces", "serving"},
-    "society": {"serving", "research"},
+    "evals": {"spaces", "serving", "research"},
+    "society": {"serving", "research", "evals"},
 }
 
 # The same inside a package: its folders and files, from the ground up.
 FLOORS = {
     "foundation": (
         "errors",
+        "intervals",
         "format_version",
         "tracing",
         "text",
@@ -191,6 +194,7 @@ FLOORS = {
         "leases",
         "tables",
         "entry_values",
+        "operator_waits",
         "run_deaths",
         "wait_rows",
         "store",
@@ -402,6 +406,20 @@ FLOORS = {
         "researcher",
         "ask_report",
     ),
+    "evals": (
+        "equality",
+        "calls_to_take",
+        "recorded_answers",
+        "frozen_world",
+        "case_files",
+        "cases",
+        "graders",
+        "judging",
+        "results",
+        "other_programs",
+        "evaluation",
+        "__main__",
+    ),
     "society": (
         "clock",
         "arrays",
@@ -471,9 +489,9 @@ FLOORS = {
         "shared_options",
         "models",
         "doctor",
+        "completing",
         "recorded_runs",
         "run",
-        "awaited_weights",
         "own_agents",
         "operate",
         "runs",

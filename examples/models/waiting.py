@@ -26,6 +26,8 @@ class Counter(EventService):
         servers: how many there are
     """
 
+    keeps = ("came", "began", "busy", "seconds_waited", "queue")
+
     def __init__(self, seed: int, *, arrive: float, serve: float, servers: int) -> None:
         super().__init__("counter")
         self.seed, self.servers = seed, servers

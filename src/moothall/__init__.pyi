@@ -104,6 +104,7 @@ from moothall.agents.skills import check_skill as check_skill
 from moothall.budget.budget import Budget as Budget
 from moothall.budget.limits import Spent as Spent
 from moothall.foundation.errors import *  # noqa: F403 - all of them
+from moothall.foundation.intervals import Interval as Interval
 from moothall.journal.entry import RunDamaged as RunDamaged
 from moothall.journal.journal import Journal as Journal
 from moothall.journal.stop_reason import StopReason as StopReason

@@ -67,6 +67,7 @@ def test_bash_completes_commands_options_and_values(tmp_path: Path) -> None:
             "completion",
             "dead-letters",
             "doctor",
+            "eval",
             "help",
             "mcp",
             "memory",

@@ -415,12 +415,14 @@ def test_reply_that_was_in_doubt_reaches_its_sender_once_a_person_has_decided(
     assert you.heard.empty()
 
 
-def test_served_agent_that_has_changed_goes_on_in_a_fork_where_that_is_wanted(
+def test_served_agent_that_has_changed_goes_on_once_its_operator_says_so(
     serve: Callable[..., Program], me: Agent, tmp_path: Path, clerks: tuple[str, ...]
 ) -> None:
+    assert me.space is not None
+    you = me.space.add(Hearer("you"))
     with serve("clerks:patient", *clerks) as killed:
         killed.line()
-        asked = me.request(
+        asked = you.request(
             {"to": "Clerk", "action": {"name": "say", "args": {"content": "Do it"}}}, wait=True
         )
         assert (killed.line(), killed.line()) == ("first", "second")
@@ -429,12 +431,14 @@ def test_served_agent_that_has_changed_goes_on_in_a_fork_where_that_is_wanted(
     (tmp_path / "go on").touch()
     changed = CLERK.replace("actions=[", 'system_prompt="Be quick.", actions=[')
     (tmp_path / "clerks.py").write_text(changed)
-    with serve("clerks:patient", *clerks, "--on-mismatch", "fork"):
-        assert asked.result(timeout=WAIT_S) == "all is done"
-    with Journal(tmp_path / "runs.db") as journal:
-        run, fork = journal.runs()
-        assert fork.forked_from == run.id
-        assert fork.state == "done"
+    with serve("clerks:patient", *clerks), Journal(tmp_path / "runs.db") as journal:
+        with pytest.raises(ActionError, match="system prompt"):
+            asked.result(timeout=WAIT_S)
+        (run,) = journal.runs(needs_person=True)
+        assert run.state == "mismatch"
+        journal.answer(run.id, "operator:program", "fork")
+        assert you.heard.get(timeout=WAIT_S) == "all is done"
+        assert journal.run(run.id).state == "done"
     assert (tmp_path / "notes").read_text().split() == ["first", "second", "second"]
 
 

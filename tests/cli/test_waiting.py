@@ -291,8 +291,9 @@ def test_waiting_lists_a_run_that_was_cut_off(tmp_path: Path) -> None:
     assert needs_me.endswith("\n1 of them needs you: moothall waiting --journal crashed.db\n")
 
 
+@pytest.mark.parametrize("by", ("answer", "resume r --force"))
 def test_waiting_approvals_and_runs_list_a_permitted_run_whose_program_has_changed(
-    folder: Path,
+    folder: Path, by: str
 ) -> None:
     with Journal(folder / "runs.db") as journal:
         for wait in journal.waiting():
@@ -302,22 +303,24 @@ def test_waiting_approvals_and_runs_list_a_permitted_run_whose_program_has_chang
         asyncio.run(changed.resume_decided())
     for options in ((), ("--people",)):
         listed = moothall("waiting", *options, cwd=folder).stdout
-        assert listed.startswith("r  program:changed\n  clerk waits for a decision: ")
-        assert "restore it, or answer 'fork'" in listed
-        assert listed.endswith("  moothall answer r program:changed fork\n")
-    assert "\nr   waiting" in moothall("runs", "--needs-me", cwd=folder).stdout
-    assert moothall("answer", "r", "program:changed", "fork", cwd=folder).returncode == 0
+        assert listed.startswith("r  operator:program\n  clerk waits for a decision: ")
+        assert "restore it, answer 'fork' to have it go on" in listed
+        assert listed.endswith("  moothall answer r operator:program fork, or cancel\n")
+    assert "\nr   mismatch" in moothall("runs", "--needs-me", cwd=folder).stdout
+    assert "1 run of another program: r" in moothall("doctor", cwd=folder).stdout
+    shown = moothall("runs", "r", cwd=folder).stdout
+    assert "  waiting for its operator: its program has changed; ReActAgent clerk" in shown
+    assert shown.endswith("to see for what: moothall waiting\n")
+    if by == "answer":
+        assert moothall("answer", "r", "operator:program", "fork", cwd=folder).returncode == 0
+    else:
+        assert "goes on with it within seconds" in moothall(*by.split(), cwd=folder).stdout
     assert moothall("waiting", cwd=folder).stdout == "Nothing waits.\n"
     with Journal(folder / "runs.db") as journal:
         changed = clerk(journal)
         changed.system_prompt = "Be polite."
         asyncio.run(changed.resume_decided())
-    runs = moothall("runs", cwd=folder).stdout
-    assert "\nr          forked" in runs
-    assert "\nr.changed  waiting" in runs
-    shown = moothall("runs", "r", cwd=folder).stdout
-    assert "  it goes on in a copy, since its program has changed; ReActAgent clerk" in shown
-    assert shown.endswith("it was forked as: r.changed\n")
+        assert {(each.run, each.kind) for each in journal.waiting()} == {("r", "approval")}
 
 
 def test_waiting_lists_a_firing_that_nobody_has_begun(tmp_path: Path) -> None:

@@ -58,7 +58,6 @@ class Till:
     def __init__(self, system_prompt: str | None = None) -> None:
         self.paid: list[int] = []
         self.system_prompt = system_prompt
-        self.on_mismatch: Any = "stop"
 
     @property
     def pay(self) -> Action:
@@ -91,9 +90,7 @@ def helper(till: Till, journal: Any, *calls: Any, id: str = "helper", **options:
     calls = calls or (pay(1),)
     options = {"actions": [till.pay, till.book], "approver": Waiting(), **options}
     options |= {"journal": journal, "system_prompt": till.system_prompt}
-    agent = ReActAgent(id, calling(*calls), **options)
-    agent.on_mismatch = till.on_mismatch
-    return agent
+    return ReActAgent(id, calling(*calls), **options)
 
 
 def clerk(journal: Any, *asked: ReActAgent, calls: Any = None) -> ReActAgent:
@@ -143,7 +140,6 @@ def by_its_own_say(till: Till, file: Any) -> RecordedAgent:
 
 def a_group(till: Till, file: Any) -> RecordedAgent:
     talk = Conversation([helper(till, None)], id="helper", until=MaxTurns(1), journal=file)
-    talk.on_mismatch = till.on_mismatch
     return ReActAgent("clerk", calling(ask("helper")), actions=[talk.as_action()], journal=file)
 
 
@@ -166,7 +162,7 @@ def permit(journal: Journal) -> None:
     journal.answer(wait.run, wait.key, True, by="eva")
 
 
-@pytest.mark.parametrize("then", ("restore it", 'on_mismatch = "fork"', "delete the run"))
+@pytest.mark.parametrize("then", ("restore it", "have it go on", "delete the run"))
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda each: str(each.__name__))
 async def test_asked_agent_that_has_changed_is_an_error_of_its_caller_that_says_what_to_do(
     tmp_path: Path, shape: Shape, then: str
@@ -182,16 +178,14 @@ async def test_asked_agent_that_has_changed_is_an_error_of_its_caller_that_says_
         with pytest.raises(RunMismatch, match=f"run '{wait.run}' was begun.*{then}") as caught:
             await shape(new, file).reply("go", run_id="r")
         assert str(resumed.error) == str(caught.value)
-        assert journal.run("r").state == "waiting"
+        assert (journal.run("r").state, journal.run(wait.run).state) == ("waiting", "mismatch")
         if then == "delete the run":
             journal.delete(wait.run)
-        elif then.startswith("on_mismatch"):
-            new.on_mismatch = "fork"
         till = old if then == "restore it" else new
-        if then.startswith("on_mismatch"):  # what a person permits is asked in the fork
+        if then == "have it go on":  # the changed program asks anew
+            journal.answer(wait.run, "operator:program", "fork")
             assert await gone_on(shape(till, file), "reply") == "waiting"
-            (wait,) = [each for each in journal.waiting(kind="approval") if each.run != wait.run]
-            journal.answer(wait.run, wait.key, True)
+            permit(journal)
         assert await gone_on(shape(till, file), "reply") in ("done", "terminated")
         assert till.paid == ([] if then == "delete the run" else [1])
 

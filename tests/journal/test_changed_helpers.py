@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from journal.conftest import Place
+from journal.crash import crash
 from moothall import (
     ACCESS_REQUESTED,
     Action,
@@ -89,8 +90,8 @@ async def test_changed_helper_leaves_its_callers_run_waiting_until_it_is_restore
             assert "system prompt" in str(resumed.error)
         with pytest.raises(RunMismatch, match="system prompt"):
             await agent("Help briefly.").reply("go", run_id="r")
-        assert journal.run("r").state == "waiting"
-        (wait,) = journal.waiting(kind="program")
+        (wait,) = journal.waiting(kind="operator")
+        assert journal.run(wait.run).state == "mismatch"
         assert "system prompt" in wait.text
         if not is_own_run:
             assert len(list(journal.entries("r"))) <= count + 3  # a wait of months keeps it short
@@ -99,10 +100,9 @@ async def test_changed_helper_leaves_its_callers_run_waiting_until_it_is_restore
         assert journal.waiting() == []
 
 
-@pytest.mark.parametrize("by", ("on_mismatch", "a person"))
 @pytest.mark.parametrize("form", ("fresh", "fork"))
-async def test_run_of_a_changed_helper_goes_on_in_a_copy_that_asks_anew(
-    tmp_path: Path, form: str, by: str
+async def test_run_of_a_changed_helper_that_its_operator_has_go_on_asks_anew(
+    tmp_path: Path, form: str
 ) -> None:
     PAID.clear()
     file = str(tmp_path / "runs.db")
@@ -114,12 +114,9 @@ async def test_run_of_a_changed_helper_goes_on_in_a_copy_that_asks_anew(
     with Journal(file) as journal:
         permit(journal)
         changed = agent("Help briefly.")
-        if by == "on_mismatch":
-            changed.on_mismatch = "fork"
-        else:
-            await changed.resume_decided()
-            (wait,) = journal.waiting(kind="program")
-            journal.answer("r", wait.key, "fork", by="eva")
+        await changed.resume_decided()
+        (wait,) = journal.waiting(kind="operator")
+        journal.answer("r", wait.key, "fork", by="eva")
         (resumed,) = await changed.resume_decided()
         assert (resumed.outcome, PAID) == ("resumed", [])
         assert resumed.reply is not None
@@ -127,6 +124,59 @@ async def test_run_of_a_changed_helper_goes_on_in_a_copy_that_asks_anew(
         permit(journal)
         assert (await changed.resume_decided())[0].reply.text == "paid 1"  # type: ignore[union-attr]
         assert PAID == [1]
+
+
+async def test_run_of_a_helper_that_is_asked_anew_in_another_form_does_not_go_on_by_itself(
+    place: Place,
+) -> None:
+    PAID.clear()
+    file = place("runs.db")
+    with Journal(file) as journal:
+        asked = helper(journal)
+        await clerk(journal, FORMS["kept"](asked)).reply("go", run_id="r")
+        permit(journal)
+        changed = clerk(journal, FORMS["fresh"](asked))
+        assert (await changed.resume_decided())[0].outcome == "mismatch"
+        journal.answer("r", "operator:program", "fork")
+        (resumed,) = await changed.resume_decided()
+        assert resumed.reply is not None
+        assert resumed.reply.stop_reason == "waiting"
+        permit(journal)
+        await changed.resume_decided()
+        for _ in range(2):
+            await asked.resume_runs()
+            await asked.resume_decided()
+        states = {each.agent: each.state for each in journal.runs()}
+        assert (states, PAID) == ({"clerk": "done", "helper": "cancelled"}, [1])
+        assert journal.waiting() == []
+
+
+async def test_reply_of_a_helper_that_has_ended_counts_whatever_its_program_is_now(
+    tmp_path: Path,
+) -> None:
+    """Its asker was killed meanwhile, and nobody could decide about the run of the helper."""
+    crashed = tmp_path / "crashed.db"
+
+    def agents(journal: Journal, prompt: str) -> tuple[ReActAgent, ReActAgent]:
+        ring = Action("ring", ring_once, "Ring.", idempotent=True)
+        options = {"journal": journal, "system_prompt": prompt}
+        asked = ReActAgent("helper", calling("ring"), actions=[ring], **options)
+        return clerk(journal, FORMS["kept"](asked)), asked
+
+    def ring_once() -> str:
+        if not crashed.exists():
+            crash(journal.path, crashed)
+        return "rung"
+
+    with Journal(tmp_path / "runs.db") as journal:
+        await agents(journal, "Help.")[0].reply("go", run_id="r")
+    with Journal(crashed) as journal:
+        (resumed,) = await agents(journal, "Help.")[1].resume_runs()
+        assert (resumed.run.agent, journal.run(resumed.run.id).state) == ("helper", "done")
+        (resumed,) = await agents(journal, "Help briefly.")[0].resume_runs()
+        assert resumed.reply is not None, resumed
+        assert resumed.reply.text == "rung"
+        assert len(journal.runs()) == 2
 
 
 PROGRAM = """

@@ -264,7 +264,7 @@ def test_runs_are_found_by_a_state_of_a_users_own_orchestrator(journal: Journal)
     asyncio.run(run())
     assert ids(journal, state=["postponed", "done"]) == ["R"]
     with pytest.raises(
-        ConfigError, match=r"state= must be running, .*, elsewhere, forked or postponed, got"
+        ConfigError, match=r"state= must be running, .*, elsewhere, mismatch or postponed, got"
     ):
         journal.runs(state="postpond")
 

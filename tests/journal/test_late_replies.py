@@ -69,13 +69,14 @@ def test_late_reply_of_a_run_that_a_changed_program_goes_on_with_is_sent_once(
         customer = ask(space, agent)
         space.remove(agent)
         changed = space.add(clerk(journal, system_prompt="Be brief."))
-        changed.on_mismatch = "fork"
+        run = permit(journal)
+        asyncio.run(changed.resume_decided())
+        journal.answer(run, "operator:program", "fork")
+        asyncio.run(changed.resume_decided())
         permit(journal)
         asyncio.run(changed.resume_decided())
-        fork = permit(journal)
-        asyncio.run(changed.resume_decided())
         assert contents(customer) == ["Paid."]
-        assert (customer.messages[0]["id"], journal.run(fork).state) == (fork, "done")
+        assert (customer.messages[0]["id"], journal.run(run).state) == (run, "done")
         until(lambda: not journal.waits.late_replies("clerk"))
         asyncio.run(changed.resume_decided())
         changed.ask("customer", "say", content="Bye.").result(timeout=WAIT_S)

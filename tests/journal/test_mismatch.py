@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from journal.conftest import Place
+from journal.crash import crash
 from moothall import (
     ACCESS_REQUESTED,
     Action,
@@ -25,12 +25,10 @@ from moothall import (
     SQLiteMemory,
     Waiting,
 )
-from moothall.agents import cancel_run
 from moothall.foundation.errors import (
     ConfigError,
     DefinitionError,
     JournalError,
-    RequestCancelled,
     RunMismatch,
     StateError,
 )
@@ -320,93 +318,156 @@ async def test_resume_of_a_run_without_a_fingerprint_is_refused(journal: Journal
     assert agent.model.received == []
 
 
-def test_agent_that_may_fork_goes_on_though_it_has_changed(journal: Journal) -> None:
-    done = []
-
-    def act() -> str:
-        """Act."""
-        done.append(1)
-        return "done"
-
-    def agent(*script: Any, prompt: str = "Be kind.") -> ReActAgent:
-        model = ScriptedModel(script)
-        made = ReActAgent("a", model, system_prompt=prompt, actions=[act], journal=journal)
-        made.on_mismatch = "fork"
-        return made
-
-    failing = agent(Call("c", "act", {}), ValueError("down"))
-    assert failing.reply_sync("go", run_id="R").stop_reason == "error"
-    # A person tries something else in a fork.
-    tried = agent("", "", "Other.", prompt="Be quick.").reply_sync("go", run_id=journal.fork("R"))
-    assert (tried.text, tried.run_id) == ("Other.", "R.1")
-    changed = agent("", ValueError("down"), prompt="Be quick.")
-    reply = changed.reply_sync("go", run_id="R")
-    assert (reply.stop_reason, reply.run_id) == ("error", "R.changed")
-    # The same fork goes on, not a second one.
-    reply = agent("", "", "", "Yes.", prompt="Be quick.").reply_sync("go", run_id="R")
-    assert (reply.text, reply.run_id) == ("Yes.", "R.changed")
-    assert [each.id for each in journal.runs()] == ["R", "R.1", "R.changed"]
-    assert done == [1]
-    # Another task or conversation is not a program that has changed.
-    with pytest.raises(RunMismatch, match="task"):
-        agent("Yes.").reply_sync("something else", run_id="R")
-    with pytest.raises(RunMismatch, match="thread") as refused:
-        agent("Yes.").reply_sync("go", run_id="R", thread="anna")
-    assert refused.value.run_id == "R"
+async def gone_on(agent: ReActAgent) -> str:
+    """Resume what can go on; gives how the last of it ended."""
+    resumed = await agent.resume_decided()
+    (reply,) = [each.reply for each in resumed if each.reply is not None]
+    return reply.stop_reason
 
 
-async def test_cancel_run_stops_a_fork_in_which_a_changed_agent_goes_on(journal: Journal) -> None:
-    asked = asyncio.Event()
+class Clerk:
+    """A clerk whose payments a person permits; what it has paid is counted."""
 
-    class Slow(ScriptedModel):
-        async def complete(self, *request: Any, **options: Any) -> Any:
-            asked.set()
-            await asyncio.Event().wait()
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self.paid: list[int] = []
 
-    failing = ReActAgent("a", ScriptedModel([ValueError("down")]), journal=journal)
-    assert (await failing.reply("go", run_id="R")).stop_reason == "error"
-    changed = ReActAgent("a", Slow([]), system_prompt="Be quick.", journal=journal)
-    changed.on_mismatch = "fork"
-    reply = asyncio.create_task(changed.reply("go", run_id="R"))
-    await asked.wait()
-    assert cancel_run("R.changed", journal)
-    with pytest.raises(RequestCancelled, match=r"run 'R\.changed' can be resumed"):
-        await reply
-    assert journal.run("R.changed").state == "cancelled"
+    def agent(self, prompt: str = "Be brief.", *script: Any, **options: Any) -> ReActAgent:
+        def pay() -> str:
+            """Pay."""
+            self.paid.append(1)
+            return "paid"
 
+        asked = Action("pay", pay, "Pay.", access_policy=ACCESS_REQUESTED)
+        options = {"actions": [asked], "approver": Waiting(), "journal": self.journal} | options
+        model = ScriptedModel(script or [Call("c", "pay", {}), "Paid."])
+        return ReActAgent("clerk", model, system_prompt=prompt, **options)
 
-def test_agent_that_may_fork_goes_on_though_it_has_changed_twice(journal: Journal) -> None:
+    async def permitted(self, run_id: str) -> str:
+        """Have a run wait for its payment, and a person permit it; gives the key of that."""
+        assert (await self.agent().reply("Pay.", run_id=run_id)).stop_reason == "waiting"
+        key = self.journal.waiting(run_id)[0].key
+        self.journal.answer(run_id, key, True, by="eva")
+        return key
 
-    def ask(prompt: str, answer: str | Exception, run_id: str) -> tuple[str, str | None]:
-        earlier = [""] * (int(prompt) - 1)
-        model = ScriptedModel([*earlier, answer])
-        agent = ReActAgent("a", model, system_prompt=prompt, journal=journal)
-        agent.on_mismatch = "fork"
-        reply = agent.reply_sync("go", run_id=run_id)
-        return reply.stop_reason, reply.run_id
+    def states(self) -> dict[str, str]:
+        return {each.id: each.state for each in self.journal.runs()}
 
-    down = ValueError("down")
-    long_id = "R" * 250
-    for run_id in ("R", long_id):
-        assert ask("1", down, run_id) == ("error", run_id)
-    assert ask("2", down, "R") == ("error", "R.changed")
-    assert ask("3", "Yes.", "R") == ("done", "R.changed.changed")
-    assert ask("2", down, long_id) == ("error", f"{'R' * 247}.changed")
-    with pytest.raises(ConfigError, match="there is a run"):  # its id would be too long
-        ask("3", "Yes.", long_id)
+    def needing(self) -> list[str]:
+        return [each.id for each in self.journal.runs(needs_person=True)]
 
 
-def test_agent_with_an_unknown_on_mismatch_is_refused_before_its_run_begins(
-    journal: Journal,
+async def test_permitted_run_of_a_changed_program_is_a_mismatch_until_restored_or_handed_over(
+    place: Place,
 ) -> None:
-    agent = ReActAgent("a", ScriptedModel(["Yes."]), journal=journal)
-    agent.on_mismatch = "forks"  # type: ignore[assignment]
-    with pytest.raises(ConfigError, match=r"on_mismatch must be 'stop' or 'fork', got 'forks'"):
-        agent.reply_sync("go", run_id="R")
-    assert journal.runs() == []
+    with Journal(place("runs.db")) as journal:
+        clerk = Clerk(journal)
+        for run_id in ("restored", "handed"):
+            await clerk.permitted(run_id)
+        assert (journal.waiting(), clerk.needing()) == ([], [])
+        for _ in ("at first", "again"):  # as a server looks again after a minute
+            first, second = await clerk.agent("Be polite.").resume_decided()
+            assert (first.outcome, second.outcome) == ("mismatch", "mismatch")
+        assert clerk.needing() == ["restored", "handed"]
+        assert clerk.states() == {"restored": "mismatch", "handed": "mismatch"}
+        assert journal.run("handed").state == "mismatch"
+        assert [each.id for each in journal.runs(state="mismatch")] == ["restored", "handed"]
+        assert journal.runs(state=("waiting", "stopped")) == []
+        wait, other = journal.waiting(kind=Waits.of_a_person)
+        assert (wait.run, other.run, wait.kind) == ("restored", "handed", "operator")
+        assert wait.choices == ("fork", "cancel")
+        assert wait.text.startswith("its program has changed: restore it, answer 'fork'")
+        assert "system prompt" in wait.text
+        assert str(wait).startswith('a decision: "its program has changed')
+        assert journal.waits.due_notices() == [wait, other]
+        journal.waits.remind_in(wait, None)
+        assert journal.waits.due_notices() == [other]
+
+        resumed = await clerk.agent().resume_decided(which=lambda run: run.id == "restored")
+        assert [each.reply and each.reply.text for each in resumed] == ["Paid."]
+        assert (clerk.needing(), journal.waiting()) == (["handed"], [other])
+        with pytest.raises(ConfigError, match="must be 'fork' or 'cancel', got True: the run goes"):
+            journal.answer("handed", other.key, True)
+        journal.answer("handed", other.key, "fork", by="eva")
+        assert (clerk.states()["handed"], clerk.needing()) == ("waiting", [])
+        assert await gone_on(clerk.agent("Be polite.")) == "waiting"
+        (asks,) = journal.waiting()  # another program asks anew
+        assert (asks.run, asks.kind, clerk.needing()) == ("handed", "approval", ["handed"])
+        journal.answer("handed", asks.key, True)
+        assert await gone_on(clerk.agent("Be polite.")) == "done"
+        assert (clerk.states()["handed"], journal.waiting()) == ("done", [])
+        assert clerk.paid == [1, 1]
+        assert journal.check() == []
 
 
-def test_agent_that_has_changed_gets_the_results_that_come_for_the_run_which_it_forks(
+async def test_run_of_a_changed_program_goes_on_by_it_as_soon_as_its_operator_says_so(
+    place: Place,
+) -> None:
+    """A server looks every second, and tries what failed again after a minute alone."""
+    with Journal(place("runs.db")) as journal:
+        clerk = Clerk(journal)
+        key = await clerk.permitted("r")
+        with pytest.raises(RunMismatch, match="thread"):  # which is no program that has changed
+            await clerk.agent().reply("Pay.", run_id="r", thread="anna")
+        assert clerk.states() == {"r": "waiting"}
+        changed = clerk.agent("Be polite.")
+        (first,) = await changed.resume_decided()
+        assert (first.outcome, clerk.states()) == ("mismatch", {"r": "mismatch"})
+        assert await changed.resume_decided() == []  # nothing has changed
+        for _ in range(2):  # the same answer again changes nothing
+            journal.answer("r", "operator:program", "fork", by="eva")
+        assert await gone_on(changed) == "waiting"
+        journal.answer("r", "operator:program", "fork", by="eva")
+        assert await changed.resume_decided() == []
+        assert (clerk.states(), journal.waiting()[0].key) == ({"r": "waiting"}, key)
+        journal.answer("r", key, True)
+        assert await gone_on(changed) == "done"
+        assert (clerk.states(), clerk.paid) == ({"r": "done"}, [1])
+        journal.prune(0)
+        assert clerk.states() == {}
+
+
+async def test_operator_of_a_changed_program_may_cancel_its_run(journal: Journal) -> None:
+    clerk = Clerk(journal)
+    await clerk.permitted("r")
+    await clerk.agent("Be polite.").resume_decided()
+    journal.answer("r", "operator:program", "cancel", by="eva")
+    assert (clerk.states(), journal.waiting(), clerk.paid) == ({"r": "cancelled"}, [], [])
+
+
+async def test_former_program_that_is_asked_again_does_not_go_on_with_what_a_changed_one_has_paid(
+    place: Place,
+) -> None:
+    with Journal(place("runs.db")) as journal:
+        clerk = Clerk(journal)
+        key = await clerk.permitted("r")
+        changed = clerk.agent("Be polite.")
+        await changed.resume_decided()
+        journal.answer("r", "operator:program", "fork")
+        await changed.resume_decided()
+        journal.answer("r", key, True, by="eva")
+        assert await gone_on(changed) == "done"
+        with pytest.raises(RunMismatch, match="system prompt"):
+            await clerk.agent().reply("Pay.", run_id="r")
+        assert (await changed.reply("Pay.", run_id="r")).text == "Paid."
+        assert clerk.paid == [1]
+
+
+async def test_run_that_changes_hands_twice_waits_for_its_operator_twice(journal: Journal) -> None:
+    clerk = Clerk(journal)
+    key = await clerk.permitted("r")
+    for prompt in ("Be polite.", "Be quick."):
+        (first,) = await clerk.agent(prompt).resume_decided()
+        assert (first.outcome, clerk.states()) == ("mismatch", {"r": "mismatch"})
+        journal.answer("r", "operator:program", "fork", by="eva")
+        assert await gone_on(clerk.agent(prompt)) == "waiting"
+        journal.answer("r", key, True, by="eva")
+    assert (await clerk.agent("Be polite.").resume_decided())[0].outcome == "mismatch"
+    assert await gone_on(clerk.agent("Be quick.")) == "done"
+    assert clerk.paid == [1]
+
+
+async def test_results_that_come_for_a_run_reach_the_program_that_it_was_handed_to(
     journal: Journal,
 ) -> None:
     def send(batch: str) -> Later:
@@ -414,231 +475,102 @@ def test_agent_that_has_changed_gets_the_results_that_come_for_the_run_which_it_
         sent.append(batch)
         return Later(batch)
 
-    def clerk(prompt: str) -> ReActAgent:
+    def agent(prompt: str) -> ReActAgent:
         calls = tuple(Call(each, "send", {"batch": each}) for each in ("a", "b"))
         model = ScriptedModel(
             [calls, lambda messages, _: str([m["content"] for m in messages[-2:]])]
         )
-        agent = ReActAgent("clerk", model, actions=[send], journal=journal, system_prompt=prompt)
-        agent.on_mismatch = "fork"
-        return agent
+        return ReActAgent("clerk", model, actions=[send], journal=journal, system_prompt=prompt)
 
     sent: list[str] = []
-    assert clerk("Be brief.").reply_sync("Send both.", run_id="r").stop_reason == "waiting"
-    for batch in ("a", "b"):
-        journal.answer("r", batch, f"booked {batch}", by="bank")
-        journal.answer("r", batch, f"booked {batch}", by="bank")  # sent again
-        resumed = asyncio.run(clerk("Be polite.").resume_decided())
-    reply = next(each.reply for each in resumed if each.reply is not None)
-    assert (reply.run_id, reply.stop_reason) == ("r.changed", "done")
-    assert reply.text == str([f"booked {each}" for each in ("a", "b")])
+    assert (await agent("Be brief.").reply("Send both.", run_id="r")).stop_reason == "waiting"
+    journal.answer("r", "a", "booked a", by="bank")
+    assert (await agent("Be polite.").resume_decided())[0].outcome == "mismatch"
+    journal.answer("r", "operator:program", "fork", by="eva")
+    for _ in range(2):
+        journal.answer("r", "b", "booked b", by="bank")  # sent again
+    (resumed,) = await agent("Be polite.").resume_decided()
+    assert resumed.reply is not None
+    assert (resumed.reply.run_id, resumed.reply.text) == ("r", str(["booked a", "booked b"]))
     assert sorted(sent) == ["a", "b"]
     with pytest.raises(StateError, match="was answered by bank"):
         journal.answer("r", "b", "refused", by="bank")
 
 
-def test_agent_that_has_changed_twice_gets_the_results_that_come_for_its_first_run(
+async def test_program_that_lacks_the_permitted_action_asks_its_model_again(
     journal: Journal,
 ) -> None:
-    def send(batch: str) -> Later:
-        """Send a batch; its result comes by the id of the run."""
-        return Later(batch)
-
-    def clerk(prompt: str) -> ReActAgent:
-        calls = tuple(Call(each, "send", {"batch": each}) for each in ("a", "b", "c"))
-        model = ScriptedModel([calls, lambda messages, _: messages[-1]["content"]])
-        agent = ReActAgent("clerk", model, actions=[send], journal=journal, system_prompt=prompt)
-        agent.on_mismatch = "fork"
-        return agent
-
-    assert clerk("Be brief.").reply_sync("Send all.", run_id="r").stop_reason == "waiting"
-    for batch, prompt in (("a", "Be polite."), ("b", "Be quick."), ("c", "Be quick.")):
-        journal.answer("r", batch, f"booked {batch}")
-        resumed = asyncio.run(clerk(prompt).resume_decided())
-    reply = next(each.reply for each in resumed if each.reply is not None)
-    assert (reply.run_id, reply.text) == ("r.changed.changed", "booked c")
-
-
-def test_permitted_run_of_a_changed_program_waits_for_a_person_until_that_is_restored_or_forked(
-    place: Place,
-) -> None:
-    """No process would go on with it, and no list would name it."""
-    paid = []
-
-    def pay() -> str:
-        """Pay."""
-        paid.append(1)
-        return "paid"
-
-    def clerk(prompt: str = "Be brief.") -> ReActAgent:
-        asked = Action("pay", pay, "Pay.", access_policy=ACCESS_REQUESTED)
-        model = ScriptedModel([Call("c", "pay", {}), "Paid."])
-        parts: dict[str, Any] = {"actions": [asked], "approver": Waiting(), "journal": journal}
-        return ReActAgent("clerk", model, system_prompt=prompt, **parts)
-
-    def needing() -> list[str]:
-        return [each.id for each in journal.runs(needs_person=True)]
-
-    with Journal(place("runs.db")) as journal:
-        for run_id in ("restored", "forked"):
-            assert clerk().reply_sync("Pay.", run_id=run_id).stop_reason == "waiting"
-            journal.answer(run_id, journal.waiting(run_id)[0].key, True)
-        assert (journal.waiting(), needing()) == ([], [])
-        for _ in ("at first", "again"):  # as a server looks again after a minute
-            (first, second) = asyncio.run(clerk("Be polite.").resume_decided())
-            assert (first.outcome, second.outcome) == ("mismatch", "mismatch")
-        assert needing() == ["restored", "forked"]
-        (wait, other) = journal.waiting(kind=Waits.of_a_person)
-        assert (wait.run, other.run, wait.kind) == ("restored", "forked", "program")
-        assert wait.text.startswith("its program has changed: restore it, or answer 'fork'")
-        assert "system prompt" in wait.text
-        assert str(wait).startswith('a decision: "its program has changed')
-        assert journal.waits.due_notices() == [wait, other]
-        journal.waits.remind_in(wait, None)
-        assert journal.waits.due_notices() == [other]
-
-        resumed = asyncio.run(clerk().resume_decided(which=lambda run: run.id == "restored"))
-        assert [each.reply and each.reply.text for each in resumed] == ["Paid."]
-        assert (needing(), journal.waiting()) == (["forked"], [other])
-        with pytest.raises(ConfigError, match="must be 'fork', got True: the run goes on in a"):
-            journal.answer("forked", other.key, True)
-        journal.answer("forked", other.key, "fork", by="eva")
-        (again,) = asyncio.run(clerk("Be polite.").resume_decided())
-        assert again.reply is not None
-        assert (again.reply.run_id, again.reply.stop_reason) == ("forked.changed", "waiting")
-        (asks,) = journal.waiting()  # the copy asks for itself
-        assert (asks.run, asks.kind, needing()) == (asks.run, "approval", ["forked.changed"])
-        journal.answer(asks.run, asks.key, True)
-        asyncio.run(clerk("Be polite.").resume_decided())
-        assert (journal.run("forked.changed").state, journal.waiting(), needing()) == (
-            "done",
-            [],
-            [],
-        )
-        assert paid == [1, 1]
-
-
-def test_run_of_a_changed_program_goes_on_in_a_copy_as_soon_as_a_person_says_so(
-    place: Place,
-) -> None:
-    """A server looks every second, and tries what failed again after a minute alone."""
-
-    def clerk(prompt: str) -> ReActAgent:
-        asked = Action("pay", lambda: "paid", "Pay.", access_policy=ACCESS_REQUESTED)
-        model = ScriptedModel([Call("c", "pay", {}), "Paid."])
-        parts: dict[str, Any] = {"actions": [asked], "approver": Waiting(), "journal": journal}
-        return ReActAgent("clerk", model, system_prompt=prompt, **parts)
-
-    def states() -> dict[str, str]:
-        return {each.id: each.state for each in journal.runs()}
-
-    with Journal(place("runs.db")) as journal:
-        assert clerk("Be brief.").reply_sync("Pay.", run_id="r").stop_reason == "waiting"
-        journal.answer("r", journal.waiting("r")[0].key, True)
-        changed = clerk("Be polite.")
-        (first,) = asyncio.run(changed.resume_decided())
-        assert (first.outcome, states()) == ("mismatch", {"r": "waiting"})
-        assert asyncio.run(changed.resume_decided()) == []  # nothing has changed
-        journal.answer("r", "program:changed", "fork", by="eva")
-        (again,) = asyncio.run(changed.resume_decided())
-        assert again.reply is not None
-        assert again.reply.run_id == "r.changed"
-        assert states() == {"r": "forked", "r.changed": "waiting"}
-        assert [each.id for each in journal.runs(state="waiting")] == ["r.changed"]
-        assert journal.run("r").state == "forked"
-        assert asyncio.run(changed.resume_decided()) == []
-        journal.answer("r.changed", journal.waiting()[0].key, True)
-        asyncio.run(changed.resume_decided())
-        assert states() == {"r": "forked", "r.changed": "done"}
-        journal.prune(0)
-        assert states() == {}
-
-
-def test_run_that_goes_on_in_a_copy_asks_nobody_and_names_the_copy_to_whoever_answers_it(
-    place: Place,
-) -> None:
-    """Its question was listed beside the copy's: a permission for it was taken, and did nothing."""
-
-    def clerk(prompt: str) -> ReActAgent:
-        asked = Action("pay", lambda: "paid", "Pay.", access_policy=ACCESS_REQUESTED)
-        model = ScriptedModel([Call("c", "pay", {}), "Paid."])
-        parts: dict[str, Any] = {"actions": [asked], "approver": Waiting(), "journal": journal}
-        agent = ReActAgent("clerk", model, system_prompt=prompt, **parts)
-        agent.on_mismatch = "fork"
-        return agent
-
-    def states() -> list[tuple[str, str]]:
-        return [(each.id, each.state) for each in journal.runs()]
-
-    with Journal(place("runs.db")) as journal:
-        for run_id in ("r", "s"):
-            assert clerk("Be brief.").reply_sync("Pay.", run_id=run_id).stop_reason == "waiting"
-        keys = {each.run: each.key for each in journal.waiting()}
-        journal.answer("s", keys["s"], True, by="eva")
-        for prompt in ("Be polite.", "Be quick."):
-            for run_id in ("r", "s"):
-                assert clerk(prompt).reply_sync("Pay.", run_id=run_id).stop_reason == "waiting"
-        waits = journal.waiting()
-        assert [each.run for each in waits] == ["r.changed.changed", "s.changed.changed"]
-        assert journal.waits.due_notices() == waits
-        assert journal.waits.counts() == {("clerk", "approval"): 2}
-        with pytest.raises(StateError, match=r"'r' goes on as 'r\.changed\.changed', which asks"):
-            journal.answer("r", keys["r"], True, by="eva")
-        journal.answer("s", keys["s"], True, by="eva")  # the same answer again changes nothing
-        journal.cancel("s", by="eva")
-        journal.answer("r.changed.changed", waits[0].key, True, by="eva")
-        asyncio.run(clerk("Be quick.").resume_decided())
-        assert states() == [
-            *(("r", "forked"), ("s", "forked"), ("r.changed", "forked"), ("s.changed", "forked")),
-            *(("r.changed.changed", "done"), ("s.changed.changed", "cancelled")),
-        ]
-        assert journal.waiting() == []
-
-
-def test_restored_program_that_is_asked_again_goes_on_in_the_copy_of_a_permitted_run(
-    place: Place,
-) -> None:
-    """It made the payment a second time, since the run has its permission, too."""
-    paid = []
-
-    def clerk(prompt: str) -> ReActAgent:
-        asked = Action("pay", lambda: paid.append(1), "Pay.", access_policy=ACCESS_REQUESTED)
-        model = ScriptedModel([Call("c", "pay", {}), "Paid."])
-        parts: dict[str, Any] = {"actions": [asked], "approver": Waiting(), "journal": journal}
-        agent = ReActAgent("clerk", model, system_prompt=prompt, **parts)
-        agent.on_mismatch = "fork"
-        return agent
-
-    with Journal(place("runs.db")) as journal:
-        assert clerk("Be brief.").reply_sync("Pay.", run_id="r").stop_reason == "waiting"
-        for _ in range(2):  # the run, and its copy, which asks for itself
-            (wait,) = journal.waiting()
-            journal.answer(wait.run, wait.key, True, by="eva")
-            asyncio.run(clerk("Be polite.").resume_decided())
-        assert paid == [1]
-        reply = clerk("Be brief.").reply_sync("Pay.", run_id="r")
-        assert (reply.stop_reason, reply.text, paid) == ("done", "Paid.", [1])
-        assert journal.run("r").state == "forked"
-
-
-def test_fork_of_a_program_that_lacks_the_permitted_action_asks_its_model_again(
-    journal: Journal,
-) -> None:
-    asked = Action("pay", lambda: "paid", "Pay.", access_policy=ACCESS_REQUESTED)
-
-    def clerk(*script: Any, **options: Any) -> ReActAgent:
-        model = ScriptedModel(script)
-        return ReActAgent("clerk", model, approver=Waiting(), journal=journal, **options)
-
-    before = clerk(Call("c", "pay", {}), actions=[asked])
-    assert before.reply_sync("Pay.", run_id="r").stop_reason == "waiting"
-    journal.answer("r", journal.waiting()[0].key, True)
-    changed = clerk("", "There is no till.")
-    changed.on_mismatch = "fork"
-    (resumed,) = asyncio.run(changed.resume_decided())
+    clerk = Clerk(journal)
+    await clerk.permitted("r")
+    changed = clerk.agent("Be brief.", "", "There is no till.", actions=[])
+    await changed.resume_decided()
+    journal.answer("r", "operator:program", "fork")
+    (resumed,) = await changed.resume_decided()
     assert resumed.reply is not None
     assert (resumed.reply.stop_reason, resumed.reply.text) == ("done", "There is no till.")
     assert "is not an action; there are no" in changed.model.received[-1][-1]["content"]
+    assert journal.waiting() == []
+
+
+async def test_open_approvals_of_a_run_that_is_handed_over_stay_as_they_are(
+    journal: Journal,
+) -> None:
+    """A call that has been made waits for its result, and is not permitted again."""
+    called = []
+
+    def send(n: int) -> Later:
+        """Send."""
+        called.append(n)
+        return Later(f"n{n}")
+
+    def agent(prompt: str) -> ReActAgent:
+        asked = Action("send", send, "Send.", access_policy=ACCESS_REQUESTED)
+        calls = tuple(Call(f"{n}", "send", {"n": n}) for n in (1, 2, 3))
+        model = ScriptedModel([calls, lambda heard, _: str([m["content"] for m in heard[-3:]])])
+        options: dict[str, Any] = {"approver": Waiting(), "journal": journal}
+        return ReActAgent("clerk", model, actions=[asked], system_prompt=prompt, **options)
+
+    await agent("Be brief.").reply("Send.", run_id="r")
+    first, second, third = sorted(journal.waiting(), key=lambda each: each.step)
+    journal.answer("r", first.key, True)
+    await agent("Be brief.").resume_decided()
+    journal.answer("r", second.key, True)
+    assert (await agent("Be polite.").resume_decided())[0].outcome == "mismatch"
+    journal.answer("r", "operator:program", "fork")
+    assert {each.key for each in journal.waiting()} == {"n1", third.key}
+    changed = agent("Be polite.")
+    assert await gone_on(changed) == "waiting"
+    assert {each.key for each in journal.waiting()} == {"n1", second.key, third.key}
+    for key in (second.key, third.key):
+        journal.answer("r", key, True)
+    assert await gone_on(changed) == "waiting"
+    for n in (1, 2, 3):
+        journal.answer("r", f"n{n}", f"sent {n}")
+    assert await gone_on(changed) == "done"
+    assert journal.replay("r").text == str(["sent 1", "sent 2", "sent 3"])
+    assert sorted(called) == [1, 2, 3]
+
+
+async def test_run_that_was_cut_off_is_a_mismatch_once_its_agent_resumes_what_had_stopped(
+    tmp_path: Path,
+) -> None:
+    with Journal(tmp_path / "runs.db") as journal:
+        look = Action("look", lambda: crash(journal.path, tmp_path / "crashed.db"), idempotent=True)
+        await (
+            Clerk(journal)
+            .agent("", {"name": "look"}, "Seen.", actions=[look])
+            .reply("Look.", run_id="r")
+        )
+    with Journal(tmp_path / "crashed.db") as journal:
+        clerk, look = Clerk(journal), Action("look", lambda: None, idempotent=True)
+        changed = clerk.agent("Be polite.", "", "Seen.", actions=[look])
+        assert clerk.states() == {"r": "stopped"}
+        for _ in range(2):
+            (resumed,) = await changed.resume_runs()
+            assert (resumed.outcome, clerk.states()) == ("mismatch", {"r": "mismatch"})
+        journal.answer("r", "operator:program", "fork")
+        assert clerk.states() == {"r": "stopped"}
+        assert await gone_on(changed) == "done"
 
 
 def test_mismatch_names_the_actions_that_are_gone_new_or_changed(journal: Journal) -> None:

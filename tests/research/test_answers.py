@@ -73,14 +73,6 @@ def test_answers_question_in_other_words_that_a_passage_has_enough_of_is_shown_a
     assert report.objectives[0].expertise < 0.9
 
 
-def test_answers_one_quote_alone_counts_for_less_than_several() -> None:
-    alone = report_of("The mast is 9 m high.", "How high is the mast?")
-    several = report_of(
-        "# A\n\nThe mast is 9 m high.\n\n# B\n\nIts mast is 8 m high.", "How high is the mast?"
-    )
-    assert alone.objectives[0].expertise < several.objectives[0].expertise
-
-
 def test_answers_same_text_in_two_files_is_quoted_once(tmp_path: Path) -> None:
     said = "The beacon of Arna burns for 14 hours.\n\nThe beacon of Lund burns for 9 hours.\n"
     files = {"beacons.txt": said, "beacons.md": f"# Beacons\n\n{said}"}

@@ -403,6 +403,34 @@ def test_sheet_names_the_columns_that_no_row_has_a_value_for() -> None:
     )
 
 
+def test_odt_cell_over_several_rows_and_columns_is_said_in_each_and_a_chart_as_its_table() -> None:
+    def cell(text: str, size: str = "") -> str:
+        return f"<table:table-cell {size}><text:p>{text}</text:p></table:table-cell>"
+
+    covered, wide = "<table:covered-table-cell/>", 'table:number-columns-spanned="2"'
+    rows = (
+        cell("Port") + cell("Fare", wide) + covered,
+        cell("Alba", 'table:number-rows-spanned="2"') + cell("Day") + cell("6"),
+        covered + cell("Night") + cell("9"),
+    )
+    table = "".join(f"<table:table-row>{each}</table:table-row>" for each in rows)
+    chart = (
+        f'<office:document-content {OPEN} xmlns:chart="urn:chart"><office:body><office:chart>'
+        "<chart:chart><chart:title><text:p>Travellers</text:p></chart:title><table:table>"
+        f"<table:table-row>{cell('Cove')}{cell('6100')}</table:table-row></table:table>"
+        "</chart:chart></office:chart></office:body></office:document-content>"
+    )
+    link = 'xmlns:xlink="http://www.w3.org/1999/xlink" xlink:href="./Object 1"'
+    frame = f"<text:p><draw:frame><draw:object {link}/></draw:frame></text:p>"
+    body = f"<table:table>{table}</table:table>{frame}"
+    text = f"<office:document-content {OPEN}><office:body><office:text>{body}</office:text>"
+    content = f"{text}</office:body></office:document-content>"
+    document = read("a.odt", packed({"content.xml": content, "Object 1/content.xml": chart}))
+    assert document.text == (
+        "Port | Fare | Fare\nAlba | Day | 6\nAlba | Night | 9\n\nTravellers\n\nCove | 6100"
+    )
+
+
 def test_slide_cell_over_several_rows_is_said_in_each() -> None:
     rows = "".join(
         f"<a:tr><a:tc{about}><a:p><a:r><a:t>{region}</a:t></a:r></a:p></a:tc>"

@@ -106,6 +106,19 @@ def test_pdf_table_names_the_columns_in_which_no_row_has_a_value() -> None:
     assert said[-1] == "Columns without a value: Remark"
 
 
+def test_pdf_lines_of_cells_that_are_written_from_below_are_rows() -> None:
+    ships = (("Alba", "3", "40 m"), ("Bodo", "5", "70 m"), ("Cove", "7", "90 m"))
+    cells = [*rows(724, ("Ship", "Berth", "Length")), *rows(704, *ships)[::-1]]
+    boxes = "".join(
+        f"{70 + 150 * at} {low} 150 {height} re S "
+        for at in range(3)
+        for low, height in ((720, 16), (672, 48))
+    )
+    assert paragraphs(f") Tj ET {boxes} BT /F1 12 Tf ({placed(*cells)}") == [
+        f"Ship: {ship}; Berth: {berth}; Length: {length}" for ship, berth, length in ships
+    ]
+
+
 def test_pdf_list_of_facts_is_no_table_whose_first_row_names_columns() -> None:
     facts = (("Name", "Alba"), ("Height", "42 m"), ("Built", "1990"), ("Fee", "12 euros"))
     assert paragraphs(placed(*rows(720, *facts))) == [

@@ -254,7 +254,7 @@ def test_research_tool_whose_resource_is_malformed_has_failed() -> None:
         return Resource("http://web.test/", "Alpha", True, {"port": 1})  # type: ignore[arg-type]
 
     report = Researcher("r", None, "the alpha protocol", [look, *tools()]).report_sync()
-    assert report.stop_reason == "done"
+    assert report.stop_reason == "no_progress"
     report = Researcher("r", None, "the alpha protocol", [look]).report_sync()
     assert "a resource's content must be a text, got {'port': 1}" in report.detail
 
@@ -1352,7 +1352,7 @@ def test_extractive_research_plans_reads_quotes_and_judges_as_it_did() -> None:
     assert "The answer may be here:" in told[0]
     assert all(f"Bees dance {n} times for flowers." in told[0] for n in range(6))
     assert "They dance an eight." in told[2].partition("## Sources")[0]
-    assert [each.expertise for each in report.objectives] == [0.8, 0.9]
+    assert [each.expertise for each in report.objectives] == [0.4, 0.52]
     assert (report.iterations, report.stop_reason) == (3, "max_iterations")
     asked = "Do bees dance for flowers in winter?"
     assert f"the answer to “{asked}” may be among the quotes" in researcher.progress.remark
@@ -1770,7 +1770,7 @@ def test_run_is_taken_further_with_more_iterations_and_objectives(tmp_path: Path
 
 def test_run_that_the_budget_stopped_does_the_rest_of_its_tasks_with_more(tmp_path: Path) -> None:
     seen: list[str] = []
-    for actions, stop in ((2, "budget"), (3, "budget"), (20, "done")):
+    for actions, stop in ((2, "budget"), (3, "budget"), (20, "no_progress")):
         own = {"journal": tmp_path / "runs", "budget": Budget(actions=actions)}
         asked = ["alpha protocol", "beta protocol"]
         report = Researcher("r", None, asked, tools(seen.append), 9, **own).report_sync("R")

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from moothall import CitizenAgent, City, Context, Society, action
+from moothall import CitizenAgent, City, Context, Interval, Society, action
 from moothall.society import (
     CitizenBlock,
     Column,
@@ -35,7 +35,6 @@ from moothall.society.blocks import (
     NeedsBlockParams,
     all_blocks,
 )
-from moothall.society.experiments.results import Interval
 
 
 class WalkParams(CitizenBlockParams):

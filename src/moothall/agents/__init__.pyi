@@ -20,5 +20,7 @@ from moothall.agents.replies.sub_agents.resumer import ResumeHost as ResumeHost
 from moothall.agents.replies.sub_agents.resumer import Resumer as Resumer
 from moothall.agents.replies.sub_agents.resuming import Retries as Retries
 from moothall.agents.replies.sub_agents.resuming import who_resumes as who_resumes
+from moothall.agents.replies.sub_agents.stand_ins import ReplyParts as ReplyParts
+from moothall.agents.replies.sub_agents.stand_ins import StandIns as StandIns
 from moothall.agents.run_events import recorded_events as recorded_events
 from moothall.spaces.user import User as User

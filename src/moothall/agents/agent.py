@@ -150,6 +150,7 @@ class Agent(ProcessBound, Messaging, remedy="make the agent in the function that
     receive_own_broadcasts: bool = True
     concurrency: int = 1
     approver: Approver | None = None
+    stands_for: Agent | None = None  # the agent in whose place this copy of it replies
     deps: Any = None
     description: str | None = None
     budget: Budget | None = None

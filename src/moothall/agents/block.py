@@ -79,6 +79,10 @@ class Block:
     guidance: str | Callable[..., Any] = ""
     keeps_in: str = ""
     ParamsType: ClassVar[type[BlockParams] | None] = None
+    agent: Any
+    own_llm: Any
+    environment: Any
+    params: Any
 
     def __init__(
         self,
@@ -86,7 +90,7 @@ class Block:
         environment: Any = None,
         block_params: BlockParams | dict[str, Any] | None = None,
     ) -> None:
-        self.agent: Any = None
+        self.agent = None
         self.actions = dict(type(self).actions)
         self.own_llm = llm
         self.environment = environment
@@ -94,7 +98,7 @@ class Block:
             from moothall.agents.params import BlockParams  # pydantic takes long to import
 
             block_params = (self.ParamsType or BlockParams)()
-        self.params: Any = checked_params(self.ParamsType, block_params)
+        self.params = checked_params(self.ParamsType, block_params)
         if self.ParamsType is not None and not isinstance(self.params, self.ParamsType):
             expected = f"{self.ParamsType.__name__} or a dict of its fields"
             raise ConfigError(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import KW_ONLY, dataclass, field
+from random import Random
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 from typing_extensions import TypeVar
@@ -78,6 +80,7 @@ class Context(Generic[T]):
     _loop: asyncio.AbstractEventLoop | None = field(init=False)
     _channel: CallChannel | None = None  # of the call, if it is one
     _find_sources: Callable[[Agent], list[str]] | None = None
+    _request: Any = None  # of the reply; None where no reply is given
 
     def __post_init__(self) -> None:
         if self.sender is None and self.message is not None:
@@ -88,6 +91,34 @@ class Context(Generic[T]):
     def sources(self) -> list[str]:
         """The sources outside, such as pages, that the agent has read in what led to the call."""
         return [] if self._find_sources is None else self._find_sources(self.agent)
+
+    @property
+    def now(self) -> float:
+        """When the run began, in seconds since 1970: the same however often it is resumed.
+
+        In a frozen world it is when the recorded run began; without a run, it is now.
+        """
+        return self._beginning[0]
+
+    @property
+    def random(self) -> Random:
+        """Random numbers: the same sequence each time in a run, and where that is frozen."""
+        return Random(self._beginning[1])
+
+    @property
+    def _beginning(self) -> tuple[float, str]:
+        """When the run began, and the seed of its random numbers."""
+        request = self._request
+        if request is None:
+            return time.time(), self.run_id or ""
+        if request.beginning is None:
+            record = request.recorded
+            request.beginning = (
+                time.time() if record is None else record.begin_time,
+                request.run_id,
+            )
+        beginning: tuple[float, str] = request.beginning
+        return beginning
 
     def note_sources(self, sources: Sequence[str], value: Any = None) -> None:
         """Say that the call has read something from outside, which then counts as read by all.

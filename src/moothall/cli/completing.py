@@ -44,7 +44,7 @@ def _runs(journal: Journal, ctx: Any, **filters: Any) -> list[tuple[str, str]]:
 
 runs: Completer = _of_journal(_runs)
 runs_to_resume: Completer = _of_journal(
-    lambda journal, ctx: _runs(journal, ctx, state=(*Outline.cut_off, "waiting"))
+    lambda journal, ctx: _runs(journal, ctx, state=(*Outline.cut_off, *Outline.parked))
 )
 agents: Completer = _of_journal(
     lambda journal, ctx: [

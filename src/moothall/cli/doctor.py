@@ -165,14 +165,23 @@ def _check_sandbox() -> Finding:
     return Finding("sandbox", "ok", "bubblewrap confines the commands of agents")
 
 
+_OPERATOR_WORDS: Final = {
+    "operator:deaths": "ended each process",
+    "operator:program": "of another program",
+}
+
+
 def _check_journal(path: str | None) -> Finding:
     if path is None:
         remedy = "to record runs, give --journal PATH, or set MOOTHALL_JOURNAL"
         return Finding("journal", "missing", "runs of commands are not recorded", remedy)
     with closing(open_journal(path)) as journal:
         if waits := journal.waiting(kind="operator"):
-            runs = ", ".join(each.run for each in waits[:3])
-            text = f"{journal.path}: {counted(len(waits), 'run')} ended each process: {runs}"
+            parts = list[str]()
+            for key, words in _OPERATOR_WORDS.items():
+                if runs := [each.run for each in waits if each.key == key]:
+                    parts.append(f"{counted(len(runs), 'run')} {words}: {', '.join(runs[:3])}")
+            text = f"{journal.path}: {'; '.join(parts)}"
             return Finding("journal", "wrong", text, "decide about them: `moothall waiting`")
         return Finding("journal", "ok", f"{journal.path}: {counted(journal.sums().runs, 'run')}")
 

@@ -36,6 +36,10 @@ _GROUPS = {
     "Journal": {
         "runs": ("runs", "List, show, delete and move the runs of a journal."),
         "replay": ("replay", "Replay a run from its record."),
+        "eval": (
+            "run.evaluate",
+            "Run recorded runs again, and grade them.",
+        ),
         "memory": ("operate.memories", "Forget old conversations."),
     },
     "Serve": {

@@ -107,7 +107,7 @@ class RecordedRun:
             return []
         if doubts := [each.number for each in self.journal.in_doubt(self.run_id)]:
             return self._decision_commands(doubts)
-        if stop_reason == "waiting" and self.journal.waiting(self.run_id):
+        if stop_reason in Outline.parked and self.journal.waiting(self.run_id):
             path = ("--journal", self.journal.path) if self.names_journal else ()
             return [("to see for what", typed_command("moothall", "waiting", *path))]
         # The limit is shown as N: nobody knows how much more the run needs.

@@ -28,7 +28,6 @@ from moothall.cli.shared_options import (
     journal_option,
     json_option,
     limit_options,
-    mismatch_option,
     open_journal,
 )
 from moothall.journal import Doubt, Outline, RunView
@@ -38,11 +37,11 @@ from moothall.studio.orders import (
     ResearchOrder,
     SimulateOrder,
     check_journal_apart,
-    fork_for,
     has_resume,
     recorded_order,
     resume_of,
     resume_refusal,
+    run_for_change,
     with_new_limits,
     write_report,
 )
@@ -74,9 +73,8 @@ def _decision_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--force",
     is_flag=True,
-    help="Resume although the agent has changed (as a fork) or a fork exists.",
+    help="Resume although the agent has changed, or a fork exists.",
 )
-@mismatch_option("If the agent has changed: stop, or resume a fork.")
 @limit_options(lambda limit: f"New {limit.option_help}")
 @click.option("--agent", metavar="MODULE:AGENT", help="The agent, for a run of your own program.")
 @json_option
@@ -84,7 +82,6 @@ def command(
     run_id: str,
     journal: str | None,
     force: bool,
-    on_mismatch: str,
     agent: str | None,
     as_json: bool,
     **options: Any,
@@ -105,6 +102,9 @@ def command(
     within seconds, or by the next that starts. With --agent MODULE:AGENT (an agent, an agent class,
     or a function that returns an agent) it is resumed here. MODULE is searched in the current
     folder first.
+
+    If the agent has changed since, --force resumes a copy; a run that waits goes on itself, also by
+    the process that serves its agent.
 
     Resume only runs that you trust: calls that the journal records as permitted run without asking.
 
@@ -165,6 +165,9 @@ def command(
         if report_refusal(recorded, refusal, as_json):
             return 1
         if order is None and own_agent is None and not has_resumer:
+            if force and outline.state == "mismatch":
+                store.answer(run_id, "operator:program", "fork", by=user_name(None))
+                decided = True
             return _print_next(recorded, outline, as_json=as_json, decided=decided)
         resume_run: Callable[[bool, RecordedRun], int] = _resume_kind
         if order is not None:
@@ -174,11 +177,10 @@ def command(
         try:
             return resume_run(as_json, recorded)
         except RunMismatch as error:
-            may_fork = force or on_mismatch == "fork"
-            fork_id, changed = fork_for(error, store, run_id, order, may_fork)
-        id = escaped(fork_id)
-        print(f"moothall: {changed}; resuming a fork, run {id}", file=sys.stderr, flush=True)
-        return resume_run(as_json, replace(recorded, run_id=fork_id))
+            next_id, changed = run_for_change(error, store, run_id, order, force)
+        note = "going on by it" if next_id == run_id else f"resuming a fork, run {escaped(next_id)}"
+        print(f"moothall: {changed}; {note}", file=sys.stderr, flush=True)
+        return resume_run(as_json, replace(recorded, run_id=next_id))
 
 
 def _agent_of_kind(name: str, kind: str) -> Any:

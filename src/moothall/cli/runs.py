@@ -127,8 +127,9 @@ def command(
 
     The states are running, waiting (for an
     answer, a result or a moment), in_doubt (it was cut off during an action, and a person decides),
-    stopped (its process ended otherwise), done, and the other reasons for which a run ends.
-    --needs-me lists those that are waiting, in_doubt or stopped. A TIME is a date such as
+    stopped (its process ended otherwise), mismatch (it could go on, but for its program, which has
+    changed), done, and the other reasons for which a run ends. --needs-me lists those that are
+    waiting, mismatch, in_doubt or stopped. A TIME is a date such as
     2026-11-24, with a time (2026-11-24T18:00) or without, today, yesterday, or how long ago: 90s,
     30m, 12h, 7d, 2w.
 

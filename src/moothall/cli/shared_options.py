@@ -22,7 +22,7 @@ from moothall import ConfigError, FileError, JournalError, MoothallError
 from moothall.budget import RUN_LIMITS, Limit
 from moothall.build import escaped
 from moothall.cli.exit_codes import NotBegun
-from moothall.cli.option_types import NonEmptyText, OneOf, WholeNumberType, above_0
+from moothall.cli.option_types import NonEmptyText, WholeNumberType, above_0
 
 if TYPE_CHECKING:
     from moothall import Agent
@@ -129,18 +129,6 @@ def journal_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., An
         envvar=_VARIABLE,
         type=click.Path(dir_okay=False),
         help=f"{help}  [default: {_VARIABLE}]",
-    )
-
-
-def mismatch_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the option that says what is done with a run whose agent has changed."""
-    return click.option(
-        "--on-mismatch",
-        type=OneOf(("stop", "fork")),
-        default="stop",
-        show_default=True,
-        metavar="WAY",
-        help=help,
     )
 
 

@@ -8,6 +8,8 @@ from moothall.journal.entry import Outline as Outline
 from moothall.journal.entry import Sums as Sums
 from moothall.journal.journal import Journal as Journal
 from moothall.journal.opening import RunPart as RunPart
+from moothall.journal.run_view import RecordedAnswer as RecordedAnswer
+from moothall.journal.run_view import RecordedCall as RecordedCall
 from moothall.journal.run_view import RunView as RunView
 from moothall.journal.run_waits import Waits as Waits
 from moothall.journal.stop_reason import REASONS as REASONS

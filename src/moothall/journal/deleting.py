@@ -19,7 +19,6 @@ from moothall.foundation.arguments import check_integer, check_text
 from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError, JournalError, RunHeld
 from moothall.journal.doubt import Doubt
-from moothall.journal.entry import CHANGED_SUFFIX
 from moothall.journal.find import THREAD_CONDITION, RunQuery, thread_values
 from moothall.journal.holders import Holders, Pace, has_named_values, increment_deletion_count
 from moothall.journal.opening import RunOpener
@@ -228,9 +227,7 @@ class Deletions:
             for fork_number, fork_id, fork_state in forks:
                 if fork_number not in pruned and fork_state not in FINAL_REASONS:
                     return f"its fork {fork_id!r} has not ended"
-            # What a changed program goes on with in a copy waits no more.
-            is_forked = any(fork_id.endswith(CHANGED_SUFFIX) for _, fork_id, _ in forks)
-            if state == "waiting" and not is_forked:
+            if state == "waiting":
                 return "it waits for an answer, a result or a moment"
             if state == "in_doubt":
                 return "it waits for a person: calls are in doubt"

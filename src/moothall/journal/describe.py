@@ -52,6 +52,8 @@ def _outside_note(result: Any) -> str:
 
 
 def _begin_line(data: dict[str, Any]) -> str:
+    if "handed_over" in data and data["fingerprint"] is None:
+        return "handed over to the program as it is now"
     return f"task: {_text(data['task'])}" if data["task"] else f"begun: {data['kind']}"
 
 

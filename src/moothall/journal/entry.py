@@ -16,6 +16,7 @@ from moothall.foundation.errors import JournalError, NoSuchRun, StateError
 from moothall.foundation.text.display import SafeHTML
 from moothall.journal.attributes import RecordedAttributes
 from moothall.journal.describe import entry_line, origins_in
+from moothall.journal.stop_reason import PARKED_STATES
 from moothall.journal.tally import (
     SUM_COLUMNS,
     SpentSums,
@@ -193,8 +194,6 @@ def subpath(path: str, name: str) -> str:
     return f"{path}/{name}" if path else name
 
 
-CHANGED_SUFFIX: Final = ".changed"
-"""What ends the id of the fork in which a changed program goes on with a run."""
 MAX_FIRST_ENTRIES: Final = 8
 """Among so many entries is the beginning of a run's own part."""
 
@@ -226,9 +225,8 @@ class Outline(SpentSums, RecordedAttributes):
         state: `running` while a process works on it; `waiting` while that waits for a person, or
             while the run waits in the journal for an answer, a result or a moment; `in_doubt` if it
             was cut off during an action, so that a person has to decide; `stopped` if its process
-            ended otherwise and recorded no end; `forked` if a changed program goes on with it in a
-            copy; else the reason for which the run ended, such as
-            `done`
+            ended otherwise and recorded no end; `mismatch` if it could go on, but for its program,
+            which has changed; else the reason for which the run ended, such as `done`
         detail: why, if it ended by an error: the beginning of what `Reply.detail` says; else empty
         forked_from: the id of the run that it was forked from, or None
         thread: the id of the conversation that it belongs to; None for the agent's own
@@ -236,6 +234,7 @@ class Outline(SpentSums, RecordedAttributes):
         held: whether a process works on it, even if that waits for a person
         sorts: by what `Journal.runs` sorts
         cut_off: the states of runs whose process has ended
+        parked: the states of runs that go on by themselves once they can
 
     Its tags, and what else the caller says of it, are those of `RecordedAttributes`. What it has
     spent is that of `SpentSums`: `tokens` (a fork counts only its own), `usd`, as far as prices are
@@ -258,6 +257,7 @@ class Outline(SpentSums, RecordedAttributes):
 
     sorts: ClassVar[tuple[str, ...]] = ("began", "changed", "seconds", *SUM_COLUMNS, "entries")
     cut_off: ClassVar[tuple[str, ...]] = ("stopped", "in_doubt")
+    parked: ClassVar[tuple[str, ...]] = PARKED_STATES
 
     @property
     def is_ours(self) -> bool:

@@ -20,16 +20,16 @@ from moothall.foundation.database.protocol import Database
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import readable
 from moothall.journal.attributes import RunAttributes, query_paths
-from moothall.journal.entry import CHANGED_SUFFIX, Outline
-from moothall.journal.stop_reason import FORKED_STATE, STATES
+from moothall.journal.entry import Outline
+from moothall.journal.stop_reason import MISMATCH_STATE, STATES
+from moothall.journal.store.operator_waits import IS_MISMATCH_SQL
 from moothall.journal.store.run_requests import IS_CANCELLED_SQL
-from moothall.journal.store.wait_rows import fork_sql
 from moothall.journal.tally import SUM_COLUMNS
 
 Moment: TypeAlias = float | datetime
 """Seconds since 1970, or a date and time: without a zone, the local one."""
 
-NEEDS_A_PERSON: Final = ("waiting", "in_doubt", "stopped")
+NEEDS_A_PERSON: Final = ("waiting", "in_doubt", "stopped", MISMATCH_STATE)
 """The states of runs that go on only if a person, or the program of the agent, does something."""
 
 
@@ -40,8 +40,8 @@ def _sum_sql(name: str) -> str:
 
 
 _END_SQL: Final = (
-    f"CASE WHEN state = 'waiting' AND {fork_sql('runs')} THEN '{FORKED_STATE}' "
-    f"WHEN {IS_CANCELLED_SQL} THEN 'cancelled' ELSE state END"
+    f"CASE WHEN {IS_CANCELLED_SQL} THEN 'cancelled' WHEN {IS_MISMATCH_SQL} THEN "
+    f"'{MISMATCH_STATE}' ELSE state END"
 )
 _COLUMNS: Final = (
     f"number, id, kind, agent, task, began, changed, last, {', '.join(SUM_COLUMNS)}, "
@@ -267,14 +267,10 @@ def _state_terms(name: str, states: Sequence[str], state_sql: StateSQL) -> Terms
 
 def _needs_person_terms(name: str, value: Any, state_sql: StateSQL) -> Terms:
     if value:
-        # An answer is for the run that asked, unless a changed program has gone on in a fork.
-        fork_sql = "id IN (SELECT forked_from FROM runs WHERE forked_from IS NOT NULL{0})"
+        # An answer is for the run that asked, whatever its forks do.
         waiting_sql = "coalesce(state, '') = 'waiting'"
-        changed_sql = fork_sql.format(" AND id LIKE ?")
-        yield (
-            f"NOT ({fork_sql.format('')} AND ({changed_sql} OR NOT {waiting_sql}))",
-            [f"%{CHANGED_SUFFIX}"],
-        )
+        forked_sql = "id IN (SELECT forked_from FROM runs WHERE forked_from IS NOT NULL)"
+        yield f"NOT ({forked_sql} AND NOT {waiting_sql})", ()
         # What has all answers that it waits for goes on by itself; a firing may wait without any.
         answered_sql = (
             f"number IN ({_OPEN_WAITS}) AND number NOT IN ({_OPEN_WAITS} AND value IS NULL)"
@@ -367,7 +363,8 @@ FILTERS: Final[dict[str, RunFilter]] = {
         ("--decided-by", "NAME", "Only runs with a decision of this person."),
     ),
     "needs_person": RunFilter(
-        "only runs that are `waiting` for an answer, `in_doubt` or `stopped` without a fork",
+        "only runs that are `waiting` for an answer, `mismatch`, `in_doubt` or `stopped` without a "
+        "fork",
         _needs_person_terms,
         ("--needs-me", "", "Only runs that wait for a person."),
         "flag",

@@ -1,4 +1,4 @@
-"""Copies of runs: up to an entry, or with other results of steps."""
+"""Copies of runs: up to an entry, or with other results of steps; and runs that change hands."""
 
 from __future__ import annotations
 
@@ -7,25 +7,26 @@ import secrets
 from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from moothall.actions.approval.decision import DECISION_ENTRIES
 from moothall.actions.message import MAX_ID
 from moothall.foundation.arguments import check_boolean, check_integer, check_text
+from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError, NoSuchRun
 from moothall.foundation.jsonvalue import NotJSON, to_json
 from moothall.journal.doubt import state_of
 from moothall.journal.entry import (
-    CHANGED_SUFFIX,
     MAX_FIRST_ENTRIES,
     Entry,
     begin_data_of,
     rekeyed_data,
 )
 from moothall.journal.store.store import Store
-from moothall.journal.store.wait_rows import hand_over, keep_answers, untaken_answers
+from moothall.journal.store.wait_rows import ANSWER_ENTRY, WAIT_ENTRY
 from moothall.journal.tally import Tally, search_text
-from moothall.journal.wait_kinds import WAIT_KINDS
+
+_DELETE_ANSWERED: Final = "DELETE FROM waits WHERE run = ? AND key = ? AND value IS NOT NULL"
 
 
 def fork_run(
@@ -79,16 +80,45 @@ def fork_run(
         state = state_of(entries)
         state = None if state == "waiting" else state  # it asks for itself when it is resumed
         store.write_entries(db, fork, (0, b""), copies, state, totals, times)
-        if new_id.endswith(CHANGED_SUFFIX):  # what others bring comes once, and not for the copy
-            hand_over(db, number, fork)
-            keep_answers(db, fork, [e for e in untaken_answers(db, number) if not is_bound(e)])
     return new_id
 
 
-def is_bound(answer: Mapping[str, Any]) -> bool:
-    """Return whether an answer of `untaken_answers` counts for the run alone that asked."""
-    kind = WAIT_KINDS.get(answer["kind"])  # none is of what no call has asked for yet
-    return kind is not None and kind.is_bound
+def hand_over_run(store: Store, db: Database, run: tuple[int, str]) -> None:
+    """Let the program as it is now go on with a run, given by number and id, in its place.
+
+    It keeps its id, what it has done and what it waits for. What a person has permitted the former
+    program, and that has not ended, is asked again.
+    """
+    number, run_id = run
+    parts = dict[str, list[Entry]]()
+    for entry, _ in store.read_entries(db, number, run_id):
+        parts.setdefault(entry.path, []).append(entry)
+    handed_over = list[tuple[str, str, str]]()
+    for path, entries in parts.items():
+        # By step, what it has asked for last: what waits for a result has had its effect.
+        last_wait = {each.data["key"]: each.data for each in entries if each.kind == WAIT_ENTRY}
+        for each in entries:
+            if each.kind == "ended":
+                last_wait.pop(each.data.get("key"), None)
+        answered = {each.data["wait"] for each in entries if each.kind == ANSWER_ENTRY}
+        withdrawn = [
+            data["wait"]
+            for data in last_wait.values()
+            if data["kind"] == "approval"
+            and (
+                db.execute(_DELETE_ANSWERED, (number, data["wait"])).rowcount
+                or data["wait"] in answered
+            )
+        ]
+        start = next((each for each in reversed(entries) if each.kind == "begun"), None)
+        if start is not None:
+            handing = {"entries": len(entries), "withdrawn": withdrawn}
+            data = {**start.data, "fingerprint": None, "handed_over": handing}
+            handed_over.append((path, "begun", store.encode_data(data)[0]))
+    state = db.execute("SELECT state FROM runs WHERE number = ?", (number,)).fetchone()[0]
+    work = Tally(), 0.0, 0
+    store.write_entries(db, number, store.read_end(db, number), handed_over, state, work)
+    store.notify_followers(db, [number])
 
 
 def runs_after(store: Store, agent: str, thread: str | None, at: float) -> list[tuple[str, str]]:

@@ -562,8 +562,8 @@ class Journal(ProcessBound, remedy="give its path, and open it there"):
     def runs_to_resume(self, kind: str, agent: str) -> list[Outline]:
         """Return an agent's runs that were cut off, and those that waited and can go on."""
         cut_off = self.runs(state=Outline.cut_off, kind=kind, agent=agent)
-        ids = (*self.waits.run_ids(agent), *self.waits.waiting_for_ended(agent))
-        waiting = [r for r in outlines_of_kind(kind, self.run, ids) if r.state == "waiting"]
+        ids = (*self.waits.run_ids(agent), *self.waits.held_up_runs(agent))
+        waiting = [r for r in outlines_of_kind(kind, self.run, ids) if r.state in Outline.parked]
         return sorted([*cut_off, *waiting], key=lambda run: run.began) if waiting else cut_off
 
     async def begin(

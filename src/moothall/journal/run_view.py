@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from moothall.actions.approval.decision import DECISION_KINDS, ChangedArgs
 from moothall.actions.provenance.marks import with_marks, without_marks
 from moothall.foundation.errors import StateError
 from moothall.foundation.jsonvalue import read_json
@@ -18,10 +21,14 @@ from moothall.journal.entry import (
     read_list,
     reply_of,
 )
+from moothall.models.protocol import ModelReply
 
 if TYPE_CHECKING:
     from moothall.journal.journal import Journal
     from moothall.journal.wait_kinds import Wait
+
+
+_CALL_KEY: Final = re.compile(r"\d+\.\d+")
 
 
 class RunRequest(NamedTuple):
@@ -30,6 +37,51 @@ class RunRequest(NamedTuple):
     text: Any
     schema: Any
     thread: str | None
+
+
+@dataclass(slots=True)
+class RecordedCall:
+    """A call of an action in a run.
+
+    Attributes:
+        path: the part of the run whose agent made it; empty for the run's own
+        key: the key of its step, such as `2.0`: the first call of the second answer
+        action: the action's name
+        asked_args: the arguments that the model gave
+        result: what came of it, as its environment gave it; None if nothing is recorded
+        decision: what was decided when it was asked about; None if that is not recorded
+        sources: where what it has read comes from
+        statements: what a person has answered in it
+        permitted_values: the keys of guarded values from outside that somebody has permitted
+        part: the path of the part in which an agent that it asked has replied; empty without one
+        was_executed: whether its action was executed, and has ended
+    """
+
+    path: str
+    key: str
+    action: str
+    asked_args: Any = None
+    result: dict[str, Any] | None = None
+    decision: Any = None
+    sources: tuple[str, ...] = ()
+    statements: tuple[str, ...] = ()
+    permitted_values: tuple[str, ...] = ()
+    part: str = ""
+    was_executed: bool = False
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The number of its answer, and its place there."""
+        turn, _, place = self.key.partition(".")
+        return int(turn), int(place)
+
+
+class RecordedAnswer(NamedTuple):
+    """An answer of a model in a run."""
+
+    sequence: int  # of its entry, by which `RunView.prompt` has what the model was given
+    reply: Any  # the answer, a `ModelReply`
+    model: str  # the model's name; empty if it has none
 
 
 class RunView:
@@ -124,6 +176,79 @@ class RunView:
         """The messages that its own agent has saved, as its memory keeps them."""
         state = Entry.state_in(self.entries) or {}
         return with_marks(state.get("messages", ()), state.get("marks", ()))
+
+    @cached_property
+    def calls(self) -> list[RecordedCall]:
+        """The calls of actions in all its parts, by part, answer and place."""
+        calls: dict[tuple[str, str], RecordedCall] = {}
+        parts: dict[tuple[str, str], str] = {}
+        for entry in self.entries:
+            data = entry.data
+            if entry.part is not None:
+                parts[entry.path, entry.key.partition("/")[0]] = entry.part
+                continue
+            if entry.is_decision:
+                name, asked_args = data.get("action"), data.get("was", data.get("asked"))
+            else:
+                name, asked_args = entry.subject.get("action"), entry.args
+            if not isinstance(name, str) or _CALL_KEY.fullmatch(entry.key) is None:
+                continue
+            place = (entry.path, entry.key)
+            call = calls.setdefault(place, RecordedCall(*place, name, asked_args))
+            if entry.is_decision:
+                call.decision, call.asked_args = DECISION_KINDS.read_entry(data), asked_args
+                if data.get("was") is not None:
+                    call.decision = ChangedArgs(data["args"])
+            else:
+                call.permitted_values = tuple(data.get("allowed", call.permitted_values))
+                if entry.kind == "ended":
+                    self._note_result(call, entry)
+        for place, path in parts.items():
+            if place in calls:
+                calls[place].part = path
+        return sorted(calls.values(), key=lambda each: (each.path, each.place))
+
+    @staticmethod
+    def _note_result(call: RecordedCall, entry: Entry) -> None:
+        data = entry.data["result"]
+        call.asked_args, call.result = data.get("was", data["args"]), dict(data["result"])
+        call.was_executed = not (entry.is_refused or data.get("refused"))
+        provenance = data.get("provenance") or {}
+        call.sources = tuple(provenance.get("sources", ()))
+        call.statements = tuple(provenance.get("said", ()))
+
+    @cached_property
+    def answers(self) -> Mapping[str, list[RecordedAnswer]]:
+        """The answers of models by the part of the run, in order."""
+        answers: dict[str, list[RecordedAnswer]] = {}
+        for entry in self.entries:
+            if entry.kind == "ended" and entry.key.isdigit() and "model" in entry.subject:
+                reply = ModelReply.of_json(entry.result)
+                answer = RecordedAnswer(entry.sequence, reply, entry.subject["model"] or "")
+                answers.setdefault(entry.path, []).append(answer)
+        return answers
+
+    def results(self, path: str = "") -> dict[str, Any]:
+        """Return what steps of a part ended with that are no calls, by their keys."""
+        return {
+            each.key: each.result
+            for each in self.entries
+            if each.path == path and each.kind == "ended" and "action" not in each.subject
+        }
+
+    def messages_before(self, path: str = "") -> list[dict[str, Any]]:
+        """Return the messages of earlier runs that a part began with, with their marks."""
+        for entry in self.entries:
+            if entry.path == path and entry.kind == "begun" and entry.data.get("conversation"):
+                return read_list(entry.data["conversation"], self._journal.kept)
+            if entry.path != path or "prompt" not in entry.data:
+                continue
+            prompt = entry.data["prompt"]
+            messages = [] if "before" not in prompt else read_json(prompt["before"])
+            if "earlier" in prompt:
+                messages += read_list(prompt["earlier"], self._journal.kept)
+            return messages[int(bool(messages) and messages[0].get("role") == "system") :]
+        return []
 
     def prompt(self, sequence: int, path: str = "") -> dict[str, Any] | None:
         """Return what a model was given for its answer; None where that is not known.

@@ -11,35 +11,31 @@ from typing import Any, ClassVar, Final
 
 from moothall.foundation.arguments import check_text
 from moothall.foundation.database import Database
-from moothall.foundation.errors import NoSuchRun, NotPermitted, RunHeld, StateError
+from moothall.foundation.errors import NoSuchRun, RunHeld, StateError
 from moothall.foundation.jsonvalue import json_text
 from moothall.journal.doubt import Doubt, decisions_for, state_of_parts
-from moothall.journal.entry import CHANGED_SUFFIX, ROOT, Entry
+from moothall.journal.entry import ROOT, Entry
+from moothall.journal.forking import hand_over_run
 from moothall.journal.opening import NOTIFIER_LEASE, RunOpener
 from moothall.journal.stop_reason import FINAL_REASONS, NO_ANSWER_TEXT, REASONS, cancel_reason
-from moothall.journal.store import run_deaths
-from moothall.journal.store.due_runs import DueRuns
+from moothall.journal.store import operator_waits
+from moothall.journal.store.due_runs import DueRuns, is_due
 from moothall.journal.store.entry_values import stored_json
 from moothall.journal.store.holding import batches, placeholders
+from moothall.journal.store.run_deaths import deaths_of, forget_deaths, note_resumption
 from moothall.journal.store.run_requests import ask_to_cancel, withdraw_cancel
 from moothall.journal.store.shapes import end_of_cut_off
 from moothall.journal.store.store import Store
 from moothall.journal.store.wait_answers import give_answer
 from moothall.journal.store.wait_rows import (
     DOUBT,
-    PROGRAM,
     WaitOutcome,
     asked_runs,
     doubt_key,
     drop_late_reply,
     end_rows,
-    fork_sql,
     keep_late_reply,
-    last_copy,
     late_replies,
-    may_fork,
-    next_copy,
-    note_changed_program,
     note_doubt_reminder,
 )
 from moothall.journal.wait_kinds import (
@@ -55,13 +51,8 @@ from moothall.journal.wait_kinds import (
     wait_of,
 )
 
-_OPEN_WAITS: Final = (  # the copy of a changed program waits for the same as its run
-    "waits w JOIN runs r ON r.number = w.run WHERE NOT w.taken AND w.value IS NULL "
-    f"AND w.place > 0 AND NOT {fork_sql('r')}"
-)
-DEATHS_TEXT: Final = (
-    "its process has ended {} times at the same step: answer 'resume' to have it go on once more, "
-    "or 'cancel'"
+_OPEN_WAITS: Final = (
+    "waits w JOIN runs r ON r.number = w.run WHERE NOT w.taken AND w.value IS NULL AND w.place > 0"
 )
 _COLUMNS: Final = (
     # Its key is its name, unless other calls of the run have asked under this name, too.
@@ -115,8 +106,6 @@ class Waits(DueRuns):
             if run_id is not None:
                 values.append(self._store.run_number(db, run_id))
                 terms.append("w.run = ?")
-            else:
-                terms.append(f"NOT {fork_sql('r')}")  # the copy waits for the same
             if agent is not None:
                 values.append(agent)
                 terms.append("w.agent = ?")
@@ -197,7 +186,7 @@ class Waits(DueRuns):
             details: dict[str, Any] = {}
             if kind == DOUBT:
                 details["action"] = f"step {step}" if step else RESUME
-            elif kind in (PROGRAM, run_deaths.OPERATOR, run_deaths.AGENTS):
+            elif kind in operator_waits.KINDS:
                 details["text"], step = step, ""
             else:
                 with self._store.skipping_damaged(run):
@@ -233,31 +222,38 @@ class Waits(DueRuns):
             self._answer_doubt(run_id, key, value, by)
             return
         outcome = WaitOutcome(None, by, sources=sources)
+        if key == operator_waits.PROGRAM_KEY and value == "fork":
+            self.hand_over(run_id, outcome)
+            return
         with self._store.writing() as db:
-            run: Any = (self._store.run_number(db, run_id), run_id)
+            run = (self._store.run_number(db, run_id), run_id)
             give_answer(self._store, db, run, key, value, outcome)
-            # A changed program goes on in a copy; who brings a result knows the run alone.
-            while run := next_copy(db, run[1]):
-                with suppress(StateError, NotPermitted):
-                    give_answer(self._store, db, run, key, value, outcome)
-            ends = (
-                run_deaths.operator_decided(db, self._store.run_number(db, run_id), key) == "cancel"
-            )
+            ends = operator_waits.operator_decided(db, run[0], key) == "cancel"
         if ends:
             self.cancel(run_id, "it was cancelled" if by is None else f"{by} cancelled it")
 
-    def goes_on_as(self, run_id: str) -> str:
-        """Return the copy in which a changed program has gone on with a run, or else the run."""
-        with suppress(UnicodeEncodeError), self._store.reading() as db:
-            return last_copy(db, run_id)
-        return run_id  # which no run has
+    def hand_over(self, run_id: str, outcome: WaitOutcome | None = None) -> None:
+        """Have the program as it is now go on with a run that another one began, in its place.
 
-    @staticmethod
-    def began_as(run_id: str) -> str:
-        """Return the run with which a changed program goes on in this copy, or else the run."""
-        while run_id.endswith(CHANGED_SUFFIX):
-            run_id = run_id.removesuffix(CHANGED_SUFFIX)
-        return run_id
+        `outcome` has who decides so, if the run asks its operator.
+        """
+        with self._store.reading() as db:
+            run = (self._store.run_number(db, run_id), run_id)
+        if not self._runs.take_lease(run[0]):
+            raise RunHeld(run_id, "another process")
+        try:
+            with self._store.writing() as db:
+                if outcome is None:
+                    operator_waits.end_asking(db, run[0], operator_waits.PROGRAM_KEY)
+                elif (
+                    operator_waits.operator_decided(db, run[0], operator_waits.PROGRAM_KEY) is None
+                ):
+                    give_answer(self._store, db, run, operator_waits.PROGRAM_KEY, "fork", outcome)
+                else:
+                    return  # the same answer again
+                hand_over_run(self._store, db, run)
+        finally:
+            self._runs.release(run[0])
 
     def answer_askers(
         self,
@@ -363,10 +359,8 @@ class Waits(DueRuns):
 
         A process that works on it ends it within a second. Calls in doubt are decided first: the
         run does not go on after that. The runs of the agents that it has asked end, too, unless a
-        copy of it waits for them. With one that goes on in a copy for a changed program, that copy
-        ends. A run that waits for its reply goes on without.
+        copy of it waits for them. A run that waits for its reply goes on without.
         """
-        run_id = self.goes_on_as(run_id)
         try:
             run = self._runs.open(run_id)
         except RunHeld:
@@ -441,7 +435,7 @@ class Waits(DueRuns):
     def deaths(self, run_id: str) -> int:
         """Return how often a run's process has ended before the run got further."""
         with self._store.reading() as db:
-            return run_deaths.deaths_of(db, self._store.run_number(db, run_id))[1]
+            return deaths_of(db, self._store.run_number(db, run_id))[1]
 
     def begins_again(self, run_id: str, most: int | None) -> bool:
         """Note that a run is resumed; return False if its process has died too often to do so.
@@ -451,43 +445,50 @@ class Waits(DueRuns):
         """
         with self._store.writing() as db:
             number = self._store.run_number(db, run_id)
-            progress, deaths = run_deaths.deaths_of(db, number)
-            if run_deaths.operator_decided(db, number) is not None:
+            progress, deaths = deaths_of(db, number)
+            if operator_waits.operator_decided(db, number, operator_waits.DEATHS_KEY) is not None:
                 deaths = 0
             elif most is not None and deaths >= most:
-                run_deaths.ask_operator(db, number, DEATHS_TEXT.format(deaths))
+                operator_waits.ask_operator(db, number, operator_waits.DEATHS_KEY, deaths)
                 return False
-            run_deaths.end_asking(db, number)
-            run_deaths.note_resumption(db, number, progress, deaths)
+            for key in (operator_waits.DEATHS_KEY, operator_waits.AGENTS_KEY):
+                operator_waits.end_asking(db, number, key)
+            note_resumption(db, number, progress, deaths)
             return True
 
     def has_lived(self, run_id: str) -> None:
         """Forget that a run was resumed: its process has come to the end of that."""
         with suppress(NoSuchRun), self._store.writing() as db:
-            run_deaths.forget_deaths(db, self._store.run_number(db, run_id))
+            forget_deaths(db, self._store.run_number(db, run_id))
 
     def note_away(self, run_id: str, names: Iterable[str]) -> str:
         """Note for which agents a run waits, which are not up; return it in words."""
         text = ", ".join(names)
         with suppress(NoSuchRun), self._store.writing() as db:
-            run_deaths.wait_for_agents(db, self._store.run_number(db, run_id), text)
-        return f"waiting for {wait_kind_in_words(run_deaths.AGENTS, text=text)}"
+            operator_waits.wait_for_agents(db, self._store.run_number(db, run_id), text)
+        return f"waiting for {wait_kind_in_words(operator_waits.AGENTS, text=text)}"
 
     # -- programs that have changed ----------------------------------------------------------------
 
-    def note_changed_program(self, run_id: str, detail: str) -> None:
-        """Have a run that could go on wait for a person: its program has changed, as `detail` says.
+    def note_changed_program(self, run_id: str, detail: str, goes_on: bool) -> None:
+        """Have a run that could go on wait for its operator: its program differs, as `detail` says.
 
-        It goes on by itself once the program is restored.
+        It goes on by itself once the program is restored. `goes_on`: whether it is known to be able
+        to; else it is if that has come for which it waits, and a run that was cut off is not.
         """
-        text = "its program has changed: restore it, or answer 'fork' to go on in a copy"
+        has_come = is_due(self._store, run_id)
         with self._store.writing() as db:
-            note_changed_program(db, run_id, f"{text} ({detail})")
+            number = self._store.run_number(db, run_id)
+            (state,) = db.execute("SELECT state FROM runs WHERE number = ?", (number,)).fetchone()
+            if (state is None and goes_on) or (state == "waiting" and (goes_on or has_come)):
+                operator_waits.ask_operator(db, number, operator_waits.PROGRAM_KEY, detail)
 
-    def may_fork(self, run_id: str) -> bool:
-        """Return whether a person has decided that a changed program goes on in a copy of a run."""
-        with self._store.reading() as db:
-            return may_fork(db, run_id)
+    def asks_operator(self, run_id: str) -> bool:
+        """Return whether it is still open what becomes of a run whose program has changed."""
+        with suppress(NoSuchRun), self._store.reading() as db:
+            number = self._store.run_number(db, run_id)
+            return operator_waits.operator_decided(db, number, operator_waits.PROGRAM_KEY) is None
+        return False
 
     # -- replies that come late --------------------------------------------------------------------
 
@@ -521,7 +522,6 @@ class Waits(DueRuns):
         now = time.time()
         condition = (
             "NOT w.taken AND w.value IS NULL AND w.remind <= ? AND (w.until IS NULL OR w.until > ?)"
-            f" AND NOT {fork_sql('r')}"
         )
         with self._store.reading() as db:
             doubts = list(self._doubt_waits(db, None, None))
@@ -543,11 +543,7 @@ class Waits(DueRuns):
                 return
             # The key of a wait is its name where that is enough: see `_COLUMNS`.
             query = "UPDATE waits SET remind = ? WHERE run = ? AND path = ? AND step = ? AND "
-            step = (
-                wait.text
-                if wait.kind in (PROGRAM, run_deaths.OPERATOR, run_deaths.AGENTS)
-                else wait.step
-            )
+            step = wait.text if wait.kind in operator_waits.KINDS else wait.step
             values = (remind, number, wait.path, step, wait.key, wait.key)
             db.execute(f"{query}(key = ? OR name = ?)", values)
 

@@ -74,7 +74,7 @@ class StopReasons(dict[StopReason, ReasonMeaning]):
             "running": "running",
             "stopped": "stopped: its process ended",
             ELSEWHERE_STATE: "it may go on where it was copied from or moved to",
-            FORKED_STATE: "it goes on in a copy, since its program has changed",
+            MISMATCH_STATE: "waiting for its operator: its program has changed",
         }.get(state) or self.in_words(state, detail)
 
 
@@ -131,11 +131,14 @@ OPEN_STATES: Final = (None, "in_doubt")
 ELSEWHERE_STATE: Final = "elsewhere"
 """The state of a run that may go on in the journal that it was copied from, or moved to."""
 
-FORKED_STATE: Final = "forked"
-"""The state of a run that waited, and with which a changed program goes on in a copy."""
+MISMATCH_STATE: Final = "mismatch"
+"""The state of a run that could go on, but for its program, which has changed."""
+
+PARKED_STATES: Final = ("waiting", MISMATCH_STATE)
+"""The states of a run that goes on by itself once it has what it waits for, and its program."""
 
 STATES: Final = (
-    *dict.fromkeys(("running", "waiting", "stopped", *REASONS, ELSEWHERE_STATE, FORKED_STATE)),
+    *dict.fromkeys(("running", "waiting", "stopped", *REASONS, ELSEWHERE_STATE, MISMATCH_STATE)),
 )
 """The states of a run. An orchestrator of a user's own may record others as its end."""
 

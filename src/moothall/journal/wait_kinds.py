@@ -20,8 +20,11 @@ from moothall.models.protocol import call_line
 RESUME = "resume"
 """What a person decides about a run that stopped: a process with its agent resumes it."""
 
-OPERATOR_ANSWERS: Final = ("resume", "cancel")
-"""What an operator may decide about a run whose process ends each time that it goes on."""
+_OPERATOR_ANSWERS: Final = {
+    "operator:deaths": {"resume": "goes on once more", "cancel": "ends"},
+    "operator:program": {"fork": "goes on by the program as it is now", "cancel": "ends"},
+}
+"""What an operator may decide about a run, by what is asked, and what it does then."""
 
 
 class WaitKind(NamedTuple):
@@ -57,20 +60,12 @@ def _check_changed_args(run: str, answer: Any, wait_data: Mapping[str, Any]) -> 
         )
 
 
-def _fork_answer(key: str, answer: Any) -> Any:
-    if answer != "fork":
-        raise ConfigError(
-            f"the answer to {key!r} must be 'fork', got {answer!r:.80}: the run goes on in a copy "
-            "by the program as it is now; if you restore the program, it goes on by itself"
-        )
-    return answer
-
-
 def _operator_answer(key: str, answer: Any) -> Any:
-    if answer not in OPERATOR_ANSWERS:
+    answers = _OPERATOR_ANSWERS[key]
+    if not isinstance(answer, str) or answer not in answers:
         raise ConfigError(
-            f"the answer to {key!r} must be 'resume' or 'cancel', got {answer!r:.80}: the run goes "
-            "on once more, or ends"
+            f"the answer to {key!r} must be {' or '.join(map(repr, answers))}, got {answer!r:.80}: "
+            f"the run {', or '.join(answers.values())}"
         )
     return answer
 
@@ -98,7 +93,6 @@ WAIT_KINDS: Final = {
     "question": WaitKind("an answer to {text}", True, True, True, _text_answer),
     "result": WaitKind("the result {key} of {call}{more}"),
     "moment": WaitKind("a moment, for {call}{more}", check_answer=_no_answer),
-    "program": WaitKind("a decision: {text}", True, False, True, _fork_answer),
     "operator": WaitKind("a decision: {text}", True, False, True, _operator_answer),
     "agents": WaitKind("the agents {text}, which are not up", check_answer=_refuse_answer),
     "doubt": WaitKind("a decision about {call}, whose outcome is unknown", by_person=True),
@@ -130,10 +124,10 @@ class Wait:
         run: the id of the run
         key: the key by which it is answered; the key of an approval is its hash, that of a result
             its name, or a key of its own once several calls of the run have asked under that name
-        kind: `approval`, `question` (to a person), `result` (from outside), `moment`, `program`:
-            that which began the run has changed, `operator`: its process has ended each time that
-            it went on, `agents`: agents that it may call are not up, or `doubt`: a call whose
-            outcome is unknown
+        kind: `approval`, `question` (to a person), `result` (from outside), `moment`, `operator`:
+            the program that began the run has changed, or its process has ended each time that it
+            went on, `agents`: agents that it may call are not up, or `doubt`: a call whose outcome
+            is unknown
         agent: the id of the run's agent
         thread: the id of the conversation; None for the agent's own
         path: the part of the run; empty for that of the run's own agent
@@ -182,6 +176,11 @@ class Wait:
     def ahead(self) -> bool:
         """Whether it began at a time that lies ahead of the clock: the clock was wrong then."""
         return self.since > time.time() + _MAX_AHEAD_S
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The words of which its operator answers one; empty for what takes other answers."""
+        return (*_OPERATOR_ANSWERS.get(self.key, ()),)
 
     @property
     def line(self) -> str:

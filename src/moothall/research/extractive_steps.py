@@ -12,7 +12,7 @@ from moothall import Action
 from moothall.build import Words, one_line
 from moothall.research.citations.footnotes import MIN_COPIED_CHARS
 from moothall.research.extractive.question_words import QuestionWords, title_of_passage
-from moothall.research.extractive.ranker import SURE_SHARE, ExtractiveAnswer, answer
+from moothall.research.extractive.ranker import ExtractiveAnswer, answer
 from moothall.research.findings import (
     Findings,
     Narrative,
@@ -28,8 +28,6 @@ from moothall.research.writing.report_frame import lacks_sentence, phrase
 if TYPE_CHECKING:
     from moothall.research.workbench import Workbench
 
-_UNSURE_EXPERTISE: Final = 0.8  # the highest expertise without a sure answer
-_ONE_QUOTE_EXPERTISE: Final = 0.9  # the same of one quote that nothing else confirms
 # Parts of a topic, each without one word, that are searched for at first.
 _MAX_SHORTENED_TOPICS: Final = 3
 _NEAREST_PASSAGES: Final = 10  # passages that a later search takes further words from
@@ -196,15 +194,12 @@ def quoted_sentences(bench: Workbench, passages: list[Passage], topics: list[str
 
 
 def evaluate(bench: Workbench) -> Findings:
-    """Rate objectives by how much of each its best quotes have."""
+    """Rate objectives by how likely the first quote answers each."""
     remarks = []
     bench.progress.estimated = True
     for objective in (*bench.objectives, *bench.generated):
         result = answer(_passages_for(bench, objective), objective.topic)
-        sure_expertise = 1.0 if len(result.quotes) > 1 else _ONE_QUOTE_EXPERTISE
-        unsure_expertise = max(min(result.share / SURE_SHARE, _UNSURE_EXPERTISE), 0.0)
-        expertise = sure_expertise if result.is_sure else unsure_expertise
-        objective.expertise = round(expertise, 2) if result.is_found else 0.0
+        objective.expertise = round(result.likelihood, 2) if result.is_found else 0.0
         topic = f"“{one_line(objective.topic, 200)}”"
         missing_text = f": no source has {', '.join(result.missing[:5])}" if result.missing else ""
         if not result.is_found:

@@ -17,7 +17,7 @@ from moothall.research.findings import (
 )
 from moothall.research.narrating import narrate, plan_outline
 from moothall.research.researcher_protocol import can_plan
-from moothall.research.writing.answers import Evaluation, tasks_in
+from moothall.research.writing.answers import TopicEvaluation, tasks_in
 
 if TYPE_CHECKING:
     from moothall.research.workbench import Workbench
@@ -107,7 +107,7 @@ class Evaluate(Block):
 
         await researcher.find_context()
         researcher.progress.estimated, researcher.progress.unanswered = False, []
-        evaluation = Evaluation(each.topic for each in researcher.objectives)
+        evaluation = TopicEvaluation(each.topic for each in researcher.objectives)
         try:
             await researcher.ask_until_usable(
                 prompts.evaluation(researcher), evaluation.read, prompts.EVALUATION

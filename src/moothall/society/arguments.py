@@ -18,7 +18,7 @@ from moothall.society.arrays import kind_in_words, sha256_of
 from moothall.society.clock import DAY_S
 from moothall.society.kernel.commit import Service
 from moothall.society.kernel.facts import Facts
-from moothall.society.kernel.variables import (
+from moothall.society.kernel.kept import (
     TOKEN_ATTRIBUTE,
     blocks_by_number,
     has_own_state_dict,
@@ -73,6 +73,13 @@ def count_steps(length: int, days: float | None, steps: int | None) -> int:
     if count != int(count):
         raise ConfigError(f"{days} days are not a whole number of steps of {length} s")
     return int(count)
+
+
+def listed(citizens: Any) -> Any:
+    """Return citizens, agents that come one by one in a tuple."""
+    is_table = isinstance(citizens, str | bytes | PathLike | Mapping) or hasattr(citizens, "to_csv")
+    is_whole = isinstance(citizens, Population | generator.CitizenDraw) or is_table
+    return tuple(citizens) if isinstance(citizens, Iterable) and not is_whole else citizens
 
 
 def agents_from(

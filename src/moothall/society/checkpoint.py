@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any, Final, cast
 
 from moothall import ConfigError, Memory, StateError
-from moothall.build import APPENDED, Record, RecordedAgent, is_ours
+from moothall.build import APPENDED, Record, RecordedAgent
 from moothall.society.arguments import claim_parts, owners_of
 from moothall.society.arrays import Array, np
 from moothall.society.clock import Clock
@@ -27,13 +27,15 @@ from moothall.society.column_state import (
 )
 from moothall.society.kernel.citizen import CitizenAgent
 from moothall.society.kernel.commit import Service
-from moothall.society.kernel.router import SentItem, SocietyMailbox
-from moothall.society.kernel.variables import (
-    hash_non_json,
+from moothall.society.kernel.intervention import set_values
+from moothall.society.kernel.kept import (
+    check_unkept,
+    digests_of,
     load_states,
     owners_of_agent,
     states_of,
 )
+from moothall.society.kernel.router import SentItem, SocietyMailbox
 from moothall.society.kernel.wants import answer_from_json, answer_json, id_order
 from moothall.society.population.life import answers_of
 from moothall.society.population.population import Population
@@ -43,6 +45,7 @@ from moothall.society.society_step import Steps
 
 KIND: Final = "Society"
 VERSION: Final = 1
+_NO_MAIL: Final[dict[str, Any]] = {"answers": [], "mail": []}  # a row's is in columns
 _CHUNK_AGENTS: Final = 500  # stored in the journal under one hash; an unchanged part once
 
 
@@ -65,7 +68,7 @@ class SocietyState:
 def society_state(society: Steps) -> dict[str, Any]:
     """Return the state that belongs to no single agent."""
     population = society.population
-    hashes = note_non_json(society) if society.non_json is None else society.non_json
+    digests = note_digests(society)
     network = None if population is None else population.later_network
     return {
         "kind": KIND,
@@ -78,16 +81,27 @@ def society_state(society: Steps) -> dict[str, Any]:
         "changed": society.changed.state_dict(),
         "sent": [each.as_json() for each in society.router.sent],
         "nodes": None if network is None else network.nodes_json(),
-        **states_of(owners_of(society), hashes),
+        **states_of(owners_of(society), digests),
     }
 
 
-def note_non_json(society: Steps) -> dict[tuple[str, str], int]:
-    """Note, before the first step, all that no state can have: no step may change it."""
+def note_digests(society: Steps) -> dict[tuple[str, str], object]:
+    """Note, before the first step, all that no state has, which no step may change; return it."""
+    if society.first_digests is not None:
+        return society.first_digests
     for mailbox in society.mailboxes:
-        mailbox.non_json = hash_non_json(owners_of_agent(mailbox.agent, mailbox.id))
-    society.non_json = hash_non_json(owners_of(society))
-    return society.non_json
+        mailbox.first_digests = digests_of(owners_of_agent(mailbox.agent, mailbox.id))
+    society.first_digests = digests_of(owners_of(society))
+    return society.first_digests
+
+
+def check_parts(society: Any) -> None:
+    """Check, after the first step of a recorded run, that its states have all that has changed."""
+    if society.number != 1 or society.journal is None:
+        return
+    check_unkept(owners_of(society), note_digests(society))
+    for mailbox in society.mailboxes:
+        check_unkept(owners_of_agent(mailbox.agent, mailbox.id), mailbox.first_digests)
 
 
 def as_bytes(data: object, label: str) -> bytes:
@@ -112,7 +126,7 @@ def state_of(society: Steps) -> dict[str, Any]:
     state: dict[str, object] = json.loads(
         as_bytes(society_state(society), "the state of the society")
     )
-    state["agents"] = json.loads(agents_as_bytes(map(agent_json, society.mailboxes)))
+    state["agents"] = json.loads(agents_as_bytes(map(agent_json, _mailboxes_to_save(society))))
     if society.population is not None:
         state["columns"] = array_rows(
             arrays_of(society), lambda part: base64.b64encode(part).decode()
@@ -120,9 +134,19 @@ def state_of(society: Steps) -> dict[str, Any]:
     return state
 
 
+def _mailboxes_to_save(society: Steps) -> list[SocietyMailbox]:
+    """Return the mailboxes of agents, and of rows that have more than columns say."""
+    return [each for each in society.mailboxes if not each.is_row or _has_more(each)]
+
+
+def _has_more(mailbox: SocietyMailbox) -> bool:
+    memory = cast(Any, mailbox.agent).memory
+    return bool(memory.stream or memory.status.beside())
+
+
 def save(society: Steps, record: Record[SocietyState], state: SocietyState) -> None:
     """Save a society's state; the agents in parts, each stored once by its hash."""
-    mailboxes = society.mailboxes
+    mailboxes = _mailboxes_to_save(society)
     state.step = society.number
     state.prompts = f"{society.model_calls.prompts_hash:x}"
     state.head = record.keep(as_bytes(society_state(society), "the state of the society"))
@@ -177,7 +201,9 @@ def _load(society: Steps, data: dict[str, Any], read_part: Callable[[str], bytes
     _check_places(society.books.population, data)
     society.changed.check_state(data["changed"])
     ids = [str(each["id"]) for each in data["agents"]]
-    society.make_agents(ids if columns else None)
+    rows = {str(each["id"]) for each in data["agents"] if each.get("row")}
+    society.make_agents([id for id in ids if id not in rows] if columns else None)
+    society.take(rows)
     mailboxes = {each.id: each for each in society.mailboxes}
     unknown = sorted(set(ids) - set(mailboxes), key=id_order)
     if unknown:
@@ -194,7 +220,7 @@ def _load(society: Steps, data: dict[str, Any], read_part: Callable[[str], bytes
                 f"{classes}: make, promote or `replace` it as there first; where a recorded run "
                 "had it, resume a fork"
             )
-    for id in set(mailboxes) - set(ids):
+    for id in [id for id, each in mailboxes.items() if id not in ids and not each.is_row]:
         if population is not None and (row := population.find_row(id)) is not None:
             population.demote_row(row)  # it was a row
         else:
@@ -204,6 +230,11 @@ def _load(society: Steps, data: dict[str, Any], read_part: Callable[[str], bytes
     if population is not None:
         restore_columns(population, arrays)
         population.network = network_of(population, arrays, data["nodes"])
+    for id, each in mailboxes.items():
+        if each.is_row and society.books.population.find_row(id) is None:
+            society.detach(each)  # it had left
+        elif each.is_row and id not in ids:
+            cast(Any, each.agent).memory.load_state_dict({"status": {}, "stream": []})
     society.clock = Clock(*data["clock"])
     society.number = data["step"]
     society.load_history(data)
@@ -227,6 +258,8 @@ def _load(society: Steps, data: dict[str, Any], read_part: Callable[[str], bytes
         elif "memory" in each:
             Memory.restore(agent.memory, each["memory"], id)
         load_states(owners_of_agent(mailbox.agent, mailbox.id), each)
+        if mailbox.is_row:
+            continue
         if society.in_columns and isinstance(agent, CitizenAgent):
             cast(Any, society.books).write_settled(id, agent.memory.status)
         society.enter_books(mailbox)
@@ -259,13 +292,15 @@ def _as_agents(society: Steps, data: dict[str, Any], arrays: dict[str, Array]) -
     agents = {str(each["id"]): each for each in data["agents"]}
     mailboxes = {each.id: each for each in society.mailboxes}
     for row, id in enumerate(population.all_ids()):
-        if id in agents:
+        if id in agents and not agents[id].get("row"):
             continue
         is_new = data["step"] == 0
+        memory = agents.get(id, {}).get("memory", {"status": {}, "stream": []})
         status = status_of_row(population, row, is_new=is_new) | population.settled_status(row)
+        set_values(status, memory["status"])
         agents[id] = {
             **({"id": id} if id not in mailboxes else agent_json(mailboxes[id])),
-            "memory": {"status": status, "stream": []},
+            "memory": {**memory, "status": status},
             "answers": [answer_json(each) for each in answers_of(books, row)],
             "mail": [each.as_json() for each in messages_of(rows, row)],
         }
@@ -294,18 +329,16 @@ def agent_json(mailbox: SocietyMailbox) -> dict[str, Any]:
     """Return the state of an agent."""
     agent = mailbox.agent
     data: dict[str, object] = {"id": mailbox.id, "classes": mailbox.classes}
+    if mailbox.is_row:
+        return {**data, "row": True, "memory": Memory.state_of(agent.memory)} | _NO_MAIL
     state_dict = getattr(agent, "state_dict", None)
     if callable(state_dict):
         data["agent"] = state_dict()
     elif agent.memory is not None:
         data["memory"] = Memory.state_of(agent.memory)
     owners = owners_of_agent(agent, mailbox.id)
-    states = states_of(owners, mailbox.non_json)
-    states["variables"] = {
-        key: each
-        for key, each in states["variables"].items()
-        if each or not is_ours(type(owners[key]))
-    }
+    states = states_of(owners, mailbox.first_digests)
+    states["kept"] = {key: each for key, each in states["kept"].items() if each}
     data |= {name: each for name, each in states.items() if each}
     data["answers"] = [answer_json(each) for each in mailbox.answers]
     data["mail"] = [each.as_json() for each in mailbox.mail]

@@ -54,6 +54,7 @@ def arrays_of(society: Steps) -> dict[str, Array]:
     if population.ids is not ids or (len(ids) and (ids[0], ids[-1]) != (1, len(ids))):
         arrays |= {"ids": population.ids, "next_id": np.array([population.next_id], "uint64")}
     texts = {"strangers": population.strangers, "names": names_of(population)}
+    texts |= {"ids_in_words": population.names} if population.names else {}
     return arrays | {
         name: np.frombuffer(json.dumps(each).encode(), "uint8") for name, each in texts.items()
     }
@@ -165,6 +166,8 @@ def _put_ids(population: Population, arrays: dict[str, Array]) -> None:
     ids = arrays["ids"].copy() if "ids" in arrays else first_ids
     next_id = arrays["next_id"][0] if "ids" in arrays else first_ids[-1] + np.uint64(1)
     population.next_id = int(next_id)
+    if "ids_in_words" in arrays:
+        population.names = json.loads(arrays["ids_in_words"].tobytes())
     if ids is population.ids:
         return
     if len(ids) != len(population):

@@ -1,56 +1,123 @@
-"""Drawn citizens by rules live in columns; who is looked at is an agent from then on.
+"""Drawn citizens by rules live in columns, also those that somebody takes, `agents[n]`.
 
-An agent lives among the rows as a population's full agents do. Who does or hears what rows cannot
-becomes one, within a step too, once the rows have had their turn.
+The agent is a handle on the row: its status is a view of it. Who does or hears what rows cannot
+lives among the rows as a population's full agents do, within a step too, once these have had their
+turn.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from moothall import BROADCAST, Agent, ConfigError
 from moothall.build import is_ours
+from moothall.society.arrays import np
 from moothall.society.city.city import City
 from moothall.society.column_state import status_of_row
+from moothall.society.columns import city_queries
 from moothall.society.kernel.citizen import CitizenAgent, CitizenAgentParams, CitizenMemory
 from moothall.society.kernel.commit import Service
 from moothall.society.kernel.draw import Draws
 from moothall.society.kernel.intervention import Intervention
 from moothall.society.kernel.router import SocietyMailbox
 from moothall.society.people import generator
-from moothall.society.people.params import PeopleParams
+from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
 from moothall.society.population.population import Population
 from moothall.society.population.row_books import nested_values
 from moothall.society.population.row_messages import is_heard_in_full
 from moothall.society.society_step import Steps
 
-MIN_CITIZENS: Final = 100
-"""Fewer citizens are agents from the start: a step of few costs less so."""
+MIN_DRAWN: Final = 100
+"""Fewer drawn citizens are agents, which remember what they did."""
+MIN_GIVEN: Final = 20
+"""Fewer given agents have turns: a step of few costs less so."""
+_TOWN_COLUMNS: Final = frozenset(
+    ("work", "age", "jobless", "skill", "income", "rents", "along", "tour", "item_do")
+)
+"""What rules of the town read of a citizen."""
 _AGENTS_PER_YIELD: Final = 32  # agents are made while others wait for the loop
 
 
-def may_live_in_columns(
-    citizens: object,
-    city: object,
-    services: Mapping[str, Service],
-    *,
-    model: object,
-    facts: object,
-) -> bool:
-    """Return whether the citizens of a society may live in columns, which nobody can tell."""
+def rows_for(
+    society: Any, citizens: object, city: Any, seed: int, people: PeopleParams, **options: object
+) -> Population | None:
+    """Return the citizens of a society as rows, where they may live so, which nobody can tell."""
+    if options["model"] is not None or type(city) is not City or not _is_shipped(society):
+        return None
     drawn_by = citizen_draw(citizens)
-    shipped = (*services.values(), *([facts] if callable(facts) else []))
+    if drawn_by is None:
+        # Workers in other processes would not tell what citizens remember.
+        is_here = not hasattr(options["engine"], "workers") and people is USUAL_PEOPLE
+        return population_of_agents(citizens, city, society.services, seed) if is_here else None
+    blocks = drawn_by.blocks()
+    if (
+        drawn_by.count < MIN_DRAWN
+        or drawn_by.agent_params != CitizenAgentParams()
+        or not all(_is_shipped(each) and hasattr(each, "step_rows") for each in blocks)
+    ):
+        return None
+    return Population(drawn_by.count, city, blocks, seed, people=people)
+
+
+def population_of_agents(
+    citizens: object, city: City, services: Mapping[str, Service], seed: int
+) -> Population | None:
+    """Return given agents as rows; None if one has more than rules and columns have.
+
+    All live by the same shipped rules, and their statuses are what the columns say, exactly.
+    """
+    if not isinstance(citizens, tuple) or len(citizens) < MIN_GIVEN:
+        return None
+    agents: tuple[Any, ...] = citizens
+    if not all(map(_has_only_rules, agents)):
+        return None
+    blocks = [type(each)(block_params=each.params) for each in agents[0].blocks]
+    statuses = {str(each.id): each.memory.status for each in agents}
+    is_shared = len({id(each) for each in statuses.values()}) < len(agents)
+    if is_shared or any(id in services or "moving" in each for id, each in statuses.items()):
+        return None
+    try:
+        population = Population.of_statuses(statuses, city, blocks, seed)
+    except (ConfigError, TypeError, KeyError, ValueError, AttributeError):
+        return None
+    has_all = population.declared.keys() >= _TOWN_COLUMNS
+    if not has_all or not all(_lives_as_row(population, each) for each in agents):
+        return None
+    if not _have_room(population):
+        return None
+    for agent in agents:
+        row = population.row_of(str(agent.id))
+        population.handles[row] = agent
+        population.new_views[row] = view = population.view_of(row)
+        if not view.takes(agent.memory.status):
+            return None
+    population.remembers = True
+    return population
+
+
+def _has_only_rules(agent: Any) -> bool:
+    """Return whether an agent has nothing but shipped blocks, of which it says nothing else."""
     return (
-        drawn_by is not None
-        and drawn_by.count >= MIN_CITIZENS
-        and drawn_by.agent_params == CitizenAgentParams()
-        and all(_is_shipped(each) and hasattr(each, "step_rows") for each in drawn_by.blocks())
-        and type(city) is City
-        and model is None
-        and all(_is_shipped(each) for each in shipped)
+        type(agent) is CitizenAgent
+        and type(agent.memory) is CitizenMemory
+        and type(agent.memory.status) is dict
+        and (agent.params_or_none is None or agent.params_or_none == CitizenAgentParams())
+        and agent.dispatcher_or_none is None
+        and agent.space is None
+        and all(_is_shipped(each) and hasattr(each, "step_rows") for each in agent.blocks)
     )
+
+
+def _have_room(population: Population) -> bool:
+    """Return whether nobody begins where there is no room, and all money is what there may be."""
+    arrays, count = population.arrays, len(population.places)
+    place = np.where(arrays["place"] < 0, arrays["home"], arrays["place"])
+    present = np.bincount(place[place >= 0], minlength=count)
+    room = city_queries.capacities_of(population, slice(None), 2**62)
+    return bool((present <= room).all() and (arrays["money"] >= 0).all())
 
 
 def citizen_draw(citizens: object) -> generator.CitizenDraw | None:
@@ -60,15 +127,8 @@ def citizen_draw(citizens: object) -> generator.CitizenDraw | None:
     return citizens if isinstance(citizens, generator.CitizenDraw) else None
 
 
-def population_of(citizens: object, city: City, seed: int, people: PeopleParams) -> Population:
-    """Return the columns of drawn citizens."""
-    drawn_by: Any = citizen_draw(citizens)
-    return Population(drawn_by.count, city, drawn_by.blocks(), seed, people=people)
-
-
 def _is_shipped(part: object) -> bool:
-    """Return whether a service, or a function of the clock, is not the user's own."""
-    part = getattr(part, "__self__", part)
+    """Return whether a society or a block is not of a class of the user's own."""
     return is_ours(type(part))
 
 
@@ -80,7 +140,7 @@ def name_of(population: Population, row: int) -> str:
 
 
 class Citizens(Sequence[Any]):
-    """The citizens of a society in columns: who is taken is an agent; who goes through all, all."""
+    """The citizens of a society in columns; who is taken goes on as a row, if it is one."""
 
     def __init__(self, society: Any) -> None:
         self._society = society
@@ -101,14 +161,15 @@ class Citizens(Sequence[Any]):
         return self._society.agent_of_row(row - len(mailboxes_beside(self._society)))
 
     def __iter__(self) -> Iterator[Agent]:
-        self._society.make_agents()
+        self._society.take()
         return iter([mailbox.agent for mailbox in self._society.mailboxes])
 
 
 def mailboxes_beside(society: Steps) -> list[SocietyMailbox]:
     """Return the mailboxes of agents that are no citizens, in order of id."""
     mailboxes = society.mailboxes
-    if len(mailboxes) == len(society.books.population.agents):
+    population: Population = society.books.population
+    if len(mailboxes) == len(population.agents) + len(population.handles):
         return []
     return [each for each in mailboxes if not isinstance(each.agent, CitizenAgent)]
 
@@ -121,6 +182,33 @@ def ids_of(society: Steps) -> list[str]:
 # -- agents made of rows ---------------------------------------------------------------------------
 
 
+def take_rows(society: Steps, rows: Iterable[int]) -> None:
+    """Make handles of some rows."""
+    population: Population = society.books.population
+    for row in rows:
+        if row not in population.agents and row not in population.handles:
+            name, memory = name_of(population, row), CitizenMemory(population.view_of(row))
+            agent = CitizenAgent(
+                int(population.ids[row]), name, memory=memory, blocks=_blocks_of(population)
+            )
+            population.handles[row] = agent
+            society.add_handle(agent)
+
+
+def _lives_as_row(population: Population, agent: CitizenAgent) -> bool:
+    """Return whether the agent of a row has neither code nor a model of its own."""
+    blocks, shared = agent.blocks, population.blocks
+    has_model = agent.toolbox is not None and agent.toolbox.llm is not None
+    return (
+        not has_model
+        and "forward" not in vars(agent)
+        and [*map(type, blocks)] == [*map(type, shared)]
+        # Compared first by whether they are the same.
+        and [each.params for each in blocks] == [each.params for each in shared]
+        and [each.own_llm for each in blocks] == [None] * len(blocks)
+    )
+
+
 def make_agents_of(society: Steps, rows: Iterable[int]) -> None:
     """Make some rows agents."""
     population: Population = society.books.population
@@ -128,7 +216,9 @@ def make_agents_of(society: Steps, rows: Iterable[int]) -> None:
     for row in dict.fromkeys(rows):
         if row in population.agents:
             continue
-        agent = _agent_of(society, row)
+        take_rows(society, [row])
+        agent: Any = population.handles.pop(row)
+        agent.memory.status = agent.memory.status.plain()
         population.agents[row] = agent
         population.full[row] = True
         society.add_row_agent(agent, row)
@@ -137,23 +227,36 @@ def make_agents_of(society: Steps, rows: Iterable[int]) -> None:
             society.new_agent_rows.append(row)
 
 
-async def make_agents_in_turn(society: Steps, ids: Iterable[str]) -> None:
-    """Make agents of some citizens, where others have their turns on the loop meanwhile."""
+async def make_agents_in_turn(
+    society: Steps,
+    ids: Iterable[str],
+    make: Callable[[Steps, Iterable[int]], None] = make_agents_of,
+) -> None:
+    """Make agents, or handles, of some rows, where others have the loop meanwhile."""
     population: Population = society.books.population
     # By id: who leaves meanwhile renumbers the rows.
     for number, id in enumerate([*ids], 1):
         if (row := population.find_row(id)) is not None:
-            make_agents_of(society, [row])
+            make(society, [row])
         if number % _AGENTS_PER_YIELD == 0:
             await asyncio.sleep(0)
 
 
+def take(society: Steps, ids: Iterable[str] | None) -> None:
+    """Make handles of the rows of some ids, or of all rows."""
+    take_rows(society, _rows_of(society, ids))
+
+
+def _rows_of(society: Steps, ids: Iterable[str] | None) -> Iterable[int]:
+    population: Population = society.books.population
+    if ids is None:
+        return range(len(population))
+    return sorted(row for id in ids if (row := population.find_row(id)) is not None)
+
+
 def make_agents_now(society: Steps, ids: Iterable[str] | None) -> None:
     """Make agents of the rows of some ids, or of all rows."""
-    population: Population = society.books.population
-    rows: Iterable[int] = range(len(population))
-    if ids is not None:
-        rows = sorted(row for id in ids if (row := population.find_row(id)) is not None)
+    rows = _rows_of(society, ids)
     society.router.is_at_own_work = True  # many agents take seconds
     try:
         make_agents_of(society, rows)
@@ -166,8 +269,11 @@ def everyone(society: Steps) -> Iterator[tuple[str | int, str | None, dict[str, 
     population: Population = society.books.population
     for row, id in enumerate(population.ids.tolist()):
         agent = population.agents.get(row)
+        handle = population.handles.get(row)
         if agent is not None:
             yield agent.id, agent.name, agent.memory.status
+        elif handle is not None:
+            yield handle.id, handle.name, handle.memory.status.plain()
         else:
             status = _status_of(society, row) | population.settled_status(row)
             yield id, name_of(population, row), status
@@ -180,15 +286,6 @@ def members_as_agents(society: Steps) -> Iterator[tuple[str, Agent]]:
     for row, id in enumerate(population.all_ids()):
         yield id, population.agents.get(row, as_agent)
     yield from ((each.id, each.agent) for each in mailboxes_beside(society))
-
-
-def _agent_of(society: Steps, row: int) -> Any:
-    """Return a new agent with the status of a row."""
-    population: Population = society.books.population
-    name, memory = name_of(population, row), CitizenMemory(_status_of(society, row))
-    return CitizenAgent(
-        int(population.ids[row]), name, memory=memory, blocks=_blocks_of(population)
-    )
 
 
 def _blocks_of(population: Population) -> list[object]:
@@ -207,12 +304,18 @@ def _status_of(society: Steps, row: int) -> dict[str, Any]:
 
 async def make_ready(society: Steps) -> None:
     """Make agents of rows that could not live the step, or hear what is said."""
-    if society.want_tables is None:
-        for each in society.interventions:
-            if (each.status or each.tell) and each.falls_in(society.number, society.clock):
-                await make_agents_in_turn(society, _citizens_changed(society, each))
     population: Population = society.books.population
-    while 0 < len(population.agents) < len(population):
+    if society.want_tables is None:
+        handles = population.handles.items()
+        make_agents_of(society, [r for r, each in handles if not _lives_as_row(population, each)])
+        for each in society.interventions:
+            if not each.falls_in(society.number, society.clock):
+                continue
+            if each.status:
+                await make_agents_in_turn(society, _citizens_changed(society, each))
+            if each.tell:
+                await make_agents_in_turn(society, _citizens_meant(society, each), take_rows)
+    while society.mailboxes and len(population.agents) < len(population):
         society.router.thread.drain()
         sent = [each for each in society.router.sent if not is_heard_in_full(population, each)]
         to = {each.envelope.to for each in sent}
@@ -222,16 +325,13 @@ async def make_ready(society: Steps) -> None:
 
 
 def _citizens_changed(society: Steps, intervention: Intervention) -> list[str]:
-    """Return the citizens whose columns could not hold what an intervention says."""
-    books, citizens = society.books, intervention.citizens
+    """Return the citizens whose columns could not hold what an intervention sets."""
+    books = society.books
     population: Population = books.population
-    rows: Iterable[int] = range(len(population))
-    if isinstance(citizens, list):
-        rows = [row for id in citizens if (row := population.find_row(id)) is not None]
     try:
-        if isinstance(citizens, dict):
-            rows = books.rows_with(citizens)
-        fits = not intervention.tell
+        if isinstance(intervention.citizens, dict):
+            books.rows_with(intervention.citizens)
+        fits = True
         for path, value in nested_values(intervention.status):
             number = books.number(name := books.column_at(path), value)
             is_float = population.declared[name].stored.startswith("float")
@@ -239,4 +339,16 @@ def _citizens_changed(society: Steps, intervention: Intervention) -> list[str]:
             population.fit_value(name, number)
     except (ConfigError, KeyError):
         fits = False
-    return [] if fits else [population.id_of(int(row)) for row in rows]
+    return [] if fits else _citizens_meant(society, intervention)
+
+
+def _citizens_meant(society: Steps, intervention: Intervention) -> list[str]:
+    """Return the citizens whom an intervention may concern."""
+    books, citizens = society.books, intervention.citizens
+    population: Population = books.population
+    if isinstance(citizens, list):
+        return [id for id in citizens if population.find_row(id) is not None]
+    with suppress(ConfigError, KeyError):
+        if isinstance(citizens, dict):
+            return [population.id_of(int(row)) for row in books.rows_with(citizens)]
+    return population.all_ids()

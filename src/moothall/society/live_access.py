@@ -455,19 +455,25 @@ class Experiments(Steps):
         if mailbox is None:
             population: Any = self.population
             row = population.row_of(id)
-            status = population.status_of(row)
+            taken = population.handles.get(row)
+            memory = population.status_of(row) if taken is None else taken.memory.status.plain()
+            status, stream = self._copied_json(id, memory, taken.memory.stream if taken else ())
             answers = tuple(answers_of(self.books, row))
             messages = [each.envelope.to_dict() for each in messages_of(self, row)]
             parts = (view, id, status, status["place"], messages, answers)
             perceived = Perception(*parts, name_of=self._name_of)
-            return Respondent(id, self._row_name(id), status, [], perceived)
+            return Respondent(id, self._name_of(id), status, stream, perceived)
         citizen: Any = mailbox.agent
-        try:
-            status = copy_json(citizen.memory.status)
-            stream = copy_json(list(citizen.memory.stream))
-        except NotJSON as error:
-            raise StateError(f"the state of agent {id!r} must be JSON data: {error}") from None
+        status, stream = self._copied_json(id, citizen.memory.status, citizen.memory.stream)
         messages = [each.envelope.to_dict() for each in mailbox.mail]
         parts = (view, id, status, self.books.where[id], messages, tuple(mailbox.answers))
         perceived = Perception(*parts, name_of=self._name_of)
         return Respondent(id, citizen.name or "", status, stream, perceived)
+
+    @staticmethod
+    def _copied_json(id: str, status: dict[str, Any], stream: Iterable[object]) -> tuple[Any, Any]:
+        """Return copies of a status and a stream. Raises StateError: one is no JSON data."""
+        try:
+            return copy_json(status), copy_json([*stream])
+        except NotJSON as error:
+            raise StateError(f"the state of agent {id!r} must be JSON data: {error}") from None

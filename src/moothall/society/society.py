@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-import logging
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -47,6 +46,7 @@ from moothall.society.clock import DAY_S, Clock, seconds_of
 from moothall.society.decision_log import Decision, decisions
 from moothall.society.kernel.commit import CITY_SERVICE, Service
 from moothall.society.kernel.intervention import Intervention
+from moothall.society.kernel.kept import sets_own
 from moothall.society.kernel.lasting_changes import LastingChanges
 from moothall.society.kernel.model_calls import CitizenModelCalls
 from moothall.society.kernel.router import Interceptor
@@ -60,8 +60,6 @@ from moothall.society.tables import Tables
 
 if TYPE_CHECKING:
     from moothall import Model
-
-logger: logging.Logger = logging.getLogger("moothall.society")
 
 MAILBOX: Final = 1_000  # the messages that an agent may receive in a step, by default
 
@@ -84,9 +82,8 @@ class Society(Experiments):
         citizens: the agents; or a number of citizens to draw by the seed (`make_people`), or the
             file of a table (`read_people`), both with all blocks; or a `Population`, whose city,
             seed and blocks the society then uses. 100 drawn citizens or more of a `City` live in
-            columns, to the same effect, unless there is a model, or a service or a function for
-            `facts` of your own. A citizen that is taken, `agents[n]`, is an
-            agent among them from then on, with an empty stream; going through `agents` takes all
+            columns, to the same effect, unless there is a model; so do as many given agents
+            that live by the same shipped rules
         city: a `City`, a `Network`, a `Grid`, or None
         seed: the seed of all random numbers
         model: the model, or its name, for citizens without their own model
@@ -120,6 +117,7 @@ class Society(Experiments):
         DuplicateAgent: two citizens have the same id
     """
 
+    @sets_own
     def __init__(
         self,
         citizens: int | str | PathLike[str] | Population | Iterable[Agent] = (),
@@ -146,12 +144,12 @@ class Society(Experiments):
         model = AgentToolbox(model).model
         arguments.check_parts(limits, engine=engine, budget=budget, facts=facts, city=city)
         self.services: dict[str, Service] = arguments.checked_services(services)
-        self.in_columns: bool = type(self) is Society and columns_first.may_live_in_columns(
-            citizens, city, self.services, model=model, facts=facts
-        )
-        if self.in_columns:
-            citizens = columns_first.population_of(citizens, city, seed, people)
-            people = USUAL_PEOPLE
+        citizens = arguments.listed(citizens)
+        options = {"model": model, "engine": engine}
+        rows = columns_first.rows_for(self, citizens, city, seed, people, **options)
+        self.in_columns: bool = rows is not None
+        if rows is not None:
+            citizens, people = rows, USUAL_PEOPLE
         population = citizens if isinstance(citizens, Population) else None
         if population is not None:
             city, seed = arguments.city_and_seed_of(population, city, seed)
@@ -183,6 +181,7 @@ class Society(Experiments):
             if population is not None:
                 self.start_loop()
                 begin_life(self, population)
+                citizens = tuple(population.handles.values())
             for agent in arguments.agents_from(citizens, city, seed, people):
                 self.add(agent)
         except BaseException:
@@ -198,16 +197,20 @@ class Society(Experiments):
 
     @property
     def agents(self) -> Sequence[Any]:
-        """The agents, in id order; a citizen in columns becomes one when it is taken, `[n]`."""
+        """The agents, in id order; that of a citizen in columns is made when it is taken, `[n]`."""
         columns = self.in_columns and not self.is_closed
         return columns_first.Citizens(self) if columns else super().agents
 
     def agent_of_row(self, row: int) -> Any:
-        """Return a row as an agent, which it is from then on."""
-        agents = {} if self.population is None else self.population.agents
-        if row not in agents:
-            self._call_between_steps(partial(columns_first.make_agents_of, self, [row]))
-        return agents[row]
+        """Return a row as an agent."""
+        population: Any = self.population
+        self.take([population.id_of(row)])
+        return population.agents.get(row) or population.handles[row]
+
+    def take(self, ids: Iterable[str] | None = None) -> None:
+        """Have agents of citizens that live in columns by the society's own choice; of all."""
+        if self.in_columns and not self.is_closed:
+            self._call_between_steps(partial(columns_first.take, self, ids))
 
     def make_agents(self, ids: Iterable[str] | None = None) -> None:
         """Make agents of citizens that live in columns by the society's own choice; of all."""
@@ -252,13 +255,12 @@ class Society(Experiments):
             )
         id = str(agent.id if isinstance(agent, Agent) else agent)
         self._name_heir(id, heir)
-        if self.in_columns and self.population is not None and id in self.books.where:
-            self.agent_of_row(self.population.row_of(id))
+        self.take([id])
         super().remove(agent)
 
     def statistics(self, *, everywhere: bool = False) -> dict[str, Any]:
         """Return what waits and what each agent is doing, as every space does."""
-        self.make_agents()
+        self.take()
         return super().statistics(everywhere=everywhere)
 
     def everyone(self) -> Iterator[tuple[str | int, str | None, dict[str, Any]]]:
@@ -382,8 +384,7 @@ class Society(Experiments):
             raise DefinitionError("the society is running already: wait for that run to end")
         state = self._state = SocietyState(self.number, self.number)
         self.model_calls.prompts_hash = 0
-        if self.non_json is None:
-            checkpoint.note_non_json(self)
+        checkpoint.note_digests(self)
         id = secrets.token_hex(8) if run_id is None else run_id
         if id != self._live_interventions[0]:
             self._live_interventions = (id, [])
@@ -469,6 +470,7 @@ class Society(Experiments):
                     row = await self._step()
                     if count > 1:
                         self._check_first_step()
+                        checkpoint.check_parts(self)
                     state.rows.append(row)
                     if until is not None and until(row):
                         state.ended, last = True, self.number

@@ -25,6 +25,7 @@ from moothall.society.kernel.commit import CITY_SERVICE, Service, Submission
 from moothall.society.kernel.draw import turn_key
 from moothall.society.kernel.faults import fault_in_words
 from moothall.society.kernel.intervention import Intervention
+from moothall.society.kernel.kept import Token
 from moothall.society.kernel.lasting_changes import LastingChanges
 from moothall.society.kernel.model_calls import CitizenModel, CitizenModelCalls
 from moothall.society.kernel.perception import Perception, View
@@ -35,7 +36,6 @@ from moothall.society.kernel.router import (
     SocietyMailbox,
     SocietyRouter,
 )
-from moothall.society.kernel.variables import Token
 from moothall.society.kernel.wants import Move, Pay, Want, help_of, want_of
 from moothall.society.metrics import METRICS, Measure
 from moothall.society.population import life
@@ -80,7 +80,7 @@ class Steps(Space):
         None  # what rows want, while agents have their turns
     )
     broken: str = ""  # why no further step can be taken
-    non_json: dict[tuple[str, str], int] | None = None  # what no state can have, as it began
+    first_digests: dict[tuple[str, str], object] | None = None  # what no state has, as it began
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -240,7 +240,7 @@ class Steps(Space):
         total = books.total
         undone_changes = books.undo_own_changes()
         for mailbox in self.citizen_mailboxes:
-            memory, status = cast(Any, mailbox.agent).memory, books.statuses[mailbox.id]
+            memory, status = cast(Any, mailbox.agent).memory, books.agent_statuses[mailbox.id]
             changed_part = undone_changes.get(mailbox.id, "")
             if memory.status is not status:
                 memory.status, changed_part = status, "status for another dict"
@@ -290,7 +290,7 @@ class Steps(Space):
             own_wants, mailbox.wants = mailbox.wants or (), None
             if own_wants and mailbox.open:
                 answers: list[Any] = [None] * len(own_wants)
-                mailbox.answers = answers
+                mailbox.answers = () if mailbox.is_row else answers
                 wants += [
                     Submission(mailbox.id, want, (answers, number))
                     for number, want in enumerate(own_wants)
@@ -383,8 +383,8 @@ class Steps(Space):
 
     @property
     def citizen_mailboxes(self) -> list[SocietyMailbox]:
-        """The mailboxes of citizens, in id order."""
-        return [each for each in self.mailboxes if isinstance(each.agent, CitizenAgent)]
+        """The mailboxes of citizens that are no rows, in id order."""
+        return [e for e in self.mailboxes if isinstance(e.agent, CitizenAgent) and not e.is_row]
 
     def make_router(self) -> Router:
         """Return a router that delivers messages in steps."""
@@ -401,7 +401,11 @@ class Steps(Space):
         if str(agent.id) in self._reachable_services:
             raise ConfigError(f"{agent.id!r} is the id of a service: give the agent another")
         id, population = str(agent.id), self.population
-        if self.in_columns and population is not None and id in self.books.where:
+        row = population.find_row(id) if self.in_columns and population is not None else None
+        if population is not None and row is not None:
+            if population.handles.get(row) is agent and row in population.new_views:
+                cast(Any, agent).memory.status = population.new_views.pop(row)
+                return self.add_handle(agent)
             raise DuplicateAgent(f"a citizen {id!r} is in the society already, and ids are unique")
         return self._enter(agent)
 
@@ -436,6 +440,7 @@ class Steps(Space):
             raise DefinitionError(f"{new!r:.80} cannot replace {agent!r:.80}: one is no citizen")
         if isinstance(new, CitizenAgent):
             check_for_agent(new, has_rows=self.population is not None)
+        self.make_agents([str(agent.id)])
         super().replace(agent, new)
 
     def note_agent(self, agent: Agent) -> None:
@@ -444,7 +449,7 @@ class Steps(Space):
         mailbox = cast(SocietyMailbox, agent.space_mailbox)
         if mailbox.end_suspension is not None:  # it takes the place of another
             mailbox.inspect_agent()
-            if mailbox.id in self.books.statuses:
+            if mailbox.id in self.books.agent_statuses:
                 self.books.hand_over(mailbox.id, cast(Any, agent).memory.status)
                 if self.population is not None:
                     row = self.population.row_of(mailbox.id)
@@ -487,12 +492,8 @@ class Steps(Space):
 
     def forget_step(self) -> None:
         """Forget who came, left, was born or died in a step that was broken off."""
-        leavers, self._leaving_ids, self._arriving, self.new_agent_rows = (
-            self._leaving_ids,
-            [],
-            [],
-            [],
-        )
+        leavers, self._leaving_ids = self._leaving_ids, []
+        self._arriving, self.new_agent_rows = [], []
         for id in leavers:
             if id not in self.router.mailboxes:
                 self._leave_books(id)
@@ -542,6 +543,9 @@ class Steps(Space):
     def make_agents(self, ids: Iterable[str] | None = None) -> None:
         """Make agents of citizens that live in columns by the society's own choice; of all."""
 
+    def take(self, ids: Iterable[str]) -> None:
+        """Have agents of citizens that live in columns by the society's own choice."""
+
     async def _make_ready(self) -> None:
         """Make agents of those that cannot go on in columns."""
 
@@ -574,8 +578,20 @@ class Steps(Space):
 
     def add_row_agent(self, agent: Agent, row: int) -> None:
         """Add the agent that a row has become, with what the row was told."""
-        self._enter(agent, now=True)
+        mailbox: Any = agent.space_mailbox
+        if mailbox is None:
+            self._enter(agent, now=True)
+        else:  # somebody has taken it
+            mailbox.is_row = False
+            self.enter_books(mailbox)
         life.take_mailbox(self, agent, row)
+
+    def add_handle(self, agent: Agent) -> Mailbox:
+        """Add an agent by which somebody has taken a row, which goes on as a row."""
+        mailbox = cast(SocietyMailbox, super().attach(agent))
+        mailbox.is_row, self._sorted_mailboxes = True, None
+        self._adapt_agent(agent)
+        return mailbox
 
     def remove_row_agent(self, agent: Agent, row: int) -> None:
         """Remove an agent that becomes a row again, which gets its messages."""

@@ -28,7 +28,12 @@ from moothall.studio.orders.order import (
     with_new_limits,
 )
 from moothall.studio.orders.research import write_report
-from moothall.studio.orders.resumable import check_program, fork_for, recorded_order, resume_refusal
+from moothall.studio.orders.resumable import (
+    check_program,
+    recorded_order,
+    resume_refusal,
+    run_for_change,
+)
 from moothall.studio.orders.simulate import SimulateOrder
 from moothall.studio.page_server import ServedHub
 
@@ -153,9 +158,9 @@ class Jobs(ResumeHost):
         try:
             return self.start(order, run_id=run_id, text=text)
         except RunMismatch as error:
-            fork_id = fork_for(error, journal, run_id, order)[0]
-            self._messages[fork_id] = self._messages.pop(run_id, [])
-            return self.start(order, run_id=fork_id)
+            next_id = run_for_change(error, journal, run_id, order)[0]
+            self._messages[next_id] = self._messages.pop(run_id, [])
+            return self.start(order, run_id=next_id)
 
     def _resume_by_kind(self, run: Outline, *, is_plain: bool) -> str:
         """Resume a run by what the package states that writes runs of its kind."""
@@ -194,7 +199,7 @@ class Jobs(ResumeHost):
             # Before the try: one that raises must not be tried at each look.
             self._retries.note(run_id)
             run = journal.run(run_id)
-            if run.state != "waiting" or run.held:
+            if run.state not in Outline.parked or run.held:
                 continue
             try:
                 if recorded_order(journal, run_id) is None and not has_resume(run):
@@ -210,7 +215,7 @@ class Jobs(ResumeHost):
             state = "cancelled"
             with suppress(NoSuchRun):
                 run = self._hub.journal.run(job.run_id)
-                if run.held or run.state == "waiting":
+                if run.held or run.state in Outline.parked:
                     continue
                 state = run.state
             with self._start_lock:

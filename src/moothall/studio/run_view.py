@@ -62,7 +62,7 @@ def outline_row(outline: Outline) -> dict[str, Any]:
     """
     row = {name: getattr(outline, name) for name in _OUTLINE_KEYS}  # asdict copies deep, and slowly
     row["attributes"] = ", ".join(outline.attributes_in_words().values())
-    row["here"] = outline.under_way or outline.state in ("waiting", "stopped")
+    row["here"] = outline.under_way or outline.state in (*Outline.parked, "stopped")
     return row | ({"state": "running"} if outline.under_way else {})
 
 

@@ -509,7 +509,7 @@ schedules:
     live(company, work)
 
 
-def test_firing_ends_with_the_copy_in_which_a_changed_program_goes_on_with_its_reply(
+def test_firing_ends_with_the_changed_program_that_goes_on_with_its_reply(
     folder: Path, make_company: MakeCompany
 ) -> None:
     schedule = "{every: 1d, missed: skip, to: Clerk, args: {content: Pay.}}"
@@ -526,16 +526,18 @@ def test_firing_ends_with_the_copy_in_which_a_changed_program_goes_on_with_its_r
     live(first, fire)
     changed = AGENTS.replace("actions=[asked])", "actions=[asked], system_prompt='Be polite.')")
     (folder / "changed.py").write_text(changed)  # another module: one is imported once
-    second = make_company(text.replace("program.py:clerk'", "changed.py:clerk', on_mismatch: fork"))
+    second = make_company(text.replace("program.py:", "changed.py:"))
 
     async def permit(me: Agent) -> None:
         with Journal(folder / "runs.db") as office:
             (wait,) = office.waiting()
             firing = wait.run.removesuffix("/reply")
             office.answer(wait.run, wait.key, True)
-            await until(lambda: [each.run for each in office.waiting()] == [f"{wait.run}.changed"])
+            await until(lambda: office.run(wait.run).state == "mismatch")
+            assert office.run(firing).state == "waiting"
+            office.answer(wait.run, "operator:program", "fork")
+            await until(office.waiting)
             (again,) = office.waiting()
-            assert (office.run(firing).state, office.run(wait.run).state) == ("waiting", "forked")
             office.answer(again.run, again.key, True)
             await until(lambda: office.run(firing).state == "done")
             assert office.run(again.run).state == "done"

@@ -507,7 +507,7 @@ def test_ag_ui_client_whose_answer_comes_after_the_operators_gets_the_reply(
     assert BOUGHT == ["tea"]
 
 
-def test_ag_ui_client_of_a_changed_program_is_asked_by_the_copy_that_goes_on(
+def test_ag_ui_client_is_asked_anew_by_the_changed_program_that_goes_on(
     journal: Journal,
 ) -> None:
     with serving(asgi(shop(PAY, "Bought.", journal=journal))) as url:
@@ -515,14 +515,16 @@ def test_ag_ui_client_of_a_changed_program_is_asked_by_the_copy_that_goes_on(
     (wait,) = journal.waiting()
     journal.answer(wait.run, wait.key, True, by="eva")
     changed = shop(PAY, "Bought.", journal=journal, system_prompt="Be brief.")
-    changed.on_mismatch = "fork"
     with serving(asgi(changed)) as url:
-        asyncio.run(until(lambda: [e.run for e in journal.waiting()] == [f"{wait.run}.changed"]))
+        for kind in ("operator", "approval"):
+            asyncio.run(until(lambda: [e.kind for e in journal.waiting()] == [kind]))  # noqa: B023
+            if kind == "operator":
+                journal.answer(wait.run, "operator:program", "fork", by="eva")
         entry = {"interruptId": asked["id"], "status": "resolved"}
-        entry["payload"] = {"approved": False}
-        (again,) = run(url, user("Buy."), resume=[entry])[-1]["outcome"]["interrupts"]
-        assert (again["reason"], BOUGHT) == ("approval", [])
-        assert again["id"] != asked["id"]
+        entry["payload"] = {"approved": True}
+        events = run(url, user("Buy."), resume=[entry])
+        assert "".join(each.get("delta", "") for each in events) == "Bought."
+        assert BOUGHT == ["tea"]
 
 
 @pytest.mark.parametrize("breaks", (False, True))

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from moothall import Interval
 from moothall.society import Experiment, Results
-from moothall.society.experiments.results import Interval
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 

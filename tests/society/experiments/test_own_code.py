@@ -349,10 +349,7 @@ def test_package_that_is_installed_but_broken_is_not_called_a_missing_extra(
         import_package("not_there_at_all.part")
 
 
-def test_experiment_town_of_many_lives_in_columns_to_the_same_values(tmp_path: Path) -> None:
-    def lives_in_columns(society: Any) -> int:
-        return int(society.population is not None)
-
+def test_experiment_town_of_many_has_the_values_of_a_population(tmp_path: Path) -> None:
     def results(**chosen: Any) -> Any:
         return Experiment(
             name="e",
@@ -363,14 +360,13 @@ def test_experiment_town_of_many_lives_in_columns_to_the_same_values(tmp_path: P
                 "people": {"employed": 40},
                 **chosen,
             },
-            metrics=["home", "work", "messages", {"name": "columns", "by": lives_in_columns}],
+            metrics=["home", "work", "messages"],
             workflow=[{"step": 1}],
         ).run_sync(jobs=0)
 
-    by_itself, agents = results(), results(columns=False)
+    by_itself, population = results(), results(columns=True)
     for metric in ("home", "work", "messages"):
-        assert by_itself.curve(metric) == agents.curve(metric)
-    assert (by_itself.values("columns"), agents.values("columns")) == ({0: 1.0}, {0: 0.0})
+        assert by_itself.curve(metric) == population.curve(metric)
 
 
 def test_metric_that_raises_is_named_with_its_condition_and_step() -> None:

@@ -16,11 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 from matplotlib.figure import Figure
 
-from moothall import ScriptedModel
+from moothall import Interval, ScriptedModel
 from moothall.foundation.errors import ConfigError, MissingExtra
 from moothall.society import Experiment, Population, Results, Society
 from moothall.society.experiments.report import draw_metric
-from moothall.society.experiments.results import Interval
 
 EVIL = "<script>alert('1')</script>"
 
@@ -69,7 +68,7 @@ def run(made: Experiment, **options: Any) -> Results:
 
 def test_interval_is_students(tmp_path: Path) -> None:
     values = [3.0, 5.0, 4.0, 9.0]
-    found = Interval.of(values)
+    found = Interval.of_values(values)
     from scipy import stats
 
     low, high = stats.t.interval(0.95, 3, loc=5.25, scale=stats.sem(values))
@@ -85,9 +84,9 @@ def test_interval_is_students(tmp_path: Path) -> None:
         (0.5, "0.5000"),
         (12e-6, "1.2e-05"),
     ):
-        assert str(Interval.of([value])) == said
+        assert str(Interval.of_values([value])) == said
     with pytest.raises(ConfigError, match="no value"):
-        Interval.of([])
+        Interval.of_values([])
 
 
 def test_values_differences_and_what_is_not_there() -> None:
@@ -142,8 +141,8 @@ def test_report_of_an_experiment_is_one_page_that_loads_nothing(tmp_path: Path) 
     assert not re.search(r"(src|href|url)\s*[=(]\s*[\"']?(?!data:)\w", page)
     assert page.count("data:image/png;base64,") == 2
     # By seed 4, 5, 6 and 7 at the end, and 0, 1, 2 and 3 at first.
-    assert f"</td><td>{Interval.of([400, 500, 600, 700])}</td>" in page
-    assert f"<td>at first</td><td>2</td><td>{Interval.of([0, 1, 2, 3])}</td>" in page
+    assert f"</td><td>{Interval.of_values([400, 500, 600, 700])}</td>" in page
+    assert f"<td>at first</td><td>2</td><td>{Interval.of_values([0, 1, 2, 3])}</td>" in page
     for told in ("rules alone", "4: 0 … 3", "2 simulated days", "theirs", "the program that"):
         assert told in page, told
     for name in ("chance.png", "a%2Fb.png"):

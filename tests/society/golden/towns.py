@@ -114,11 +114,11 @@ class Town:
         """Whether all citizens live by the shipped rules, so that they may be rows."""
         return self.own is None and self.model is None and not self.names
 
-    def made(self, rows: int = 0) -> Society:
+    def made(self, rows: int = 0, **more: Any) -> Society:
         """Return the society before its first step, of agents or as rows in so many parts."""
         city = self.city(self.seed, self.count)
         services = [*self.services(city)]
-        options: dict[str, Any] = {"services": services, "start": self.start}
+        options: dict[str, Any] = {"services": services, "start": self.start, **more}
         if rows:
             people = Population(self.count, city, self.blocks(), self.seed, people=self.params)
             return Society(people, engine=LocalEngine(threads=rows), **options)

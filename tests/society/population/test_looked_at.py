@@ -1,4 +1,4 @@
-"""Citizens in columns whom somebody looks at live as agents, all others as rows."""
+"""Citizens in columns whom somebody takes go on as rows, until no row could do what they do."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ from moothall.society import (
     Move,
     OtherBlock,
     Population,
+    Service,
     Society,
+    citizens,
     make_economy,
+    make_people,
 )
 
 COUNT = 120
@@ -86,8 +89,7 @@ async def test_taken_citizen_lives_as_in_a_town_of_agents(before: int) -> None:
         assert town.population is not None
         assert town.ids() == agents.ids()
         alike(town, agents)
-        assert town.population is not None
-        assert town.population.full.all()
+        assert not town.population.full.any()
         assert [town.agents[number] for number in LOOKED] == some  # they have stayed the same
         assert await town.run(steps=3) == await agents.run(steps=3)
         alike(town, agents)
@@ -117,11 +119,9 @@ async def test_agents_of_columns_are_a_sequence() -> None:
             agents[COUNT]
         with pytest.raises(TypeError):
             agents["1"]
-        assert town.population is not None
-        assert town.population.full.sum() == 5
         assert [each.id for each in agents] == [*range(1, COUNT + 1)]
         assert town.population is not None
-        assert town.population.full.all()
+        assert not town.population.full.any()
 
 
 def hungry(town: Society) -> None:
@@ -144,11 +144,6 @@ def going(town: Society) -> None:
     town.agents[8].want(Move("park-1"))
 
 
-def cheating(town: Society) -> None:
-    """Change what only the commit stage may."""
-    town.agents[8].status["money"] = 10**9
-
-
 def telling(town: Society) -> None:
     """Have one tell another, who is a row, what a row says."""
     other = town.agents[8].status["relations"]
@@ -167,11 +162,6 @@ def asking(town: Society) -> None:
     town.agents[8].send({"to": "22", "action": {"name": "help", "args": {}}})
 
 
-def homeless(town: Society) -> None:
-    """Give one a home that no column can have."""
-    town.agents[8].status["home"] = "the moon"
-
-
 def shouting(town: Society) -> None:
     """Have one tell all what no row can keep."""
     args = {"content": "The mill burns!"}
@@ -183,17 +173,17 @@ async def test_taken_citizen_changed_by_a_program_has_the_effect_it_has_among_ag
         every = [*agents.agents]
         for each in (town, agents):
             await each.run(steps=2)
-            for write in (hungry, remembering, attributed, going, cheating, telling):
+            for write in (hungry, remembering, attributed, going, telling):
                 write(each)
             await each.run(steps=1)
         assert town.population is not None
-        assert town.population.full.sum() == 1
+        assert not town.population.full.any()
         for each in (town, agents):
             lettered(each)
             asking(each)
             await each.run(steps=1)
-        assert town.population.full.sum() == 3
-        for number in (8, 20, 21):
+        assert town.population.full.sum() == 3  # the asking one has an answer
+        for number in (20, 21):
             one, other = town.agents[number], every[number]
             assert one.perceived.messages == other.perceived.messages
             assert number != 20 or one.perceived.messages
@@ -203,7 +193,54 @@ async def test_taken_citizen_changed_by_a_program_has_the_effect_it_has_among_ag
         alike(town, agents)
 
 
-@pytest.mark.parametrize("write", (homeless, shouting))
+@pytest.mark.parametrize(
+    ("path", "value", "why"),
+    (
+        ("money", 10**9, "only the commit stage changes its 'money'"),
+        ("moving", None, "only the commit stage changes its 'moving'"),
+        ("home", "the moon", 'there is no place "the moon"'),
+        ("opinions", {"chess": 5}, "the topic 'chess' is not one of the block's topics"),
+        ("plan", [{"do": "eat", "where": None, "from": 9, "until": 99}], "must follow one another"),
+        ("needs.hunger", "much", "hunger must fit its column of int16"),
+    ),
+)
+async def test_status_of_a_taken_citizen_refuses_what_no_column_can_have_and_stays(
+    path: str, value: object, why: str
+) -> None:
+    async with made() as town:
+        await town.run(steps=1)
+        status = town.agents[8].status
+        before = status.copy()
+        *parts, key = path.split(".")
+        with pytest.raises(ConfigError, match=f"citizen 9: .*{why}"):
+            (status[parts[0]] if parts else status)[key] = value
+        assert status == before
+        assert json.loads(json.dumps(status)) == before
+
+
+async def test_status_of_a_taken_citizen_is_read_and_written_as_a_dict() -> None:
+    async with made() as town:
+        status = town.agents[8].status
+        status.update(hobby="chess", needs={"hunger": 400})
+        status["needs"]["energy"] -= 1
+        friend, *_ = status["relations"]
+        status["relations"][friend] = 321
+        status["plan"] = [{"do": "sleep", "where": None, "from": 0, "until": 86_400}]
+        status["plan"][0]["do"] = "eat"
+        assert status.pop("hobby") == "chess"
+        assert status.setdefault("hat", "red") == "red"
+        del status["opinions"][next(iter(status["opinions"]))]
+        again = town.population.status_of(8)  # type: ignore[union-attr]
+        assert again["needs"]["hunger"] == 400
+        assert again["needs"]["energy"] == status["needs"]["energy"]
+        assert again["relations"][friend] == 321
+        assert again["plan"][0]["do"] == "eat"
+        assert {*again} - {*status} == {*status} - {*again} - {"hat"} == set()
+        assert status.get("none") is None
+        assert "none" not in status
+
+
+@pytest.mark.parametrize("write", (shouting,))
 async def test_agent_among_rows_shows_and_says_what_no_row_can_as_in_a_town_of_agents(
     write: Callable[[Society], None],
 ) -> None:
@@ -267,7 +304,7 @@ async def test_intervention_changes_rows_and_makes_agents_of_those_who_could_not
         ({"status": {"work": None}, "citizens": {"profile": {"occupation": "service"}}}, 2),
         ({"status": {"vaccinated": True}, "citizens": [3, 4]}, 2),
         ({"status": {"needs": {"hunger": 50.0}}, "citizens": [3, 5]}, 3),
-        ({"tell": ["the mill burns"], "citizens": [5, 6, 99999]}, 4),
+        ({"tell": ["the mill burns"], "citizens": [5, 6, 99999]}, 3),
     ]
     async with made() as town, of_agents() as agents:
         every = [*agents.agents]
@@ -288,8 +325,8 @@ async def test_intervention_that_tells_all_leaves_the_loop_to_others_meanwhile()
         assert population is not None
 
         async def watch() -> None:
-            while len(population.agents) < COUNT:
-                seen.add(len(population.agents))
+            while len(population.handles) < COUNT:
+                seen.add(len(population.handles))
                 await asyncio.sleep(0)
 
         async def begin(row: dict[str, Any]) -> None:
@@ -329,13 +366,13 @@ async def test_state_of_a_town_in_columns_is_taken_by_one_of_agents_and_the_othe
         if before:
             await town.run(steps=before)
         state = json.loads(json.dumps(town.state_dict()))
-        assert [each["id"] for each in state["agents"]] == ["9"]
+        assert not state["agents"]
         agents.load_state_dict(state)
         fork.load_state_dict(agents.state_dict())
         for each in (town, agents, fork):
             await each.run(steps=4)
         assert town.population is not None
-        assert len(town.population.agents) == 1
+        assert not town.population.agents
         assert agents.metrics == fork.metrics == town.metrics[before:]
         alike(fork, agents)
         town.metrics = town.metrics[before:]
@@ -374,7 +411,7 @@ async def test_town_in_columns_that_was_killed_and_resumed_is_as_one_that_was_no
         await again.run(steps=6, run_id="r", save_every=2, progress=lambda row: look(row, again))
         for town in (whole, again):
             assert town.population is not None
-            assert len(town.population.agents) == (6 if looks else 0)
+            assert not town.population.agents
         assert again.state_dict() == whole.state_dict()
 
 
@@ -391,7 +428,7 @@ async def test_progress_may_look_at_another_citizen_in_each_step() -> None:
             await each.run(steps=4, progress=look)
         assert seen["town"] == seen["agents"]
         assert town.population is not None
-        assert town.population.full.sum() == 4
+        assert town.population.full.sum() == 0
         alike(town, agents)
 
 
@@ -430,3 +467,105 @@ async def test_newcomers_to_a_town_in_columns_find_no_more_room_than_there_is() 
         with pytest.raises(ConfigError, match=f"cannot start at '{place}', which holds"):
             town.add(newcomers[-1])
         assert (await town.step())["failures"] == 0
+
+
+# -- given agents ----------------------------------------------------------------------------------
+
+
+def given(kind: type[Society] = Society, **options: Any) -> Society:
+    """The town of agents that were made one by one."""
+    services = [*make_economy(CITY, seed=5), Feed()]
+    people = citizens(make_people(CITY, COUNT, seed=5))
+    return kind(people, CITY, seed=5, services=services, start="2026-01-05T09:00", **options)
+
+
+class OwnKind(Society):
+    """A class of one's own, whose citizens have turns."""
+
+
+def remembered(town: Society) -> list[Any]:
+    """What each citizen remembers, and why it does not get to its place."""
+    return [[each.id, [*each.memory.stream], each.status.get("stuck")] for each in town.agents]
+
+
+async def test_given_agents_that_live_by_rules_are_rows_and_remember_as_agents_do() -> None:
+    async with given() as town, given(OwnKind) as agents:
+        taken = town.agents[3]
+        for each in (town, agents):
+            each.intervene(Intervention(12, close=["park", "shop"]))
+        for _ in range(8):
+            assert await town.run(steps=6) == await agents.run(steps=6)
+            assert remembered(town) == remembered(agents)
+        assert town.population is not None
+        assert not town.population.full.any()
+        alike(town, agents)
+        assert any(
+            "Its plan broke" in text for each in town.agents for _, text in each.memory.stream
+        )
+        assert town.agents[3] is taken
+        town.remove(taken)
+        assert type(taken.status) is dict
+        assert taken.status["money"] == agents.agents[3].status["money"]
+
+
+async def test_state_of_given_agents_goes_on_in_another_town_of_them_with_what_they_remember() -> (
+    None
+):
+    async with given() as first, given() as second:
+        await first.run(steps=20)
+        first.agents[5].status["hobby"] = "chess"
+        second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+        for each in (first, second):
+            await each.run(steps=8)
+        assert second.state_dict() == first.state_dict()
+        assert remembered(second) == remembered(first)
+        assert second.agents[5].status["hobby"] == "chess"
+
+
+@pytest.mark.parametrize(
+    "change",
+    (
+        lambda agents: agents[2].status.update(work="the moon"),
+        lambda agents: agents[2].status["profile"].update(age=40.5),
+        lambda agents: agents[2].blocks.pop(),
+        lambda agents: agents[2].status.update(plan=[{"do": "pray", "where": None}]),
+    ),
+)
+def test_given_agents_of_whom_one_has_what_no_column_can_have_are_agents(
+    change: Callable[[list[Any]], Any],
+) -> None:
+    agents = citizens(make_people(CITY, COUNT, seed=5))
+    change(agents)
+    with Society(agents, CITY, seed=5) as town:
+        assert town.population is None
+        assert all(type(each.status) is dict for each in agents)
+
+
+class Census(Service):
+    """A service of one's own: it reads what all have, feeds the hungry, and marks whom it fed."""
+
+    def after_step(self, books: Any) -> None:
+        for id, status in books.statuses.items():
+            if status["needs"]["hunger"] < 500:
+                status["needs"]["hunger"] += 100
+                status["fed"] = status.get("fed", 0) + 1
+                books.pay("government", id, 5)
+
+
+@pytest.mark.parametrize("make", (made, given))
+async def test_service_and_facts_of_ones_own_find_in_columns_what_agents_have(make: Any) -> None:
+    def facts(clock: Any) -> dict[str, Any]:
+        return {"noon": clock.hour == 12}
+
+    seen = []
+    for kind in (Society, OwnKind):
+        services = [*make_economy(CITY, seed=5), Feed(), Census("census")]
+        people: Any = COUNT if make is made else citizens(make_people(CITY, COUNT, seed=5))
+        options: dict[str, Any] = {"services": services, "start": "2026-01-05T09:00"}
+        async with kind(people, CITY, seed=5, facts=facts, **options) as town:
+            assert (town.population is None) == (kind is OwnKind)
+            rows = await town.run(steps=30)
+            fed = [each.status.get("fed") for each in town.agents]
+            seen.append((rows, fed, [each.status["needs"] for each in town.agents]))
+    assert seen[0] == seen[1]
+    assert sum(filter(None, seen[0][1])) > 100

@@ -17,7 +17,6 @@ from moothall.society import (
     Intervention,
     Network,
     Population,
-    Service,
     Society,
     citizens,
     make_economy,
@@ -101,7 +100,7 @@ def same_agents(one: Society, other: Society) -> None:
             assert own == value, (mine.id, name)
 
 
-async def test_citizens_live_in_columns_until_somebody_looks_and_then_as_agents() -> None:
+async def test_citizens_that_somebody_looks_at_live_as_others_do() -> None:
     city = City.generate(seed=5, citizens=120)
     first, second = ([*make_economy(city, seed=5), Feed()] for _ in range(2))
     async with (
@@ -119,7 +118,7 @@ async def test_citizens_live_in_columns_until_somebody_looks_and_then_as_agents(
         assert one.population is not None  # who is asked something need not be an agent
         for _ in range(2):
             same_agents(one, other)
-            assert len(one.population.agents) == 120
+            assert not one.population.agents
             await one.run(steps=4)
             await other.run(steps=4)
 
@@ -139,18 +138,9 @@ async def test_citizens_of_ones_own_come_to_a_town_that_lived_in_columns() -> No
         assert again.state_dict() == state
 
 
-@pytest.mark.parametrize("what", ("model", "facts", "services"))
-def test_code_of_ones_own_makes_citizens_agents(what: str) -> None:
-    class Own(Service):
-        pass
-
-    options: dict[str, Any] = {
-        "model": ScriptedModel([]),
-        "facts": lambda clock: {},
-        "services": [Own("own")],
-    }
+def test_model_makes_citizens_agents() -> None:
     city = City.generate(seed=5, citizens=120)
-    with Society(120, city, seed=5, **{what: options[what]}) as town:
+    with Society(120, city, seed=5, model=ScriptedModel([])) as town:
         assert town.population is None
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from moothall.actions.approval.later import Later
 from moothall.actions.approval.request import ApprovalRequest
@@ -86,7 +86,7 @@ Decision: TypeAlias = bool | Refused | Always | AlwaysInRun | NeverInRun | Chang
 says that the decision comes later; anything else refuses."""
 
 
-class DecisionKind(NamedTuple):
+class DecisionKind:
     """What terminals, cards, commands, doors and journals know of a kind of decision.
 
     Its `scope` says what it decides about: the call; in its thread, the values from outside that
@@ -95,18 +95,30 @@ class DecisionKind(NamedTuple):
 
     type: type[Any]
     key: str  # of its JSON form
-    read: Callable[[Any], Any]  # returns the decision for the value of that key; None for no such
-    write: Callable[[Any], Any]  # returns its JSON form
     permits: bool = True
-    takes_reason: bool = True  # whether `permitted` may stand beside its key
+    takes_reason: bool = False  # whether `permitted` may stand beside its key
     word: str = ""  # by which a person chooses it; empty for what no word says
     label: str = ""  # of its button
     outcome: str = "permitted"  # what has become of a call then
     for_callers: bool = False  # whether doors, and commands, offer it
     scope: Literal["call", "thread", "run"] = "call"
-    holds: Callable[[ApprovalRequest], tuple[str, ...]] = lambda request: ()
-    # What it is for a request: a permission that does not fit it may refuse.
-    for_request: Callable[[Any, ApprovalRequest], Decision] = lambda each, request: each
+
+    def read(self, value: Any) -> Any:
+        """Return the decision for the value of its key in JSON data; None if it is no such."""
+        return self.type() if value is True else None
+
+    def write(self, decision: Any) -> Any:
+        """Return a decision as JSON data."""
+        return {self.key: True}
+
+    def holds(self, request: ApprovalRequest) -> tuple[str, ...]:
+        """Return by what it decides about more than the call of a request."""
+        return ()
+
+    def for_request(self, decision: Any, request: ApprovalRequest) -> Decision:
+        """Return what a decision is for a request: a permission that does not fit may refuse."""
+        result: Decision = decision
+        return result
 
     def of_call(self) -> Decision:
         """Return what is left of it for a call once it is noted for what else it holds."""
@@ -122,33 +134,79 @@ class DecisionKind(NamedTuple):
         return keys if self.permits else tuple(f"not {key}" for key in keys)
 
 
-def _args_json(changed: ChangedArgs) -> dict[str, Any]:
-    try:
-        return {"args": to_json(changed.args)}
-    except NotJSON as error:
-        raise ConfigError(f"the arguments of ChangedArgs are not JSON: {error}") from error
+class _YesOrNo(DecisionKind):
+    type, key = bool, "permitted"
+
+    def read(self, value: Any) -> Any:
+        return True if isinstance(value, str) else None
+
+    def write(self, decision: Any) -> Any:
+        return decision
 
 
-def _check_changed_args(changed: ChangedArgs, request: ApprovalRequest) -> Decision:
-    """Return a permission with other arguments once these are checked, else a refusal."""
-    if changed.args == request.args:
-        return True
-    if request.check is None:
-        return Refused("the arguments of this call cannot be changed")
-    try:
-        request.check(changed.args)
-    except InvalidArguments as error:
-        return Refused(f"the approver gave wrong arguments: {error}")
-    return changed
+class _WithReason(DecisionKind):
+    type, key, permits, outcome = Refused, "refused", False, "refused"
+
+    def read(self, value: Any) -> Any:
+        return Refused(value) if isinstance(value, str) else None
+
+    def write(self, decision: Any) -> Any:
+        return {"refused": decision.reason} if decision.reason else False
 
 
-def _run_keys(request: ApprovalRequest) -> tuple[str, ...]:
-    """Return the hash of what stays the same: all that a person saw of a call but its arguments."""
-    is_of_run = request.run_id is not None and request.check is not None
-    if not is_of_run or request.note or request.outside:
-        return ()
-    parts = [request.run_id, request.agent, request.action, {**request.facts}]
-    return (hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest(),)
+class _OfThread(DecisionKind):
+    type, key, word, scope = Always, "always", "always", "thread"
+    label, outcome = "These values always, in this thread", "permitted for the thread"
+
+    def holds(self, request: ApprovalRequest) -> tuple[str, ...]:
+        return request.outside
+
+
+class _OfRun(DecisionKind):
+    type: type[Any] = AlwaysInRun
+    key, word, scope = "always_in_run", "run", "run"
+    takes_reason = for_callers = True
+    label, outcome = "Always in this run", "permitted always in this run"
+
+    def holds(self, request: ApprovalRequest) -> tuple[str, ...]:
+        """Return the hash of what stays the same: all that a person saw but the arguments."""
+        is_of_run = request.run_id is not None and request.check is not None
+        if not is_of_run or request.note or request.outside:
+            return ()
+        parts = [request.run_id, request.agent, request.action, {**request.facts}]
+        return (hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest(),)
+
+
+class _NotInRun(_OfRun):
+    type, key, word, permits, takes_reason = NeverInRun, "never_in_run", "never", False, False
+    label, outcome = "Never in this run", "refused for the rest of the run"
+
+
+class _WithOtherArgs(DecisionKind):
+    type, key, takes_reason = ChangedArgs, "args", True
+    outcome = "permitted with other arguments"
+
+    def read(self, value: Any) -> Any:
+        return ChangedArgs(value) if isinstance(value, dict) else None
+
+    def write(self, decision: Any) -> Any:
+        try:
+            return {"args": to_json(decision.args)}
+        except NotJSON as error:
+            raise ConfigError(f"the arguments of ChangedArgs are not JSON: {error}") from error
+
+    def for_request(self, decision: Any, request: ApprovalRequest) -> Decision:
+        """Return the permission once the new arguments are checked, else a refusal."""
+        if decision.args == request.args:
+            return True
+        if request.check is None:
+            return Refused("the arguments of this call cannot be changed")
+        try:
+            request.check(decision.args)
+        except InvalidArguments as error:
+            return Refused(f"the approver gave wrong arguments: {error}")
+        changed: ChangedArgs = decision
+        return changed
 
 
 DECISION_ENTRIES: Final = ("refused", "permitted")
@@ -278,74 +336,11 @@ class DecisionKinds(tuple[DecisionKind, ...]):
 
 
 DECISION_KINDS: Final = DecisionKinds(
-    (
-        DecisionKind(
-            bool,
-            "permitted",
-            lambda value: True if isinstance(value, str) else None,
-            lambda decision: decision,
-            takes_reason=False,
-        ),
-        DecisionKind(
-            Refused,
-            "refused",
-            lambda value: Refused(value) if isinstance(value, str) else None,
-            lambda decision: {"refused": decision.reason} if decision.reason else False,
-            permits=False,
-            takes_reason=False,
-            outcome="refused",
-        ),
-        DecisionKind(
-            Always,
-            "always",
-            lambda value: Always() if value is True else None,
-            lambda decision: {"always": True},
-            takes_reason=False,
-            word="always",
-            label="These values always, in this thread",
-            outcome="permitted for the thread",
-            scope="thread",
-            holds=lambda request: request.outside,
-        ),
-        DecisionKind(
-            AlwaysInRun,
-            "always_in_run",
-            lambda value: AlwaysInRun() if value is True else None,
-            lambda decision: {"always_in_run": True},
-            word="run",
-            label="Always in this run",
-            outcome="permitted always in this run",
-            for_callers=True,
-            scope="run",
-            holds=_run_keys,
-        ),
-        DecisionKind(
-            NeverInRun,
-            "never_in_run",
-            lambda value: NeverInRun() if value is True else None,
-            lambda decision: {"never_in_run": True},
-            permits=False,
-            takes_reason=False,
-            word="never",
-            label="Never in this run",
-            outcome="refused for the rest of the run",
-            for_callers=True,
-            scope="run",
-            holds=_run_keys,
-        ),
-        DecisionKind(
-            ChangedArgs,
-            "args",
-            lambda value: ChangedArgs(value) if isinstance(value, dict) else None,
-            _args_json,
-            outcome="permitted with other arguments",
-            for_request=_check_changed_args,
-        ),
-    )
+    (_YesOrNo(), _WithReason(), _OfThread(), _OfRun(), _NotInRun(), _WithOtherArgs())
 )
 """The kinds of decisions, as answers have them.
 
-To add one, write its class, its row here, and its name in `Decision`.
+To add one, write its class, a subclass of `DecisionKind`, and name both here and in `Decision`.
 """
 
 _DECISION_FORMS: Final = "True, False, " + ", ".join(

@@ -19,7 +19,7 @@ Moment: TypeAlias = float | timedelta | datetime
 _NO_DEFAULT: Final[Any] = object()
 _MAX_S: Final = 1e10
 _RESERVED_KEY: Final = re.compile(
-    "[0-9a-f]{64}|doubt:.*|program:changed|(moment|wait)-[0-9a-f]{16}", re.DOTALL
+    "[0-9a-f]{64}|(doubt|operator):.*|(moment|wait)-[0-9a-f]{16}", re.DOTALL
 )
 """The forms of moothall's own keys: of approvals and questions, of calls in doubt, of moments, and
 of a result, beside the name that the action gives it."""

@@ -12,10 +12,11 @@ from moothall.actions.message import address
 from moothall.agents.conversation.conversation_state import ConversationState
 from moothall.agents.conversation.speaking_order import Order, Transfer, as_order
 from moothall.agents.conversation.termination import Condition, as_condition
+from moothall.agents.replies.charging import ReplayOffsets
 from moothall.agents.replies.checked_parts import Participant, check_part, is_recording
 from moothall.agents.replies.events import Done, TurnStarted
 from moothall.agents.replies.group import ask_member, cancellation_as_error, thread_option
-from moothall.agents.replies.read_record import ReplayOffsets, group_program
+from moothall.agents.replies.read_record import group_program
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Content, Reply, Utterance
 from moothall.agents.replies.reply_context import ask_context

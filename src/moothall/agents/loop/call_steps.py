@@ -220,9 +220,11 @@ class LoopActionStep:
         """Call; raise Stop for the run to wait if that is not what the call had begun to do."""
         assert self.turn.record is not None
         try:
-            check_form(self.action, past_step, self.turn.request, self.turn.record)
+            end_former = check_form(self.action, past_step, self.turn.request, self.turn.record)
         except RunMismatch as error:
             raise Stop("waiting", str(error), error) from error
+        if end_former is not None:
+            await asyncio.to_thread(end_former)
         return await call()
 
     async def call_and_charge(self, call: Callable[[], Awaitable[Any]]) -> Any:

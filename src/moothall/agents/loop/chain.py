@@ -271,9 +271,9 @@ async def _record_execution(step: LoopActionStep, call: Call) -> Any:
     assert record is not None
     step.call.key = step.key
     form = _FORMS[step.may_repeat, step.action.origin.agent is not None]
-    codec, beside = Codec(step.dump, step.load), len(step.turn.calls) > 1
+    codec, has_others = Codec(step.dump, step.load), len(step.turn.calls) > 1
     call = partial(_set_record, step, call)
-    return await record.perform(step.key, call, form, codec, beside, step.details)
+    return await record.perform(step.key, call, form, codec, has_others, step.details)
 
 
 async def _run_pre_acting(step: LoopActionStep, call: Call) -> Any:

@@ -364,6 +364,7 @@ def context_of(
         deps=agent.deps if request.deps is None else request.deps,
         _channel=channel,
         _find_sources=sources_here,
+        _request=request,
     )
 
 

@@ -210,14 +210,14 @@ class ReActAgent(Looping):
     def _make_memory(self, thread: str | None) -> Memory:
         memory = self._memory
         if memory is None:
-            default_memory = self._default_memory()
+            default_memory = self.default_memory()
             with _LOCK:  # several OS threads may be here at once
                 memory = self._memory = default_memory if self._memory is None else self._memory
             if thread is None:
                 return memory
         result: Memory = memory_of_thread(memory, thread, self.id)
         return (
-            self._default_memory()
+            self.default_memory()
             if ASK_CONTEXT.get().fresh and getattr(result, "is_in_file", False)
             else result
         )
@@ -302,7 +302,7 @@ class ReActAgent(Looping):
         more = {**options, "schema": schema}
         return await replies_to_each(self, texts, concurrency, run_id, progress, more)
 
-    def _default_memory(self) -> Memory:
+    def default_memory(self) -> Memory:
         """Return the memory of an agent that was given none."""
         from moothall.memory.bounded import TokenBoundedMemory
 

@@ -17,8 +17,9 @@ from moothall.actions.provenance.marks import (
 )
 from moothall.agents.dispatch import block_name
 from moothall.agents.loop.call_result import error_of
+from moothall.agents.replies.charging import OFFSETS
 from moothall.agents.replies.events import CallEnded, CallStarted, MessageAdded
-from moothall.agents.replies.read_record import OFFSETS, ReadRecord
+from moothall.agents.replies.read_record import ReadRecord
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply, Step, Stop
 from moothall.agents.replies.reply_request import AnswerSchema

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
+from weakref import finalize
 
 from moothall.actions.message import ENCLOSING_REPLIES
 from moothall.agents.caller_context import CallerContext
@@ -16,6 +18,7 @@ from moothall.budget.amounts import checked_amounts
 from moothall.budget.bill import Bill, CallContext, charged_json
 from moothall.budget.limits import RESERVABLE
 from moothall.foundation.errors import BudgetExceeded, ConfigError
+from moothall.foundation.threads import guard
 from moothall.models.base import answer_of, stream_to
 from moothall.models.protocol import Usage
 
@@ -24,6 +27,46 @@ if TYPE_CHECKING:
     from moothall.budget import Budget
     from moothall.journal import Entry
     from moothall.models.protocol import ReasoningPiece, TextPiece
+
+
+_MAX_OFFSETS: Final = 10_000
+"""How many runs an object's marks cover; those of the run set longest ago are dropped first."""
+
+
+class ReplayOffsets:
+    """Replay offsets of objects, such as memories and budgets, in each run.
+
+    A memory that has the first five messages of a run gets only those from the sixth on when the
+    run is resumed. Objects are compared by identity; one without weak references has no marks.
+    """
+
+    def __init__(self) -> None:
+        self._lock = guard()
+        self._offsets: dict[int, OrderedDict[str, int]] = {}
+
+    def get(self, owner: Any, run: str) -> int:
+        """Return an object's offset in a run; 0 if unknown."""
+        offsets = self._offsets.get(id(owner))
+        return 0 if offsets is None else offsets.get(run, 0)
+
+    def set(self, owner: Any, run: str, offset: int) -> None:
+        """Set an object's offset in a run."""
+        offsets = self._offsets.get(id(owner))
+        if offsets is None:
+            try:
+                finalize(owner, self._offsets.pop, id(owner), None)
+            except TypeError:
+                return
+            offsets = self._offsets.setdefault(id(owner), OrderedDict())
+        with self._lock:
+            offsets[run] = offset
+            offsets.move_to_end(run)
+            if len(offsets) > _MAX_OFFSETS:
+                offsets.popitem(last=False)
+
+
+OFFSETS: Final = ReplayOffsets()
+"""What models, budgets and memories know of runs."""
 
 
 @dataclass(slots=True)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from copy import copy
+from typing import Any, Final, Protocol, Self
 
 from moothall.actions import Action
 from moothall.actions.message import address
 from moothall.foundation.arguments import check_function, is_async
 from moothall.foundation.errors import ConfigError, DefinitionError
+
+_KEPT_FROM_COPIES: Final = (
+    *("own_threads", "space_mailbox", "resuming", "budget", "_own_budget"),
+    *("_memory", "_journal", "_watchers"),
+)
+"""What a copy of an agent does not have of it: its own conversations, books and watchers."""
 
 
 class Replier:
@@ -18,10 +25,30 @@ class Replier:
     is_recorded: bool = False
     """Whether its replies can be recorded."""
 
+    def stand_in(self) -> Self:
+        """Return a copy that replies in its place, and leaves nothing behind in what it has."""
+        twin = copy(self)
+        for name in _KEPT_FROM_COPIES:
+            vars(twin).pop(name, None)
+        vars(twin)["stands_for"] = self
+        return twin
+
     @property
     def member_agents(self) -> Sequence[Any]:
         """Return the members that reply on its behalf."""
         return ()
+
+
+class AnyStandIns(Protocol):
+    """Who replies, and observes, in the place of a program's agents."""
+
+    def reply(self, agent: Any, request: Any, /) -> Awaitable[Any]:
+        """Have the one in an agent's place reply."""
+        ...
+
+    async def observe(self, agent: Any, message: Any, thread: Any, /) -> None:
+        """Have the one in an agent's place observe a message."""
+        ...
 
 
 def is_untracked(agent: Any) -> bool:

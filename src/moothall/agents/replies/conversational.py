@@ -340,8 +340,7 @@ class ConversationalAgent(Threaded):
             what the agent replies
         """
         sender_thread = self.thread_of_message(thread)
-        context = caller_context_of(self)
-        prompt: Any = context.content or content
+        prompt: Any = (context := caller_context_of(self)).content or content
         if (caller_and_call := call_of_own_say(self)) is not None:
             return await reply_to_call(self, prompt, *caller_and_call, thread=sender_thread)
         options = {"run_id": self._message_run_id(), **(context.options or {})}
@@ -398,16 +397,18 @@ class ConversationalAgent(Threaded):
             DefinitionError: the memory has no threads
             HookError: a hook failed
         """
-        chat_message = as_chat_message(message)
-        if not has_marks(chat_message):
+        if (stand_ins := ASK_CONTEXT.get().stand_ins) is not None and self.stands_for is None:
+            await stand_ins.observe(self, message, thread)
+            return
+        if not has_marks(chat_message := as_chat_message(message)):
             chat_message = with_sources(chat_message, sources_of_asker(self)[0])
         id = thread_id(thread)
         if self.shared and id is not None:
             chat_message["content"], id = with_speaker(id, chat_message.get("content")), None
         if self.space_mailbox is None:
             await self._observe(chat_message, id)
-            return
-        await self.space_mailbox.carry(lambda: self._observe(chat_message, id))
+        else:
+            await self.space_mailbox.carry(lambda: self._observe(chat_message, id))
 
     def interrupt(self, text: str, thread: str | int | None = None) -> Interruption:
         """Interrupt a reply under way: it stops its current work and continues with this text.
@@ -493,17 +494,16 @@ class ConversationalAgent(Threaded):
     def reply_to_request(self, request: ReplyRequest) -> Awaitable[Reply]:
         """Reply; call it in the task that gives the reply."""
         setup, request.fresh = (context := ASK_CONTEXT.get()).setup, context.fresh
+        if context.stand_ins is not None and self.stands_for is None:
+            return context.stand_ins.reply(self, request)
         if setup is not None and setup[0] is self:
-            # They apply to this reply alone, not to nested ones.
             request.record, request.offered, request.step = setup.part, setup.offered, setup.step
             request.first_messages, request.results = setup.first_messages, setup.results
-            ASK_CONTEXT.set(context._replace(setup=None))
+            ASK_CONTEXT.set(context._replace(setup=None))  # not for nested replies
         if request.budget is not None:
             self.check_budget(request.budget)
-        if self.shared and request.thread is not None:
-            request.content = request.original_content = with_speaker(
-                request.thread, request.content
-            )
+        if self.shared and (speaker := request.thread) is not None:
+            request.content = request.original_content = with_speaker(speaker, request.content)
             request.thread = None
         if self.space_mailbox is not None:
             return self.space_mailbox.carry(lambda: self._in_turn(request))

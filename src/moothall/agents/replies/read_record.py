@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
-from weakref import finalize
 
 from moothall.actions.approval.decision import DECISION_ENTRIES, DECISION_KINDS, Decision
 from moothall.agents.replies.checked_parts import is_recording
@@ -16,7 +14,6 @@ from moothall.agents.replies.state import APPENDED, UNSAVED, load_state
 from moothall.foundation.errors import RunMismatch, StateError
 from moothall.foundation.jsonvalue import as_json
 from moothall.foundation.text import shorten
-from moothall.foundation.threads import guard
 from moothall.journal.entry import OUR_KINDS, ROOT
 from moothall.journal.stop_reason import FINAL_REASONS
 from moothall.journal.store.wait_rows import ANSWER_ENTRY, WAIT_ENTRY, WaitOutcome, is_wait_of
@@ -42,10 +39,6 @@ _STEP_KINDS: Final = (
 
 S = TypeVar("S")
 T = TypeVar("T")
-
-
-_MAX_OFFSETS: Final = 10_000
-"""How many runs an object's marks cover; those of the run set longest ago are dropped first."""
 
 
 @dataclass(slots=True)
@@ -111,42 +104,6 @@ class PastStep:
     def is_over(self) -> bool:
         """Return whether its call is not made again: it has ended, or its result comes later."""
         return self.state == "ended" or self.is_decided or self.later_key is not None
-
-
-class ReplayOffsets:
-    """Replay offsets of objects, such as memories and budgets, in each run.
-
-    A memory that has the first five messages of a run gets only those from the sixth on when the
-    run is resumed. Objects are compared by identity; one without weak references has no marks.
-    """
-
-    def __init__(self) -> None:
-        self._lock = guard()
-        self._offsets: dict[int, OrderedDict[str, int]] = {}
-
-    def get(self, owner: Any, run: str) -> int:
-        """Return an object's offset in a run; 0 if unknown."""
-        offsets = self._offsets.get(id(owner))
-        return 0 if offsets is None else offsets.get(run, 0)
-
-    def set(self, owner: Any, run: str, offset: int) -> None:
-        """Set an object's offset in a run."""
-        offsets = self._offsets.get(id(owner))
-        if offsets is None:
-            try:
-                finalize(owner, self._offsets.pop, id(owner), None)
-            except TypeError:
-                return
-            offsets = self._offsets.setdefault(id(owner), OrderedDict())
-        with self._lock:
-            offsets[run] = offset
-            offsets.move_to_end(run)
-            if len(offsets) > _MAX_OFFSETS:
-                offsets.popitem(last=False)
-
-
-OFFSETS: Final = ReplayOffsets()
-"""What models, budgets and memories know of runs."""
 
 
 class RunResult(Protocol):
@@ -271,6 +228,12 @@ class ReadRecord(Generic[S]):
         copied: list[dict[str, Any]] = (self.start or {}).get("copied", [])
         return copied
 
+    @property
+    def inherited_count(self) -> int:
+        """Return how many entries are of the run it copied, or of the program before this one."""
+        count: int = (self.start or {}).get("handed_over", {}).get("entries", 0)
+        return max(count, self.copied[-1]["entries"] if self.copied else 0)
+
     def _earlier_items(self, name: str) -> list[Any]:
         """Return what a list had before the run; nothing in a record that is only read."""
         return []
@@ -287,6 +250,8 @@ class ReadRecord(Generic[S]):
             self.received = []
             return merged
         if kind == "begun":
+            if "handed_over" in data:
+                self._ask_anew(data["handed_over"]["withdrawn"])
             self.start = data
         elif kind == "heard":
             self.received.append(data)
@@ -302,6 +267,15 @@ class ReadRecord(Generic[S]):
                 "this moothall does not know: resume it with the program that wrote it"
             )
         return state
+
+    def _ask_anew(self, withdrawn: Iterable[str]) -> None:
+        """Forget what a person has permitted a former program that has not ended, or was parked."""
+        for past_step in self.past_steps.values():
+            if past_step.state != "ended" and past_step.later_key is None:
+                past_step.decided_on = past_step.proposed = past_step.changed_args = None
+                for wait in withdrawn:
+                    past_step.requests.pop(wait, None)
+                    past_step.answers.pop(wait, None)
 
     def take_step(self, kind: str, data: dict[str, Any], at: float) -> None:
         """Take what was recorded of a step."""

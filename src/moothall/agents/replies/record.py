@@ -1,9 +1,8 @@
 """The record of a run: its state, and the steps from one state to the next.
 
-Every orchestrator (the loop, a dual act, a conversation, one of your own) is a state, which is a
-dataclass, and steps. It saves its state between two turns, and wraps in `step` all work that must
-not be done twice. A resumed run starts from its last state and repeats the interrupted turn: a
-step that has ended returns its recorded result and calls nothing.
+Every orchestrator (the loop, a dual act, a conversation, one of your own) saves its state, which is
+a dataclass, between two turns, and makes steps of what must not be done twice. A resumed run starts
+from its last state: a step that has ended returns its recorded result and calls nothing.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 from moothall.actions.approval import Later
-from moothall.agents.replies.charging import charge_spent, spending_of
-from moothall.agents.replies.read_record import OFFSETS, PastStep, ReadRecord, RunResult
+from moothall.agents.replies.charging import OFFSETS, charge_spent, spending_of
+from moothall.agents.replies.read_record import PastStep, ReadRecord, RunResult
 from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.state import Codec, codec_of
 from moothall.agents.replies.step import ONCE, StepForm, StepHandle
@@ -48,7 +47,7 @@ R = TypeVar("R", bound=RunResult)
 S = TypeVar("S")
 T = TypeVar("T")
 
-Of: TypeAlias = type[T] | Codec | None
+ResultType: TypeAlias = type[T] | Codec | None
 """The type of a step's result; None for JSON data."""
 StepCall: TypeAlias = Callable[[StepHandle], Awaitable[T]]
 """Does the work of a step, and reports its progress by the step that it gets."""
@@ -59,8 +58,7 @@ class Record(ReadRecord[S]):
 
     open_count: int = 0  # how many steps are under way
     _idle_event: asyncio.Event | None = None  # set once none is; made by whoever waits for it
-    # Of the conversations with other agents that its calls continue, by the agents' ids.
-    kept_turns: dict[str, Any] | None = None
+    kept_turns: dict[str, Any] | None = None  # of other agents' conversations, by their ids
 
     def __init__(self, part: RunPart, kind: type[S]) -> None:
         self.run_part = part
@@ -81,6 +79,13 @@ class Record(ReadRecord[S]):
     def path(self) -> str:
         """Return the path of the part in its run."""
         return self.run_part.path
+
+    @property
+    def begin_time(self) -> float:
+        """When the run began, in seconds since 1970."""
+        with self.run.file.reading() as db:
+            row = db.execute("SELECT began FROM runs WHERE number = ?", (self.run.number,))
+            return float(row.fetchone()[0])
 
     def key_of(self, message: int) -> str:
         """Return the key by which memory deduplicates a message; a fork shares those it copied."""
@@ -106,9 +111,9 @@ class Record(ReadRecord[S]):
         call: StepCall[T],
         /,
         *,
-        of: Of[T] = None,
+        of: ResultType[T] = None,
         beside: bool = False,
-        **about: Any,
+        **details: Any,
     ) -> Coroutine[Any, Any, T]:
         """Do something once: return the recorded result, or call and record the result.
 
@@ -121,13 +126,13 @@ class Record(ReadRecord[S]):
                 `action=`, the run waits for its result
             of: the type of the result, if it is not JSON data
             beside: whether other steps run at the same time: one commit then covers all that begin
-            **about: what else to record, as JSON data; `action` is the name that a person sees
+            **details: what else to record, as JSON data; `action` is the name that a person sees
 
         Raises:
             Stop: it waits: catch it by `run_to_end`
             NobodyToAsk: nothing came of a `Later` in time, and that has no default
         """
-        return self.perform(key, call, ONCE, of, beside, about)
+        return self.perform(key, call, ONCE, of, beside, details)
 
     def effect(
         self,
@@ -137,14 +142,14 @@ class Record(ReadRecord[S]):
         *,
         args: Any = None,
         idempotent: bool = False,
-        of: Of[T] = None,
+        of: ResultType[T] = None,
         beside: bool = False,
         decided: Callable[[PastStep], T] | None = None,
-        **about: Any,
+        **details: Any,
     ) -> Coroutine[Any, Any, T]:
         """Do once what must not be done twice, such as a payment: in doubt once it is cut off.
 
-        Its beginning is in the file before it is called. The rest is as for `once`.
+        Its beginning is in the file before it is called. The rest is as for `once`, such as `of=`.
 
         Args:
             args: what it begins with, as JSON data, which a person who decides sees; the call has
@@ -157,15 +162,15 @@ class Record(ReadRecord[S]):
             InDoubt: it had begun and not ended, and nobody has decided
         """
 
-        async def begun(step: StepHandle) -> T:
+        async def begin_and_call(step: StepHandle) -> T:
             step.args = args if step.args is None else step.args
             await step.begins(step.args)
             return await call(step)
 
         form = StepForm(asks=not idempotent, decided=decided)
-        return self.perform(key, begun, form, of, beside, about)
+        return self.perform(key, begin_and_call, form, of, beside, details)
 
-    def wait(self, key: str, later: Later, /, **about: Any) -> Coroutine[Any, Any, Any]:
+    def wait(self, key: str, later: Later, /, **details: Any) -> Coroutine[Any, Any, Any]:
         """Return what comes of a `Later`: a result that somebody brings, or None at a moment.
 
         Raises:
@@ -176,7 +181,7 @@ class Record(ReadRecord[S]):
         async def wait_for(step: StepHandle) -> Any:
             return later
 
-        return self.perform(key, wait_for, ONCE, None, False, about)
+        return self.perform(key, wait_for, ONCE, None, False, details)
 
     def step(
         self,
@@ -184,44 +189,46 @@ class Record(ReadRecord[S]):
         call: StepCall[T],
         /,
         *,
-        of: Of[T] = None,
+        of: ResultType[T] = None,
         outcome: Literal["repeat", "ask"] = "repeat",
         beside: bool = False,
-        **about: Any,
+        decided: Callable[[PastStep], T] | None = None,
+        **details: Any,
     ) -> Coroutine[Any, Any, T]:
         """Do something once, whose call says by `await step.begins()` when its effect begins.
 
         Before that it may ask for permission, or return a `Later`. With `outcome="ask"` it is in
         doubt, as an `effect`, if it had begun and not ended.
         """
-        return self.perform(key, call, StepForm(asks=outcome == "ask"), of, beside, about)
+        form = StepForm(asks=outcome == "ask", decided=decided)
+        return self.perform(key, call, form, of, beside, details)
 
     async def perform(
         self,
         key: str,
         call: StepCall[T],
         form: StepForm,
-        of: Of[T],
-        beside: bool,
-        about: Mapping[str, Any],
+        result_type: ResultType[T],
+        side_by_side: bool,
+        details: Mapping[str, Any],
     ) -> T:
         """Return a step's result, from the record or by its call; `form` says how it goes on."""
         if key in self._ended_here:
             await self._read_again(key)
         past_step = self.past_steps.get(key) or PastStep(key)
-        codec: Any = of if of.__class__ is Codec else codec_of(of)
+        codec: Any = result_type if result_type.__class__ is Codec else codec_of(result_type)
         if past_step.state == "ended":
             is_skipped = past_step.is_skipped and form.decided is None
             return cast(T, None if is_skipped else self._recorded_result(past_step, codec))
-        note: dict[str, Any] = {"key": key, "about": about} if about else {"key": key}
+        note: dict[str, Any] = {"key": key, "about": details} if details else {"key": key}
         if form.asks:
             note["asks"] = True
-        step = StepHandle(self, key, note, past_step, beside)
+        step = StepHandle(self, key, note, past_step, side_by_side)
         if past_step.state == "started" and past_step.is_decided:
             step.tell(decided=None if past_step.decision is None else past_step.decision.word)
             if past_step.decision is None or not form.goes_on:
                 try:
-                    result: T = self._result_of_decision(past_step, form, codec, of)
+                    result: T = self._result_of_decision(past_step, form, codec)
                 except Exception:
                     if past_step.decision is not None:
                         step.renew_doubt()
@@ -244,12 +251,12 @@ class Record(ReadRecord[S]):
                     with tracing.with_step_key(key):
                         result = await call(step)
             except Later as later:
-                if "action" not in about:  # of a hook, which may not wait
+                if "action" not in details:  # of a hook, which may not wait
                     raise
                 result = cast(T, later)
             if type(result) is Later:
-                details = {"action": about["action"]} if "action" in about else {}
-                value = await step.result_of(cast(Later, result), **details)
+                action = {"action": details["action"]} if "action" in details else {}
+                value = await step.result_of(cast(Later, result), **action)
                 result = codec.load(value)
         except JournalError:  # the end of the step could not be written either
             raise
@@ -271,7 +278,7 @@ class Record(ReadRecord[S]):
                 self._idle_event.set()
         if past_step.requests:
             step.withdraw()
-        if isinstance(result, bytes) and not isinstance(of, Codec):  # which has a form of its own
+        if isinstance(result, bytes) and type(result_type) is not Codec:  # a codec has its own form
             step.end("ended", {"kept": self.keep(result)})
         else:
             step.end("ended", {"result": codec.dump(result)})
@@ -300,9 +307,9 @@ class Record(ReadRecord[S]):
             self._idle_event = asyncio.Event()
             await self._idle_event.wait()
 
-    def mark(self, key: str, result: Any = None, /, **about: Any) -> None:
+    def mark(self, key: str, result: Any = None, /, **details: Any) -> None:
         """Note a step without a call: an event, or a step that was cut off."""
-        data = {"key": key, "about": about} if about else {"key": key}
+        data = {"key": key, "about": details} if details else {"key": key}
         self.note("ended", {**data, "result": result})
 
     def _recorded_result(self, past_step: PastStep, codec: Codec) -> Any:
@@ -317,16 +324,12 @@ class Record(ReadRecord[S]):
                 f"step records ({type(error).__name__}: {error})"
             ) from error
 
-    def _result_of_decision(
-        self, past_step: PastStep, form: StepForm, codec: Codec, of: Any
-    ) -> Any:
+    def _result_of_decision(self, past_step: PastStep, form: StepForm, codec: Codec) -> Any:
         if past_step.decision is None:
             raise self._doubt_about(past_step.key)
         if form.decided is not None:
             return form.decided(past_step)
-        if past_step.is_skipped:
-            return None
-        return past_step.value if isinstance(of, Codec) else codec.load(past_step.value)
+        return None if past_step.is_skipped else codec.load(past_step.value)
 
     def _doubt_about(self, key: str) -> InDoubt:
         return InDoubt(

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any
 
 from moothall.actions.message import ENCLOSING_REPLIES
 from moothall.agents.replies.conversational import ConversationalAgent
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply
-from moothall.agents.replies.reply_context import ASK_CONTEXT, answer_cancellably
+from moothall.agents.replies.reply_context import ASK_CONTEXT
 from moothall.agents.replies.reply_request import KeptOptions
-from moothall.agents.replies.resume import (
-    NULL_RECORD,
-    answer_asker,
-    copy_of_waiting,
-    ensure_fork,
-)
+from moothall.agents.replies.resume import NULL_RECORD, answer_asker
 from moothall.agents.replies.state import (
     checked_state,
     copied_state,
@@ -31,7 +25,7 @@ from moothall.agents.replies.state import (
 from moothall.agents.replies.sub_agents.askers import asker_data
 from moothall.agents.replies.sub_agents.away import agents_that_resume
 from moothall.agents.replies.sub_agents.going_on import go_on
-from moothall.agents.replies.sub_agents.late_replies import keep_late_reply
+from moothall.agents.replies.sub_agents.late_replies import ASKED_BY, keep_late_reply
 from moothall.agents.replies.sub_agents.resuming import (
     ResumedRun,
     ResumingRuns,
@@ -39,7 +33,7 @@ from moothall.agents.replies.sub_agents.resuming import (
 )
 from moothall.foundation import tracing
 from moothall.foundation.arguments import check_function, check_integer
-from moothall.foundation.errors import ConfigError, DefinitionError, RunMismatch
+from moothall.foundation.errors import DefinitionError, RunMismatch
 from moothall.foundation.jsonvalue import as_json, json_text
 from moothall.foundation.threads import WORKERS
 
@@ -49,9 +43,6 @@ if TYPE_CHECKING:
     from moothall.agents.replies.thread import Thread
     from moothall.budget import Budget
     from moothall.journal import Journal, Outline, RunPart
-
-OnMismatch: TypeAlias = Literal["stop", "fork"]
-logger: logging.Logger = logging.getLogger("moothall.agents")
 
 
 class RecordedAgent(ConversationalAgent):
@@ -69,9 +60,6 @@ class RecordedAgent(ConversationalAgent):
     deaths: int | None = 3
     """After so many ends of its process at the same step, a run that would be resumed waits for a
     person: `journal.answer(run, "operator:deaths", "resume")`, or `"cancel"`; None for never."""
-    on_mismatch: OnMismatch = "stop"
-    """What happens where a run of another program is resumed: `RunMismatch`, or the agent goes on
-    in a fork of the run, with what is recorded so far."""
 
     @cached_property
     def resuming(self) -> ResumingRuns:
@@ -180,25 +168,13 @@ class RecordedAgent(ConversationalAgent):
             try:
                 record = self._open_record(part, request)
             except RunMismatch as error:
-                journal = self._journal
-                if journal is None or not await self._may_fork(journal, request, error):
-                    raise
-                part.close()
-                return await self._respond_in_fork(request, error)
-            journal = None if request.record is not None else self._journal
-            if (
-                journal is not None
-                and part.past_entries
-                and (copy := await asyncio.to_thread(copy_of_waiting, journal, part))
-            ):
-                part.close()
-                request.run_id = copy
-                return await answer_cancellably(self.respond, journal, request)
+                await self._note_mismatch(part, request, error)
+                raise
             request.recorded = record
             _note_run(part, request.state)
             if record.is_over:  # it has its span
                 return await self.recorded_reply(request, record)
-            if journal is not None and part.past_entries:
+            if request.record is None and part.past_entries:
                 work = partial(self._traced_work, request, record)
                 reply = await go_on(self, request.run_id, work)
             else:
@@ -213,10 +189,8 @@ class RecordedAgent(ConversationalAgent):
             if reply.stop_reason == "waiting" and request.record is None:
                 self._pause_budget(request)
                 if reply.error is not None:  # an asked agent's program has changed
-                    if not await self._forks_for_part(request, reply.error):
-                        raise reply.error
-                    part.close()
-                    return await self._respond_in_fork(request, reply.error)
+                    await self._note_mismatch(part, request, reply.error)
+                    raise reply.error
             return reply
         finally:
             if record.at_end is not None:
@@ -251,45 +225,32 @@ class RecordedAgent(ConversationalAgent):
 
     async def _open_run(self, journal: Journal, request: ReplyRequest) -> RunPart:
         """Open the run of a request, new or resumed."""
-        if self.on_mismatch not in get_args(OnMismatch):
-            raise ConfigError(
-                f"agent {self.id!r}: on_mismatch must be 'stop' or 'fork', "
-                f"got {self.on_mismatch!r:.80}"
-            )
         if ASK_CONTEXT.get().resumed_run == request.run_id:
             return await journal.begin(request.run_id, "", "", "")
         task = json_text(request.content)
         run_fields = (self.run_kind, str(self.id), task, request.thread)
         return await journal.begin(request.run_id, *run_fields, **request.attributes)
 
-    async def _respond_in_fork(self, request: ReplyRequest, error: BaseException) -> Reply:
-        """Answer in the fork in which a changed program goes on with a run."""
-        journal = self._journal
-        assert journal is not None
-        request.run_id = await asyncio.to_thread(ensure_fork, journal, request.run_id)
-        logger.warning("%s; resuming its fork, run %r", error, request.run_id)
-        return await answer_cancellably(self.respond, journal, request)
+    async def _note_mismatch(
+        self, part: RunPart, request: ReplyRequest, error: BaseException
+    ) -> None:
+        """Have the operator decide about a run that goes on no more: its program has changed.
 
-    async def _forks_for_part(self, request: ReplyRequest, error: BaseException) -> bool:
-        """Return whether a run goes on in a fork since an agent that it asks has changed.
-
-        The run of an agent that was asked in one of its own has that wait itself.
+        That of an agent that was asked in a run of its own asks itself.
         """
+        if self._journal is None or request.record is not None:
+            return
         if not isinstance(error, RunMismatch) or error.run_id != request.run_id:
-            return False
-        return self._journal is not None and await self._may_fork(self._journal, request, error)
-
-    async def _may_fork(self, journal: Journal, request: ReplyRequest, error: RunMismatch) -> bool:
-        """Return whether a run that differs goes on in a fork: only if the program has changed."""
-        if request.record is not None or {"task", "thread"} & set(error.changed):
-            return False
-        if self.on_mismatch == "fork":
-            return True
-        if await asyncio.to_thread(journal.waits.may_fork, request.run_id):
-            return True
-        note_changed = journal.waits.note_changed_program  # nothing else would name the run
-        await asyncio.to_thread(note_changed, request.run_id, error.detail)
-        return False
+            return
+        if not {"task", "thread"} & set(error.changed):  # else its caller asks for something else
+            note_changed_program = self._journal.waits.note_changed_program
+            start = next((each.data for each in part.past_entries if each.kind == "begun"), {})
+            resumed_run = ASK_CONTEXT.get().resumed_run
+            # Who resumes runs, or delivers a message again, has nobody who sees this error.
+            goes_on = resumed_run == request.run_id or (
+                part.run.is_open and (resumed_run is not None or ASKED_BY in start)
+            )
+            await asyncio.to_thread(note_changed_program, request.run_id, error.detail, goes_on)
 
     def _open_record(self, part: RunPart, request: ReplyRequest) -> Record[Any]:
         """Return the record of a new run, or of a resumed one if the program is the same."""

@@ -26,7 +26,7 @@ from moothall.actions.provenance.reading import (
 from moothall.agents.agent import CURRENT, Agent, Handling
 from moothall.agents.caller_context import CallerContext
 from moothall.agents.replies.charging import call_chain_text
-from moothall.agents.replies.checked_parts import is_untracked, members_of
+from moothall.agents.replies.checked_parts import AnyStandIns, is_untracked, members_of
 from moothall.agents.replies.thread import Thread
 from moothall.foundation.errors import HopLimitExceeded, RequestCancelled
 from moothall.foundation.threads import context_value, take_back_cancel
@@ -69,7 +69,8 @@ class Replying:
         self.outer_replies = (*(each for each in caller.outer_replies if each.open), caller)
         if (request := self.request) and caller.request:  # it holds for the runs that are asked for
             request.attributes = request.attributes or caller.request.attributes
-        is_member = any(each is self.agent for each in members_of(caller.agent))
+        asked_agent = self.agent.stands_for or self.agent
+        is_member = any(each is asked_agent for each in members_of(caller.agent))
         self.depth = caller.depth + (not is_member)
         outermost = self.outer_replies[0].agent
         limit: int = getattr(outermost, "max_depth", MAX_DEPTH)
@@ -119,6 +120,7 @@ class AskContext(NamedTuple):
     fresh: tuple[str | None] | None = None
     observation: tuple[str, int] | None = None  # run and number of a message observed
     resumed_run: str | None = None  # the run that is resumed, and not begun anew if it was deleted
+    stand_ins: AnyStandIns | None = None  # who replies in the place of agents; None for themselves
 
 
 _DEFAULT_CONTEXT: Final = AskContext()

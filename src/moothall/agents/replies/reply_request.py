@@ -148,12 +148,12 @@ class ReplyRequest:
         # journal keeps them with the actions offered, so that any process can resume the run.
         self.conversation: Sequence[dict[str, Any]] | None = None
         self.memory: Memory | None = None  # of its model; set when it begins
-        # The sources of what is from outside in the content.
-        self.outside: list[str] | tuple[str, ...] = ()
+        self.outside: list[str] | tuple[str, ...] = ()  # the outside sources in the content
         self.on_behalf: Texts | None = None  # the texts of the reply that asks for this one
         self.allowed: list[str] = []  # values from outside that a person has permitted in it
         # Where its thread lasts for one reply and is kept in no file: the thread of the caller.
         self.fresh: tuple[str | None] | None = None
+        self.beginning: tuple[float, str] | None = None  # when, and its seed; None until asked
         self.resumed = False  # whether it resumes a stopped reply
         self.nested = False  # whether an action of another agent asks for it
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from moothall.actions.approval import Later
-from moothall.actions.message import ENCLOSING_REPLIES, MAX_ID
+from moothall.actions.message import ENCLOSING_REPLIES
 from moothall.actions.provenance import merged_sources
 from moothall.agents.replies.record import Record, StepCall
 from moothall.agents.replies.reply import Reply, Step, Stop
@@ -28,8 +28,7 @@ from moothall.foundation.errors import (
 from moothall.foundation.jsonvalue import UnreadableText
 from moothall.foundation.threads import take_back_cancel
 from moothall.journal.attributes import Tags, checked_attributes
-from moothall.journal.doubt import state_of_parts
-from moothall.journal.entry import CHANGED_SUFFIX, ROOT, begin_data_of
+from moothall.journal.entry import ROOT, begin_data_of
 from moothall.journal.stop_reason import ANSWERED_REASONS, FINAL_REASONS
 from moothall.models.protocol import Usage
 
@@ -112,9 +111,9 @@ _FORKS: Final[WeakKeyDictionary[OpenRun, _Fork]] = WeakKeyDictionary()
 
 
 def memory_of_fork(memory: Any, run: OpenRun) -> Any:
-    """Return a memory as a fork sees it; that of a changed program goes on in its run's place."""
+    """Return a memory as a fork sees it."""
     view = getattr(memory, "view_of_fork", None)
-    if view is None or run.id.endswith(CHANGED_SUFFIX):
+    if view is None:
         return memory
     fork = _get_fork(run)
     if not fork.runs:
@@ -216,32 +215,6 @@ async def answer_asker(
     sources = merged_sources((*reply.outside, *(() if texts is None else texts.sources)))
     answer_askers = journal.waits.answer_askers
     await asyncio.to_thread(answer_askers, [record.run_id], text, (*sources,), [*running_ids])
-
-
-def copy_of_waiting(journal: Journal, part: RunPart) -> str | None:
-    """Return the copy in which a changed program has gone on with a run that waited, or None.
-
-    What the run has permission for may have been done there.
-    """
-    copy = journal.waits.goes_on_as(part.run_id)
-    waited = state_of_parts(part.run.past_entries.values()) == "waiting"
-    return copy if waited and copy != part.run_id else None
-
-
-def fork_id_of(run_id: str) -> str:
-    """Return the id of the fork in which a changed program goes on with a run."""
-    return f"{run_id[: MAX_ID - len(CHANGED_SUFFIX)]}{CHANGED_SUFFIX}"
-
-
-def ensure_fork(journal: Journal, run_id: str) -> str:
-    """Return the fork in which a changed program goes on with a run, not one of a person."""
-    fork = fork_id_of(run_id)
-    try:
-        journal.fork(run_id, fork)
-    except ConfigError:
-        if journal.run(fork).forked_from != run_id:  # it has the same id, which is cut
-            raise
-    return fork
 
 
 # -- a run of one's own ----------------------------------------------------------------------------

@@ -179,7 +179,7 @@ def cancel(run_id: str, journal: str | None, by: str | None) -> int:
             asyncio.run(_until_left(store, run_id))
             with suppress(StateError):  # its process was killed meanwhile
                 store.cancel(run_id, by=user_name(by))
-        run = store.run(store.waits.goes_on_as(run_id))
+        run = store.run(run_id)
         id = escaped(run.id)
         if run.held:
             click.echo(f"run {id} is to end: the process that works on it has not done so yet")
@@ -196,7 +196,7 @@ async def _until_left(store: Journal, run_id: str) -> None:
     """Wait until no process works on a run, for some seconds."""
     with suppress(TimeoutError):
         async with asyncio.timeout(_CANCEL_WAIT_S):
-            async for _ in store.follow(store.waits.goes_on_as(run_id), store.run(run_id).entries):
+            async for _ in store.follow(run_id, store.run(run_id).entries):
                 pass
 
 

@@ -149,12 +149,10 @@ def _print_list(
             continue
         if each.kind == "agents":
             continue  # it goes on once they are up
-        values = {
-            "doubt": ("repeat", _OTHER_DECISIONS),
-            "program": ("fork", ""),
-            "operator": ("resume", ", or cancel"),
-        }
-        value, other_values = values.get(each.kind, ("VALUE", ""))
+        value, *other_choices = each.choices or ("VALUE",)
+        other_values = "".join(f", or {word}" for word in other_choices)
+        if each.kind == "doubt":
+            value, other_values = "repeat", _OTHER_DECISIONS
         command = typed_command("moothall", "answer", each.run, each.key)
         click.echo(f"  {command} {value}{option}{other_values}")
     for wait in asking_runs:

@@ -111,7 +111,9 @@ _EXPERIMENT_PARAMS: Final = ("experiment", "sweep", "seeds", "jobs", "odd", "out
     type=click.Path(dir_okay=False),
     help="Describe EXPERIMENT by the ODD protocol in FILE, and run nothing.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print each step as a line of JSON; money is in cents.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print each step as a line of JSON; money is in cents."
+)
 def command(
     experiment: str | None,
     journal: str | None,

@@ -131,15 +131,6 @@ def broker_options(
     return decorated
 
 
-def set_mismatch_policy(agents: Sequence[Agent], policy: str) -> None:
-    """Say what agents do with a run that another program began: `stop` or `fork`."""
-    for each in agents:
-        if hasattr(each, "on_mismatch"):
-            each.on_mismatch = policy
-        elif policy != "stop":
-            raise click.UsageError(f"--on-mismatch: {each.id} gives no replies that are recorded")
-
-
 def serve_over_broker(
     agents: Sequence[str],
     id: str | None,
@@ -149,7 +140,6 @@ def serve_over_broker(
     shared: bool,
     journal: str | None,
     grace: float,
-    on_mismatch: str,
 ) -> int:
     """Serve an agent over RabbitMQ, until Ctrl-C."""
     if len(agents) > 1:
@@ -158,7 +148,6 @@ def serve_over_broker(
             "(FILE.yaml) of several; --http serves several, too"
         )
     agent = named_agent(agents[0], id, "MODULE:AGENT", description)
-    set_mismatch_policy((agent,), on_mismatch)
     with recording_agents((agent,), journal, agents[0]):
         log_to_stderr()
         # What nobody decides here waits in the journal, if there is one.

@@ -23,7 +23,6 @@ from moothall.cli.serving.broker_commands import (
     BrokerOptions,
     broker_options,
     serve_over_broker,
-    set_mismatch_policy,
 )
 from moothall.cli.serving.logs import log_options, log_to_stderr
 from moothall.cli.serving.serve_company import is_company, serve_company
@@ -33,7 +32,6 @@ from moothall.cli.shared_options import (
     journal_option,
     limit_options,
     make_journal,
-    mismatch_option,
     recording_agents,
 )
 
@@ -125,9 +123,6 @@ _LIMIT_OPTIONS: Final = [f"--{name.replace('_', '-')}" for name in _RUN_LIMITS]
     show_default=True,
     help="Seconds for running actions to finish at shutdown.",
 )
-@mismatch_option(
-    "If the agent has changed since a reply was cut off: stop, or go on in a fork of the run."
-)
 @log_options
 def command(
     agents: tuple[str, ...],
@@ -148,7 +143,6 @@ def command(
     shared: bool,
     journal: str | None,
     grace: float,
-    on_mismatch: str,
     **limits: float | None,
 ) -> int:
     """Serve agents over RabbitMQ, over HTTP, or at standard streams, until Ctrl-C.
@@ -211,9 +205,7 @@ def command(
     if http is None and not mcp_stdio:
         bounds.check_none()
         MissingExtra.unless("moothall serve without --http", "amqp", "pika")
-        return serve_over_broker(
-            agents, id, description, broker, inbox, shared, journal, grace, on_mismatch
-        )
+        return serve_over_broker(agents, id, description, broker, inbox, shared, journal, grace)
     if http is not None and mcp_stdio:
         raise click.UsageError("give either --http or --mcp-stdio")
     broker.check(False, "RabbitMQ", {"--inbox": inbox is not None, "--shared": shared})
@@ -233,7 +225,6 @@ def command(
             raise click.UsageError(
                 f"two of the agents have the id {repeated[0]!r}, and ids are unique"
             )
-        set_mismatch_policy(served, on_mismatch)
         for name, each in zip(agents, served, strict=True):
             own_journal = getattr(each, "journal", None)
             if (

@@ -37,9 +37,9 @@ class Ranking:
         for each in self._texts:
             self.text_counts.update(each.keys())
 
-    def weight(self, term: str, *, imagined: bool = True) -> float:
+    def weight(self, term: str) -> float:
         """Return how much a word says: the rarer it is, the more."""
-        count, total = self.text_counts[term], len(self._texts) + self._imagined * imagined
+        count, total = self.text_counts[term], len(self._texts) + self._imagined
         return math.log(1 + (total - count + 0.5) / (count + 0.5))
 
     def best(self, weights: Mapping[str, float]) -> list[Ranked]:

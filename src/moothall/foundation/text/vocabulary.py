@@ -67,6 +67,12 @@ _QUESTION_WORDS = re.compile(
     "|얼마나?|언제|누구|누가|무엇|무슨|어디|어느|어떻게|[입습합됩]니[까다]|니까|나요|가요|예요|까요"
 )
 
+_REASON = re.compile(
+    r"\b(?:why|warum|weshalb|wieso|pourquoi|por ?qu[eéê]|perché|waarom|почему|зачем|لماذا)\b"
+    "|为什么|为何|なぜ|왜",
+    re.IGNORECASE,
+)
+
 
 def _digits_in_line(digits: re.Match[str]) -> str:
     if digits["part"]:
@@ -100,11 +106,6 @@ class Language(str):
         return str(_LANGUAGES[self].get("degree", ""))
 
     @property
-    def particles(self) -> frozenset[str]:
-        """The words that make another verb of the one before them, such as `off` of `turn off`."""
-        return frozenset(_LANGUAGES[self].get("particles", "").split())
-
-    @property
     def has_capital_nouns(self) -> bool:
         """Whether each noun has a capital, as in German."""
         return bool(_LANGUAGES.get(self, {}).get("capital_nouns"))
@@ -132,6 +133,11 @@ class Words(list[str]):
     def language(self) -> Language:
         """The language that lists most of them."""
         return Language.of_words(self)
+
+    @property
+    def asks_why(self) -> bool:
+        """Whether they ask for a reason."""
+        return _REASON.search(self._text) is not None
 
     def terms(self) -> list[str]:
         """Return the content words in order: lower case, stemmed, without stop words.

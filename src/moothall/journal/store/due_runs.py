@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from moothall.foundation.errors import NoSuchRun
 from moothall.journal.entry import MAX_FIRST_ENTRIES, begin_data_of
 from moothall.journal.stop_reason import FINAL_REASONS
+from moothall.journal.store.operator_waits import PROGRAM_KEY
 
 if TYPE_CHECKING:
     from moothall.journal.store.store import Store
@@ -81,13 +82,16 @@ class DueRuns:
             visited[run_id] = None
         return run_id
 
-    def waiting_for_ended(self, agent: str) -> list[str]:
-        """Return an agent's runs that wait for a run which is over, and were not told that."""
+    def held_up_runs(self, agent: str) -> list[str]:
+        """Return an agent's runs that may go on though nothing has come for them.
+
+        They wait for a run which is over, and were not told that; or for their program.
+        """
         query = (
-            "SELECT DISTINCT r.id FROM waits w JOIN runs r ON r.number = w.run "
-            "JOIN runs h ON h.id = w.key WHERE w.agent = ? AND w.kind = 'result' AND NOT w.taken "
-            "AND w.value IS NULL AND NOT r.deleted AND h.state IN "
-            f"({', '.join('?' * len(FINAL_REASONS))})"
+            "SELECT DISTINCT r.id FROM waits w JOIN runs r ON r.number = w.run LEFT JOIN runs h ON "
+            "h.id = w.key WHERE w.agent = ? AND NOT w.taken AND w.value IS NULL AND NOT r.deleted "
+            f"AND (w.key = '{PROGRAM_KEY}' OR w.kind = 'result' AND h.state IN "
+            f"({', '.join('?' * len(FINAL_REASONS))}))"
         )
         with self._store.reading() as db:
             return [id for (id,) in db.execute(query, (agent, *FINAL_REASONS))]

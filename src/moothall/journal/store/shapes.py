@@ -117,6 +117,7 @@ _SHAPE_BY_KIND: Final[dict[str, Shape]] = {
         "agent": str,
         "fingerprint": (None, _is_program),
         "copied?": [{"key": str, "messages": int, "entries": int}],
+        "handed_over?": {"entries": int, "withdrawn": [str]},
     },
     "started": {**_STEP_DATA, "part?": str, "agent?": str, "asks?": bool},
     "ended": {**_STEP_DATA, "kept?": (str, None)},

@@ -14,7 +14,7 @@ from moothall.foundation.text import cut, escaped
 from moothall.journal.stop_reason import ELSEWHERE_STATE, FINAL_REASONS
 from moothall.journal.store.entry_values import stored_json
 from moothall.journal.store.store import Store
-from moothall.journal.store.wait_rows import WaitOutcome, answer_json, last_copy, sorted_json
+from moothall.journal.store.wait_rows import WaitOutcome, answer_json, sorted_json
 from moothall.journal.wait_kinds import WAIT_KINDS, moment_text
 from moothall.models.protocol import call_line
 
@@ -77,11 +77,6 @@ def give_answer(
         raise StateError(f"run {run_id!r}: {key!r} cannot be answered any more: {problem}")
     wait_data = store.data_at(db, place)
     WAIT_KINDS[kind or "result"].check_fit(run_id, json.loads(text), wait_data)
-    if WAIT_KINDS[kind or "result"].is_bound and (copy := last_copy(db, run_id)) != run_id:
-        raise StateError(
-            f"run {run_id!r} goes on as {copy!r}, which asks for itself: answer that, as "
-            "`moothall waiting` says"
-        )
     names = tuple(wait_data.get("who", ()))
     if names and answerer not in names:
         raise NotPermitted(

@@ -8,13 +8,12 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from moothall.actions.message import MAX_ID
 from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import NotJSON, copy_json
-from moothall.journal.entry import CHANGED_SUFFIX, Entry
+from moothall.journal.entry import Entry
 from moothall.journal.stop_reason import ANSWERED_REASONS
-from moothall.journal.store.run_deaths import AGENTS, OPERATOR
+from moothall.journal.store.operator_waits import AGENTS, OPERATOR
 from moothall.journal.wait_kinds import WAIT_KINDS, Wait
 
 WAIT_ENTRY: Final = "waits"
@@ -61,11 +60,6 @@ _INSERT_REMINDER: Final = (
 
 
 _ANSWER_COLUMNS: Final = ("key", "name", "kind", "value", "decided_by", "answered", "sources")
-_INSERT_ANSWER: Final = (
-    "INSERT INTO waits (run, kind, path, step, place, since, key, name, value, decided_by, "
-    f"answered, sources, agent, thread) VALUES (?, '', '', '', 0, ?, ?, ?, ?, ?, ?, ?, "
-    f"{_AGENT_AND_THREAD}) ON CONFLICT (run, key) DO NOTHING"
-)
 
 
 # No call waits for it: a reply that came late, until the sender of its message has it.
@@ -79,20 +73,6 @@ _LATE_RUNS: Final = (
     "SELECT r.id FROM waits w JOIN runs r ON r.number = w.run WHERE NOT w.taken AND w.due <= 0.0 "
     f"AND w.kind = '{_LATE}' AND w.agent = ? AND NOT r.deleted AND r.state IN "
     f"({', '.join('?' * len(ANSWERED_REASONS))}) ORDER BY r.number"
-)
-
-
-PROGRAM: Final = "program"
-"""The kind of wait for a person who decides what becomes of a run that could go on, but whose
-program has changed; its row has the text as the step, since no entry says it."""
-_PROGRAM_KEY: Final = "program:changed"
-_INSERT_PROGRAM: Final = (
-    "INSERT INTO waits (run, key, kind, agent, thread, path, step, place, since, remind) "
-    f"SELECT r.number, '{_PROGRAM_KEY}', '{PROGRAM}', r.agent, coalesce(r.thread, ''), '', ?, "
-    "(r.number << 32) + r.last, ?, ? FROM runs r WHERE r.id = ? AND r.state = 'waiting' "
-    "AND NOT r.deleted AND EXISTS (SELECT 1 FROM waits w WHERE w.run = r.number AND NOT w.taken "
-    "AND w.due <= ? AND w.place > 0) ON CONFLICT (run, key) DO UPDATE SET "
-    "step = excluded.step, place = excluded.place, taken = FALSE"
 )
 
 
@@ -125,30 +105,6 @@ class WaitOutcome(NamedTuple):
         return f"nobody has answered by {when}"
 
 
-def fork_sql(run: str) -> str:
-    """Return the condition that a changed program goes on with a run in a copy, which asks itself.
-
-    `run` is the name of the table in the query.
-    """
-    fork_id = f"substr({run}.id, 1, {MAX_ID - len(CHANGED_SUFFIX)}) || '{CHANGED_SUFFIX}'"
-    is_fork = f"f.id = {fork_id} AND f.forked_from = {run}.id AND NOT f.deleted"
-    return f"EXISTS (SELECT 1 FROM runs f WHERE {is_fork})"
-
-
-def next_copy(db: Database, run_id: str) -> tuple[int, str] | None:
-    """Return number and id of the copy in which a changed program goes on with a run."""
-    query = "SELECT number, id FROM runs WHERE forked_from = ? AND id LIKE ? AND NOT deleted"
-    row: tuple[int, str] | None = db.execute(query, (run_id, f"%{CHANGED_SUFFIX}")).fetchone()
-    return row
-
-
-def last_copy(db: Database, run_id: str) -> str:
-    """Return the copy in which changed programs have gone on with a run, or else the run."""
-    while copy := next_copy(db, run_id):
-        run_id = copy[1]
-    return run_id
-
-
 def doubt_key(path: str, step: str) -> str:
     """Return the key by which a call in doubt is decided."""
     return f"{DOUBT}:{path}/{step}" if path else f"{DOUBT}:{step}"
@@ -177,8 +133,8 @@ def write_rows(
             values = (run, key, name, data["kind"], path, step, place, since, until)
             db.execute(_INSERT_WAIT, (*values, _REMIND_AT_ONCE, until, run, run))
         elif kind == ANSWER_ENTRY:
-            query = "UPDATE waits SET taken = TRUE WHERE run = ? AND key IN (?, ?)"
-            db.execute(query, (run, data["wait"], _PROGRAM_KEY))
+            query = "UPDATE waits SET taken = TRUE WHERE run = ? AND key = ?"
+            db.execute(query, (run, data["wait"]))
         else:
             from moothall.journal.store.entry_values import (
                 stored_json,  # no first agent needs pydantic_core
@@ -231,15 +187,6 @@ def untaken_answers(db: Database, run: int) -> list[dict[str, Any]]:
     return [dict(zip(_ANSWER_COLUMNS, row, strict=True)) for row in rows]
 
 
-def keep_answers(db: Database, run: int, answers: Iterable[Mapping[str, Any]]) -> None:
-    """Keep answers of `untaken_answers` for a run that asks for them when it goes on."""
-    for each in answers:
-        key, name, _, value, by, answered, sources = (each[name] for name in _ANSWER_COLUMNS)
-        db.execute(
-            _INSERT_ANSWER, (run, answered, key, name, value, by, answered, sources, run, run)
-        )
-
-
 def note_doubt_reminder(db: Database, run: int, doubt: Wait, remind: float | None) -> None:
     """Write when somebody is told again of a call in doubt: no entry says that one is."""
     row = (run, doubt.key, DOUBT, doubt.path, doubt.step, doubt.since, remind, run, run)
@@ -262,21 +209,6 @@ def end_rows(db: Database, run: int) -> None:
     db.execute(query, (run,))
 
 
-def note_changed_program(db: Database, run_id: str, text: str) -> None:
-    """Have a run that could go on wait for a person, since its program has changed."""
-    now = time.time()
-    db.execute(_INSERT_PROGRAM, (text, now, _REMIND_AT_ONCE, run_id, now))
-
-
-def may_fork(db: Database, run_id: str) -> bool:
-    """Return whether a person has decided that a changed program goes on in a copy of a run."""
-    query = (
-        "SELECT 1 FROM waits w JOIN runs r ON r.number = w.run WHERE r.id = ? AND w.key = ? "
-        "AND w.kind = ? AND NOT w.taken AND w.value IS NOT NULL"
-    )
-    return db.execute(query, (run_id, _PROGRAM_KEY, PROGRAM)).fetchone() is not None
-
-
 def keep_late_reply(db: Database, run_id: str) -> None:
     """Keep that whoever sent the message of a run is still to get its reply."""
     db.execute(_INSERT_LATE, (time.time(), run_id))
@@ -292,12 +224,6 @@ def drop_late_reply(db: Database, run_id: str) -> None:
     """Forget it: the sender has the reply."""
     query = "DELETE FROM waits WHERE kind = ? AND run IN (SELECT number FROM runs WHERE id = ?)"
     db.execute(query, (_LATE, run_id))
-
-
-def hand_over(db: Database, run: int, fork: int) -> None:
-    """Have the fork that goes on with a run send its reply, and nobody asked about its program."""
-    db.execute("UPDATE waits SET run = ? WHERE run = ? AND kind = ?", (fork, run, _LATE))
-    db.execute("UPDATE waits SET taken = TRUE WHERE run = ? AND kind = ?", (run, PROGRAM))
 
 
 def late_replies(db: Database, agent: str) -> list[str]:

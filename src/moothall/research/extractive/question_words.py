@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from math import sqrt
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from moothall.build import Language, Ranking, TextValues, Words
+from moothall.build import Language, Ranking, Words
 from moothall.research.findings import Passage
 
 RELEVANT_SHARE: Final = 0.25
 """A passage with less than this share of a question's words, by weight, says nothing about it."""
 _IMAGINED_PASSAGES: Final = 300  # imagined passages beside the known ones, which were searched for
 _NAME_WEIGHT: Final = 2  # the weight of a name, against 1 for another word
-# The same of a word such as `long` after `how`, or `turn` of `turn off`.
+# The same of a word such as `long` after `how`.
 _LIGHT_WEIGHT: Final = 0.25
-_EVEN_SHARE: Final = 0.2  # how far each of several words counts as much as another, however rare
-_FEW_WORDS: Final = 2  # words of a question, of which the rarer says enough
-_ABSENT_WEIGHT: Final = 0.6  # what a word counts more that none of many passages has
-_MANY_PASSAGES: Final = 24  # such passages; in fewer it says less
+_ABSENT_WEIGHT: Final = 1.6  # the same of a word that no passage has
 _TITLE_WEIGHT: Final = 2  # the weight of a word of the title, against 1 for the text
-_NOUN: Final = re.compile("[\u3400-\u9fff\uac00-\ud7af]{2}")  # of Chinese, Japanese or Korean
-_HIRAGANA: Final = re.compile("[\u3040-\u309f]{1,2}")
-_NEXT_WORD: Final = re.compile(r" ([^\W\d_]+)")
+_QUESTION_MARKS: Final = ("?", "\uff1f", "؟")
 _NAME_LIKE: Final = re.compile(r".*[^\W_].*[\d._:/-]|[\d-].*|.+[A-ZÀ-ÖØ-Þ]", re.DOTALL)
 
 
@@ -56,54 +51,33 @@ class QuestionWords:
         texts = [self._term_counts(each) for each in passages]
         self._ranking = Ranking(texts, _IMAGINED_PASSAGES)
         first_word = next(iter(self.words_by_term.values()), "")
-        pairs = [*pairwise(question_words)]
-        degree, particles = self.language.degree, self.language.particles
-        degrees = {word for before, word in pairs if degree and before.casefold() == degree}
-        verbs = {verb for verb, particle in pairs if particle.casefold() in particles}
-        if question_words and question_words[-1].casefold() in particles:
-            verbs.add(first_word)  # turn it off
-        self._asks_how = bool(degrees)
-        self._how_terms: frozenset[str] = frozenset(
-            term for term, word in self.words_by_term.items() if word in degrees | verbs
-        )
-        self._light_terms = self._how_terms.union(self._unknown_pairs())
-        self.weights: dict[str, float] = {
-            term: sqrt(self._ranking.weight(term))
-            * (
-                _LIGHT_WEIGHT
-                if term in self._light_terms
-                else self._word_factor(term, word, word == first_word)
-            )
+        degree, pairs = self.language.degree, pairwise(question_words)
+        measures = {word for before, word in pairs if degree and before.casefold() == degree}
+        self._asks_why = question_words.asks_why
+        # Where no stop words are known, the words that ask are unknown ones, as are pairs of
+        # characters across the border of two words.
+        has_stop_words = not Language().stop_words.isdisjoint(map(str.casefold, question_words))
+        is_foreign = text.rstrip().endswith(_QUESTION_MARKS) and not has_stop_words
+        self._light_terms: frozenset[str] = frozenset(
+            term
             for term, word in self.words_by_term.items()
-        }
+            if word in measures or (is_foreign and not self._ranking.text_counts[term])
+        )
+        self.weights: dict[str, float] = {}
+        for term, word in self.words_by_term.items():
+            # Of `Exim`, `3.11`, `max_size`.
+            is_name = _NAME_LIKE.match(word) or (word[:1].isupper() and word != first_word)
+            is_known = self._ranking.text_counts[term] or Words.is_unspaced(term)
+            factor = (_NAME_WEIGHT if is_name else 1) * (1 if is_known else _ABSENT_WEIGHT)
+            factor = _LIGHT_WEIGHT if term in self._light_terms else factor
+            self.weights[term] = sqrt(self._ranking.weight(term)) * factor
         most = max(self.weights.values(), default=0.0)
         self.rarest_terms: frozenset[str] = frozenset(
             term for term, weight in self.weights.items() if weight == most
         )
-        self.is_unspaced: bool = sum(map(Words.is_unspaced, self.words_by_term)) > len(
-            question_words
-        )
         self.total_weight: float = sum(self.weights.values()) or 1.0
         self.pairs: frozenset[tuple[str, str]] = frozenset(pairwise(self.words_by_term))
         """Terms that follow each other in the question."""
-
-    def _unknown_pairs(self) -> Iterator[str]:
-        """Yield unknown pairs of characters: endings of Japanese, or beside a known one."""
-        counts = self._ranking.text_counts
-        for pair in pairwise(self.words_by_term):
-            for term, neighbour in (pair, pair[::-1]):
-                is_known = counts[neighbour] and _NOUN.match(neighbour) and Words.is_unspaced(term)
-                if not counts[term] and (is_known or _HIRAGANA.fullmatch(term)):
-                    yield term
-
-    def _word_factor(self, term: str, word: str, is_first: bool) -> float:
-        # Pairs of characters cross the borders of words, so some are always unknown.
-        is_known = self._ranking.text_counts[term] or Words.is_unspaced(term)
-        factor = (
-            1 if is_known else 1 + _ABSENT_WEIGHT * min(len(self._passages) / _MANY_PASSAGES, 1)
-        )
-        is_name = _NAME_LIKE.match(word) or (word[:1].isupper() and not is_first)
-        return factor * (_NAME_WEIGHT if is_name else 1)  # of `Exim`, `3.11`, `max_size`
 
     def terms_of_word(self, word: str) -> tuple[str, ...]:
         """Return the question's terms that a word of a text has."""
@@ -137,43 +111,23 @@ class QuestionWords:
         return sum(self.weights[each] for each in terms) / self.total_weight
 
     def adjusted_share(self, terms: Collection[str]) -> float:
-        """Return the share, partly by number; 0 for one of several that is no name: max_size."""
-        word_count = len(self.weights) - len(self._light_terms)
-        if len(terms) == 1 < word_count:
+        """Return the share of some terms; 0 for one of several that is no name: max_size."""
+        if len(terms) == 1 < len(self.weights) - len(self._light_terms):
             (term,) = terms
             if not _NAME_LIKE.match(self.words_by_term[term]):
                 return 0.0
-        share = self.share(terms)
-        if word_count > _FEW_WORDS and not self.is_unspaced:
-            share += _EVEN_SHARE * (len({*terms} - self._light_terms) / word_count - share)
-        return share
+        return self.share(terms)
 
-    def is_answered_by(self, sentence: str, quote: str) -> bool:
-        """Return whether a sentence, or its quote, says how long, or does what is asked."""
-        if not self._how_terms or not self._how_terms.isdisjoint(self.terms_in(quote)):
-            return True
-        text_values = TextValues(sentence)
-        return self._asks_how and bool(
-            text_values.dates
-            or text_values.times
-            or any(
-                self._ends_quantity(text_values.text.partition(each.text)[2])
-                for each in text_values.quantities
-            )
-        )
-
-    def _ends_quantity(self, rest: str) -> bool:
-        """Return whether a quantity before `rest` has no name, such as `deep` of `9 m deep`."""
-        name = _NEXT_WORD.match(rest)
-        return (
-            name is None or self.language.is_stop_word(name[1]) or bool(self.terms_of_word(name[1]))
-        )
+    def is_said(self, terms: Collection[str]) -> bool:
+        """Return whether some terms are all that is asked; of a reason, words cannot tell."""
+        pairs = (each for each in self._light_terms if Words.is_unspaced(each))
+        return not self._asks_why and self.words_by_term.keys() <= {*terms, *pairs}
 
     def evidence_weight(self, terms: Iterable[str]) -> float:
-        """Return how much some terms say together, in the passages at hand."""
-        weights = {term: self._ranking.weight(term, imagined=False) for term in terms}
+        """Return how much some terms say together, by how rare they are."""
         return sum(
-            w * (_LIGHT_WEIGHT if term in self._light_terms else 1) for term, w in weights.items()
+            self._ranking.weight(each) * (_LIGHT_WEIGHT if each in self._light_terms else 1)
+            for each in terms
         )
 
     def best(self, limit: int | None = None) -> list[RankedPassage]:

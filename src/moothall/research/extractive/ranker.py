@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import pairwise
+from math import exp
 from typing import Final, NamedTuple
 
 from moothall.research.extractive.question_words import (
@@ -31,14 +32,14 @@ _MAX_OF_PAGE: Final = 4  # quotes of one page, at most
 _CHARS_BEFORE, _CHARS_AFTER = 250, 350  # characters beside a sentence that a quote may show
 # How much a word of the question counts, by where it is.
 _IN_SENTENCE, _IN_LEAD, _NEARBY, _IN_HEADING, _IN_TITLE, _IN_PASSAGE = 1.0, 0.9, 0.7, 0.6, 0.4, 0.25
-FOUND_SHARE: Final = 0.61  # the share of the question's words from which on it counts as answered
-SURE_SHARE: Final = 0.75  # the same, from which on no “may” is said
-_SAID_SHARE: Final = 0.7  # the same of one sentence of the first quote, with what stands above it
-_UNSURE_SHARE: Final = 0.74  # the highest share of what does not say that, or how deep a lake is
-# What says so much of a question is worth showing, whatever else that has.
-_MIN_EVIDENCE: Final = 5.3
-_RAREST_SHARE: Final = 0.05  # what the rarest word, by its share of the question, takes from it
-_PAIR_FACTOR: Final = 1.5  # of pairs of characters, an answer has fewer than of words
+# How much each fact says for the first quote to answer: the share of the question's words that the
+# best quotes have, and how rare the words are together that one sentence of the first says, with
+# what stands above it. Both are the logistic regression of the questions `develop`,
+# `kinds-develop`, `unknown-develop`, `folders` and `definitions` of benchmarks/data/answers.jsonl,
+# rounded; no others were looked at.
+_WEIGHTS: Final = {"share": 5.0, "evidence": 0.2}
+_LOG_ODDS: Final = -6.0  # without any of them
+FOUND_LIKELIHOOD: Final = 1 / 6  # from which on a question counts as answered, perhaps
 _BEST_QUOTES: Final = 3  # quotes of which the share is the mean
 # How much each fact counts beside the words, found on the splits `develop`, `kinds-develop` and
 # `definitions` of benchmarks/data/answers.jsonl. Half or twice of one changes few first quotes.
@@ -120,20 +121,19 @@ class ExtractiveAnswer(NamedTuple):
     """What was found for a question, the best first."""
 
     quotes: list[Quote]
-    share: float  # of the question's words that the best quotes have, less where one is most of it
-    evidence: float  # how much the words that the best quotes have say together, by rarity
+    likelihood: float  # that the first quote answers, from 0 to 1
+    is_said: bool  # whether one sentence of the first quote, with what is above, has all words
     missing: list[str]  # words of the question, as written, that no passage of the quotes has
 
     @property
     def is_found(self) -> bool:
         """Whether the question counts as answered, perhaps."""
-        has_enough = self.share >= FOUND_SHARE or self.evidence >= _MIN_EVIDENCE
-        return bool(self.quotes) and has_enough
+        return self.likelihood >= FOUND_LIKELIHOOD
 
     @property
     def is_sure(self) -> bool:
         """Whether nothing speaks against it."""
-        return self.is_found and self.share >= SURE_SHARE
+        return self.is_found and self.is_said
 
 
 @lru_cache(maxsize=32)
@@ -141,38 +141,37 @@ def answer(passages: tuple[Passage, ...], question: str) -> ExtractiveAnswer:
     """Return what answers a question in some passages."""
     question_words = QuestionWords(question, [*dict.fromkeys(passages)])
     pairs = choose_quotes(question_words)
+    if not pairs:
+        return ExtractiveAnswer([], 0.0, False, question_words.missing_words(()))
     quotes = [quote for _, quote in pairs]
     term_sets = [
         each.terms | question_words.terms_in(quote.passage.text[slice(*quote.span)])
         for each, quote in pairs
     ]
-    factor = _PAIR_FACTOR if question_words.is_unspaced else 1.0
-    share = factor * _mean_of_best(map(question_words.adjusted_share, term_sets))
-    highest_weight = max(question_words.weights.values(), default=0)
-    share -= _RAREST_SHARE * highest_weight / question_words.total_weight
-    if quotes and not (
-        factor * _best_sentence_share(question_words, pairs[0][0], quotes[0].span) >= _SAID_SHARE
-        and question_words.is_answered_by(_sentence_of(pairs[0][0]), quotes[0].markdown)
-    ):
-        share = min(share, _UNSURE_SHARE)
-    evidence = (
-        0.0
-        if question_words.is_unspaced
-        else _mean_of_best(map(question_words.evidence_weight, term_sets))
-    )
+    said_sets = [*_said_terms(question_words, pairs[0][0], quotes[0].span)]
+    facts = {
+        "share": _mean_of_best(map(question_words.adjusted_share, term_sets)),
+        "evidence": max(map(question_words.evidence_weight, said_sets), default=0.0),
+    }
+    log_odds = _LOG_ODDS + sum(_WEIGHTS[name] * fact for name, fact in facts.items())
+    is_said = any(map(question_words.is_said, said_sets))
+    likelihood = 1 / (1 + exp(-log_odds))
+    pages = {each.passage.page for each in quotes if each.passage.page}
+    if sum(map(question_words.has_all_words_of, pages)) > 1:  # it asks of both, by their titles
+        likelihood = max(likelihood, FOUND_LIKELIHOOD)
     missing = question_words.missing_words(each.passage for each in quotes)
-    return ExtractiveAnswer(quotes, share, evidence, missing)
+    return ExtractiveAnswer(quotes, likelihood, is_said, missing)
 
 
-def _best_sentence_share(
+def _said_terms(
     question: QuestionWords, candidate: Candidate, span: tuple[int, int]
-) -> float:
-    """Return how much of a question one sentence of a quote says, with what stands above it.
+) -> Iterator[frozenset[str]]:
+    """Yield what each sentence of a quote says of a question, with what stands above it.
 
     Words of several sentences may be there by chance; but “it” may stand for the rarest of them in
     the sentence before.
     """
-    text, best_share = candidate.passage.text, 0.0
+    text = candidate.passage.text
     above_terms, terms_before = question.terms_in(full_title(candidate.passage)), _NO_TERMS
     for unit in candidate.units:
         terms = question.terms_in(text[unit.start : unit.end])
@@ -180,10 +179,8 @@ def _best_sentence_share(
             above_terms |= terms
         elif span[0] <= unit.start and unit.end <= span[1]:
             lead_terms = question.terms_in(text[slice(*unit.lead)]) if unit.lead else _NO_TERMS
-            said_terms = terms | lead_terms | above_terms | (terms_before & question.rarest_terms)
-            best_share = max(best_share, question.adjusted_share(said_terms))
+            yield terms | lead_terms | above_terms | (terms_before & question.rarest_terms)
         terms_before = terms
-    return best_share
 
 
 def _mean_of_best(values: Iterable[float]) -> float:
@@ -217,10 +214,6 @@ def choose_quotes(question: QuestionWords) -> list[tuple[Candidate, Quote]]:
             pairs.append((candidate, quote))
             counts[_page_of(candidate)] += 1
     return pairs
-
-
-def _sentence_of(candidate: Candidate) -> str:
-    return candidate.passage.text[slice(*candidate.units[candidate.number][:2])]
 
 
 def _page_of(candidate: Candidate) -> str:

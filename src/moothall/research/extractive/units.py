@@ -23,6 +23,8 @@ _ENTRY_SIGN: Final = re.compile(
 )
 _ENTRY_CHARS: Final = 400  # characters of one, at most
 _LEADERS: Final = re.compile(r"(?:\.[ \t]?){5,}")  # of a table of contents, before its pages
+# Names of pages of manuals alone: `lock(1), seal(8) and gate(3x)`.
+_REFERENCES: Final = re.compile(r"(?:(?:\w{1,3}\s+)?[^\s,()]+\(\d\w{0,4}\)[,.;]?(?:\s+|\Z)){2,}")
 _LOG_LINES: Final = re.compile(
     r"(?:.{0,20}\d:\d\d.*(?:\n|\Z)){3,}"
 )  # lines of a log, with the time
@@ -90,9 +92,13 @@ def _spans(text: str, heading: str) -> Iterator[tuple[int, int, UnitKind]]:
             yield start, start + len(heading), "head"
             start += len(heading) + 1
         # One alone needs more signs.
-        if len(_LEADERS.findall(text, start, end)) > 1 or (
-            sign_counts[at] > 1
-            and max(sign_counts[at] - 1, sign_counts[at - 1], sign_counts[at + 1]) > 1
+        if (
+            _REFERENCES.fullmatch(text, start, end)
+            or len(_LEADERS.findall(text, start, end)) > 1
+            or (
+                sign_counts[at] > 1
+                and max(sign_counts[at] - 1, sign_counts[at - 1], sign_counts[at + 1]) > 1
+            )
         ):
             yield start, end, "entry"
             continue

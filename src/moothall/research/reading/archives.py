@@ -8,7 +8,7 @@ import posixpath
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -22,6 +22,8 @@ _MAX_MEMBERS: Final = 10_000
 _MEMBER_BYTES: Final = 64 * 2**20  # of one file inside, unpacked
 _ALL_BYTES: Final = 128 * 2**20  # of all that is read, unpacked
 _MAX_CHAPTERS: Final = 2000
+_MAX_COLUMNS: Final = 200  # over which one cell goes
+_LONGEST_MERGED: Final = 200  # characters of a cell that is repeated
 
 # Strict OOXML names what the usual one does in other words.
 _STRICT_NAMESPACE: Final = re.compile(rb"http://purl\.oclc\.org/ooxml/(\w+)/")
@@ -178,6 +180,32 @@ def outermost(element: Any, *tags: str) -> Iterator[Any]:
             yield each
         elif each.tag != FALLBACK_TAG:
             yield from outermost(each, *tags)
+
+
+def span_of(cell: Any, name: str) -> int:
+    """Return over how many columns or rows a cell goes, by an attribute; 1 without it."""
+    value = cell.get(name) or ""
+    return min(int(value[:4]), _MAX_COLUMNS) if value.isdecimal() else 1
+
+
+def written_rows(rows: Iterable[Iterable[tuple[str | None, int]]]) -> str:
+    """Return a table's rows, of cells with the columns that each goes over, a row a line.
+
+    A cell of None says what the one above says. What goes over several columns is said in each,
+    unless it is the whole row, or long.
+    """
+    lines: list[str] = []
+    above: list[str] = []
+    for row in rows:
+        texts: list[str] = []
+        cells = [*row]
+        for text, columns in cells:
+            said = "".join(above[len(texts) : len(texts) + 1]) if text is None else text
+            is_once = len(cells) == 1 or len(said) > _LONGEST_MERGED
+            texts += [said, *[said * (not is_once)] * (columns - 1)]
+        above = texts
+        lines.append(" | ".join(texts[:1] if len(cells) == 1 else texts))
+    return "\n".join(lines)
 
 
 def drawing_texts(packed: PackedFile, name: str) -> Iterator[str]:

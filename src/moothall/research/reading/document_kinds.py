@@ -51,23 +51,25 @@ _OUR_KINDS: Final = {
     "rest": DocumentKind(".rst .rest"),
     "html": DocumentKind(".html .htm .xhtml", "text/html application/xhtml+xml"),
     "pdf": _parsed(".pdf", "application/pdf", "pypdfium2", "pdf.document:read_pdf_bytes"),
-    "docx": _parsed(".docx", f"{_OFFICE}wordprocessingml.document", "lxml", "word:read_docx"),
-    "odt": _parsed(".odt", f"{_OPEN}text", "lxml", "office:read_odt"),
+    "docx": _parsed(
+        ".docx", f"{_OFFICE}wordprocessingml.document", "lxml", "office.word:read_docx"
+    ),
+    "odt": _parsed(".odt", f"{_OPEN}text", "lxml", "office.open_document:read_odt"),
     "rtf": _parsed(".rtf", "application/rtf text/rtf", "striprtf", "rtf:read_rtf"),
     "spreadsheet": _parsed(
         ".xlsx .xlsm .xlsb .xls .ods",
         f"{_OFFICE}spreadsheetml.sheet {_EXCEL} {_EXCEL}.sheet.macroenabled.12 "
         f"{_EXCEL}.sheet.binary.macroenabled.12 {_OPEN}spreadsheet",
         "python_calamine",
-        "office:read_spreadsheet",
+        "office.sheets:read_spreadsheet",
     ),
     "presentation": _parsed(
         ".pptx .odp",
         f"{_OFFICE}presentationml.presentation {_OPEN}presentation",
         "lxml",
-        "office:read_presentation",
+        "office.slides:read_presentation",
     ),
-    "mail": _parsed(".eml .mbox", "message/rfc822 application/mbox", "lxml", "office:read_mail"),
+    "mail": _parsed(".eml .mbox", "message/rfc822 application/mbox", "lxml", "mail:read_mail"),
     "paper": _parsed(".nxml", "", "lxml", "jats:read_jats"),
     "epub": _parsed(".epub", "application/epub+zip", "lxml", "archives:read_epub"),
     "manual": _parsed("", "", "lxml", "manual:read_manual"),  # called by its section: `ls.1`

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from moothall.build import shorten
 from moothall.research.findings import Section
-from moothall.research.reading.list_numbers import number_text
+from moothall.research.reading.office.list_numbers import number_text
 
 HEADINGS: Final = ("h1", "h2", "h3", "h4", "h5", "h6")
 LINK_SIGNS: Final = "¶#🔗 "  # of links from a heading to itself

@@ -97,7 +97,7 @@ def _read_task(item: Any, tools: Mapping[str, Action]) -> ResearchTask:
 # -- evaluations -----------------------------------------------------------------------------------
 
 
-class Evaluation:
+class TopicEvaluation:
     """What a model has said of each objective; a second answer completes the first."""
 
     def __init__(self, topics: Iterable[str]) -> None:

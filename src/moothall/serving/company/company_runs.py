@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from moothall import JournalError, MoothallError, RunDamaged
 from moothall.agents import ResumeHost, Resumer, who_resumes
-from moothall.journal import Waits
 from moothall.serving.company.scheduled_call import REPLY_SUFFIX, ScheduledCall
 from moothall.serving.company.supervisor import Supervised
 
@@ -82,10 +81,9 @@ class CompanyRuns(ResumeHost):
         run_id, reply = resumed.run.id, resumed.reply
         if is_journal_away(resumed.error if reply is None else reply.error):
             self.resumer.look_up_again(resumed.run.agent)
-        reply_id = Waits.began_as(run_id)
-        if reply_id.endswith(REPLY_SUFFIX) and self.scheduler is not None:
+        if run_id.endswith(REPLY_SUFFIX) and self.scheduler is not None:
             try:
-                await self.scheduler.finish(self._calls, reply_id.removesuffix(REPLY_SUFFIX))
+                await self.scheduler.finish(self._calls, run_id.removesuffix(REPLY_SUFFIX))
             except MoothallError as error:
                 self.logger.error("the firing of run %r does not go on: %s", run_id, error)
 

@@ -170,8 +170,6 @@ class CompanySpace:
         budget = self.budgets.get(name, self._company_budget)
         if budget is not None and agent.budget is None:
             agent.budget = budget
-        if hasattr(agent, "on_mismatch"):
-            agent.on_mismatch = agent_settings.on_mismatch
         if hasattr(agent, "deaths"):
             agent.deaths = self.deaths(name, agent.deaths)
         return agent

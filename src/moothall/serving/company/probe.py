@@ -38,7 +38,7 @@ class Probe:
         self._space = space
         self._pending_since: dict[Any, float] = {}  # since when each one owes an answer
         self._journal_fault = ""
-        self.operator_waits: int = 0  # how many runs wait since their process ended each time
+        self.operator_waits: int = 0  # how many runs wait for who decides how they go on
 
     @property
     def silent_s(self) -> float:

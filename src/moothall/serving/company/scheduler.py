@@ -242,9 +242,9 @@ class Scheduler:
 
     def _reply_waits(self, run_id: str) -> bool:
         """Return whether the reply of a firing waits for somebody in the journal."""
-        reply_id = self.journal.waits.goes_on_as(f"{run_id}{REPLY_SUFFIX}")
         try:
-            is_at_rest = self.journal.run(reply_id).state in ("waiting", "in_doubt")
+            reply_id = f"{run_id}{REPLY_SUFFIX}"
+            is_at_rest = self.journal.run(reply_id).state in (*Outline.parked, "in_doubt")
             return is_at_rest or self._waits_for_operator(reply_id)
         except NoSuchRun:
             return False

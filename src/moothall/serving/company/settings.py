@@ -201,7 +201,6 @@ class CompanyAgentSettings(_SettingsPart):
     secrets: dict[str, StrictStr] = Field(default_factory=dict, repr=False)
     budget: BudgetSettings | None = None
     restart: RestartSettings = RestartSettings()
-    on_mismatch: Literal["stop", "fork"] = "stop"
     deaths: Deaths = None
 
     @model_validator(mode="after")

@@ -14,7 +14,7 @@ from typing import Any, Final
 from moothall import ReActAgent
 from moothall.agents import ReplyRequest
 from moothall.build import json_text
-from moothall.journal import REASONS, RunView, Waits
+from moothall.journal import REASONS, RunView
 from moothall.serving.doors import ag_ui_wire as wire
 from moothall.serving.doors.ag_ui_run import PageRun
 from moothall.serving.doors.asks import Ask, waiting_text
@@ -241,7 +241,7 @@ class PageRuns(DoorRuns):
 
     def request_in(self, view: RunView, sender: str | None) -> CallerRequest | None:
         """Return who asks for a run of the journal; None if it is no run of this sender."""
-        run, id = view.outline, Waits.began_as(view.outline.id)
+        run, id = view.outline, view.outline.id
         caller = self._served.callers.name_of_sender(AG_UI.sender, sender or "")
         context = (run.thread or "").removeprefix(f"{sender}/").removesuffix(f"-{id}")
         ids: Any = {"id": id, "agent": run.agent, "sender": sender, "caller": caller}

@@ -14,7 +14,7 @@ from moothall import ApprovalRequest, Event, Later, NobodyToAsk, Question, Refus
 from moothall.actions import DECISION_KINDS
 from moothall.agents import ReplyRequest
 from moothall.build import escaped, json_text
-from moothall.journal import Wait, Waits
+from moothall.journal import Outline, Wait
 from moothall.serving.doors.callers import LOCAL
 
 T = TypeVar("T")
@@ -22,7 +22,7 @@ T = TypeVar("T")
 ASK_WAIT_S: Final = 600.0
 """How long a call waits for an answer that comes with another request."""
 MAX_WAITING: Final = 1000
-RESTING: Final = ("waiting", "in_doubt")
+RESTING: Final = (*Outline.parked, "in_doubt")
 """Why a reply has stopped that goes on once somebody answers, or decides about a call."""
 GOING_ON: Final = ("running", "stopped", *RESTING)
 """The states of a run that has not ended."""
@@ -113,7 +113,7 @@ def waiting_text(waits: Iterable[Wait]) -> str:
     """Return what a run waits for, and for whom, in words."""
     return "; ".join(
         "waiting for its operator, as its program has changed"  # not the prompts
-        if each.kind == "program"
+        if each.key == "operator:program"
         else f"waiting for {each}"
         + ("" if each.who or each.kind in ("moment", "agents") else _OPERATOR_HINT)
         for each in waits
@@ -257,7 +257,7 @@ class CallerApprover:
         is_callers_own = (
             caller is None
             or caller.asking is None
-            or (run_id is not None and caller.run_id == Waits.began_as(run_id))
+            or (run_id is not None and caller.run_id == run_id)
         )
         return run_id is not None and is_callers_own
 

@@ -312,14 +312,14 @@ def sender_of(protocol: str, caller: str) -> str:
 
 
 def waits_of(journal: Journal | None, agent: str, run_id: str, sender: str | None) -> list[Wait]:
-    """Return what a run of an agent waits for, as it goes on now.
+    """Return what a run of an agent waits for.
 
     Raises:
         NotPermitted: it is of no thread of this sender
     """
     if sender is not None:
         _check_run(journal, agent, run_id, sender)
-    return [] if journal is None else journal.waiting(journal.waits.goes_on_as(run_id))
+    return [] if journal is None else journal.waiting(run_id)
 
 
 def _check_run(journal: Journal | None, agent: str, run_id: str, sender: str) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall import Action, ActionError, MoothallError, RunHeld
 from moothall.build import Thread, json_text
-from moothall.journal import RunView, Waits
+from moothall.journal import RunView
 from moothall.serving.doors.asks import Ask, Caller, answer_schema, read_form
 from moothall.serving.doors.callers import LOCAL, caller_of
 from moothall.serving.doors.checks import Message, Receive, Scope, Send, in_thread
@@ -82,7 +82,7 @@ class CallRuns(DoorRuns):
         if sender is None or view.request is None or not is_own:
             return None
         caller = self._served.callers.name_of_sender(MCP.sender, sender.partition("/")[0])
-        ids: Any = {"id": Waits.began_as(run.id), "agent": run.agent, "caller": caller}
+        ids: Any = {"id": run.id, "agent": run.agent, "caller": caller}
         context = thread.removeprefix(sender).removeprefix("/")
         return CallerRequest(**ids, sender=sender, context=context, content=view.request.text)
 

@@ -39,6 +39,8 @@ WHERE_MASK, ACTIVITY_SHIFT, BOUGHT_FLAG = 0xFF, 8, 1 << 8 + DO_BITS
 AVOIDS_FLAG, UNTIL_SHIFT = BOUGHT_FLAG << 1, 8 + DO_BITS + 2
 """The bits of a plan item in one number: the place code; from bit 8, the index in `ACTIVITIES`; the
 flags `bought` and `avoid`; then the end in seconds after midnight. 0 follows the last item."""
+NOT_THERE: Final = "it does not get where its plan wants"
+"""Why a row is stuck, of which no column says more."""
 _OWN_PLACES: Final = {HOME: "plan_home", DUTY: "plan_duty"}
 
 
@@ -199,7 +201,7 @@ def plan_to_status(self: object, population: Register, row: int, status: dict[st
     if plan:
         status["plan"], status["now"] = plan, now
     if arrays["stuck"][row]:
-        status["stuck"] = "it does not get where its plan wants"
+        status["stuck"] = NOT_THERE
 
 
 def plan_from_status(self: object, population: Register, row: int, status: dict[str, Any]) -> None:

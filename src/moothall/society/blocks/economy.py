@@ -281,7 +281,7 @@ class EconomyBlock(CitizenBlock):
         """Return `fits` of rows."""
         fits = np.asarray(super().fits_rows(rows)) > 0
         if hasattr(rows.city, "by_kind") and "item_do" in rows.population.arrays:
-            eats = np.flatnonzero(rows["item_do"] == act_code("eat"))
+            eats = (rows["item_do"] == act_code("eat")).nonzero()[0]
             place = rows["place"][eats]
             dines = (place >= 0) & (place == rows["item_where"][eats])
             kind = kind_numbers(rows).get("restaurant", -1)

@@ -175,7 +175,7 @@ def _read_by_rows(self: FeedBlock, rows: Rows, topics: Any) -> Iterator[tuple[An
         number = numbers[likeable]
 
         def unliked(would_like: Array, readers: Rows = readers, number: Array = number) -> Array:
-            positions = np.flatnonzero(would_like)
+            positions = would_like.nonzero()[0]
             would_like[positions] = ~posts.liked(number[positions], readers.index[positions])
             return would_like
 

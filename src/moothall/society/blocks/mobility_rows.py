@@ -119,7 +119,7 @@ def _seekers(rows: RowOrRows) -> Iterator[tuple[RowOrRows, str]]:
         return
     where = rows.column("item_where")
     for number, kind in enumerate(rows.city.kinds()):
-        positions = np.flatnonzero(where == -2 - number)
+        positions = (where == -2 - number).nonzero()[0]
         for first in range(0, len(positions), _CHUNK):
             for seekers in rows.some(positions[first : first + _CHUNK]):
                 yield seekers, kind
@@ -169,7 +169,7 @@ def _mode_and_seconds(self: CitizenBlock, rows: RowOrRows, to: Any) -> tuple[Any
     )
     modes, seconds = np.full(len(rows), -1, np.int64), np.zeros(len(rows), np.int64)
     for part in rows.only(here >= 0):
-        index = slice(None) if len(part) == len(rows) else np.flatnonzero(here >= 0)
+        index = slice(None) if len(part) == len(rows) else (here >= 0).nonzero()[0]
         times = city_queries.travel_seconds(part, here[index].astype(np.int64), to[index], names)
         number = _pick_modes(self.params, part, names, times)
         seconds[index] = times[np.arange(len(part)), number]
@@ -247,10 +247,10 @@ def _choose_places(self: CitizenBlock, rows: RowOrRows, kind: str) -> None:
     for part in rows.only(is_there != True):  # noqa: E712 - of arrays, too
         places = near_one(self, part, kind) if part.is_single else _near_rows(self, part, kind)
         has_any = places.fits.any(axis=0)
-        for finders in part.some(np.flatnonzero(has_any)):
+        for finders in part.some(has_any.nonzero()[0]):
             chosen = _choose_candidates(self.params, finders, places.select(has_any))
             visit_place(finders, chosen.item() if rows.is_single else chosen, kind)
-        for unplaced in part.some(np.flatnonzero(~has_any)):
+        for unplaced in part.some((~has_any).nonzero()[0]):
             plan_of(unplaced).get_stuck(f"no {kind} within reach is open and has room", True)
 
 
@@ -316,7 +316,7 @@ def _near_rows(self: CitizenBlock, rows: Rows, kind: str) -> Candidates:
     )
     fits = (places >= 0) & (start >= 0) & _is_open_on_arrival(rows, np.maximum(places, 0), seconds)
     avoided = plan_of(rows).avoided_places()
-    avoiding = np.flatnonzero(avoided[:, 0] >= 0)
+    avoiding = (avoided[:, 0] >= 0).nonzero()[0]
     for each in avoided[avoiding].T if len(avoiding) else ():
         fits[:, avoiding] &= places[:, avoiding] != each
     visits, many = np.zeros(places.shape, np.int32), np.zeros(len(rows), np.int64)
@@ -345,7 +345,7 @@ def _choose_candidates(params: Any, rows: RowOrRows, candidates: Candidates) -> 
     is_new |= candidates.fits & ~is_new.any(axis=0)
     chosen = np.empty(len(returns), np.int64)
     for purpose, mask in (("mobility.return", returns), ("mobility.place", ~returns)):
-        positions = np.flatnonzero(mask)
+        positions = mask.nonzero()[0]
         if not len(positions):
             continue
         if mask is returns:

@@ -122,6 +122,7 @@ class PlanBlock(CitizenBlock):
     params: PlanBlockParams
     columns = PLAN_BLOCK_COLUMNS
     to_status, from_status = plan_to_status, plan_from_status
+    status_keys = (("plan",), ("now",), ("stuck",))
 
     async def before_forward(self) -> None:
         """Make this day's plan unless it exists, and mend it so that this step can follow it."""
@@ -339,6 +340,7 @@ def _mend(rows: RowOrRows, plan: Any, time: int, is_new_item: object) -> None:
         is_broken = is_broken | plan.note_refused(refused & is_there & (is_new_item != True))  # noqa: E712
     is_closed = plan.is_closed(time)
     if is_closed is not None:
+        plan.note_closed(is_closed & is_there & (is_broken != True))  # noqa: E712
         is_broken = is_broken | (is_closed & is_there)
     if any_of(is_broken):
         for part in rows.only(is_broken):

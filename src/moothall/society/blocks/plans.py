@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -10,6 +10,7 @@ from moothall import ConfigError
 from moothall.society.arrays import Array, Flag, np
 from moothall.society.blocks.columns import (
     ACTIVITIES,
+    ACTS,
     AVOIDS_FLAG,
     CHOSEN,
     DUTY,
@@ -17,6 +18,7 @@ from moothall.society.blocks.columns import (
     HOME,
     MAX_SLOTS,
     NO_PLACE,
+    NOT_THERE,
     UNTIL_SHIFT,
     WHERE_MASK,
     act_code,
@@ -28,6 +30,8 @@ from moothall.society.blocks.rules import OwnPlan
 from moothall.society.clock import DAY_S
 from moothall.society.columns import city_queries
 from moothall.society.columns.rows import RowOrRows, Rows
+from moothall.society.kernel.mind import PLAN_BROKE
+from moothall.society.kernel.wants import Move
 
 _FREE_SLOTS: Final = 4
 """Slots kept free: an inserted item takes up to three more, and the last stays empty."""
@@ -135,7 +139,7 @@ class Plans:
         An errand is at a kind of place. The times of beginning and end of all items up to it must
         fit. 0 for none.
         """
-        at, slots = np.flatnonzero(where), np.zeros(len(self.index), np.int64)
+        at, slots = where.nonzero()[0], np.zeros(len(self.index), np.int64)
         rows, pending = self.index[at], np.arange(len(at))
         slot = self.arrays["plan_now"][rows].astype(np.int64)
         starts = _ends(_items(self.arrays, rows, slot))
@@ -156,7 +160,7 @@ class Plans:
 
     def bring_forward(self, slot: Array, time: int, until: int, where: Array) -> None:
         """Let some do an errand now, and something else at home in its stead."""
-        at = np.flatnonzero(where)
+        at = where.nonzero()[0]
         if len(at):
             rows, plan, slot = self.index[at], self.arrays["plan"], slot[at]
             items = plan[rows, slot]
@@ -168,12 +172,40 @@ class Plans:
     def take_stuck(self, where: Array) -> Array:
         """Return which cannot get to their items' places, and forget it."""
         stuck = self.rows.column("stuck") & where
-        self.arrays["stuck"][self.index[np.flatnonzero(stuck)]] = False
+        self.arrays["stuck"][self.index[stuck.nonzero()[0]]] = False
+        for status, _ in self._remembering(stuck):
+            status.broken_by = status.stuck_by or NOT_THERE
         return stuck
 
     def note_refused(self, refused: Array) -> Array:
-        """Return who was turned away."""
+        """Note why some were turned away; return who was."""
+        table, population = self.rows.moment.answers.get(Move), self.rows.population
+        for status, _ in self._remembering(refused):
+            answers = [] if table is None else table.answers(status.row, population)
+            reasons = [each.reason for each in answers if not each.done]
+            status.broken_by = (reasons and reasons[-1]) or "it could not get there"
         return refused
+
+    def note_closed(self, closed: Array) -> None:
+        """Note of some that their items' places are closed."""
+        for status, _ in self._remembering(closed):
+            place = int(self.arrays["item_where"][status.row])
+            status.broken_by = f"{self.rows.population.places[place]} is closed"
+
+    def _remembering(self, where: Any) -> Iterator[tuple[Any, int]]:
+        """Yield the status of each of some rows that remembers its plans, and its position."""
+        people: Any = self.rows.population
+        if people.remembers:
+            for at in np.broadcast_to(where, len(self.index)).nonzero()[0].tolist():
+                if (agent := people.handles.get(int(self.index[at]))) is not None:
+                    yield agent.memory.status, at
+
+    def _note_mended(self, where: Any, outcome: Callable[[int], str]) -> None:
+        """Have those remember that their plans broke who remember; count it for all."""
+        handles = getattr(self.rows.population, "handles", {})
+        for status, at in self._remembering(where):
+            text = f"{PLAN_BROKE}{status.broken_by}; now {outcome(at)}."
+            handles[status.row].memory.note(self.rows.step, text)
 
     def is_closed(self, time: int) -> Array | None:
         """Return whose item's place is closed; None if places have no hours."""
@@ -187,14 +219,17 @@ class Plans:
 
     def get_stuck(self, why: str, where: Flag, place: Array | None = None) -> None:
         """Note of some rows that they cannot get to their items' places: they are idle."""
-        index = self.index[np.flatnonzero(np.broadcast_to(where, len(self.index)))]
+        index = self.index[np.broadcast_to(where, len(self.index)).nonzero()[0]]
+        for status, at in self._remembering(where):
+            to = "" if place is None else self.rows.population.places[int(place[at])]
+            status.stuck_by = why.format(to)
         self.arrays["stuck"][index] = True
         self.arrays["act"][index] = act_code("idle")
 
     def avoided_places(self) -> Array:
         """Return the places that have turned each away in its item, (n, 3), −1 for none."""
         avoided = np.full((len(self.index), 3), -1, np.int32)
-        avoiding = np.flatnonzero(self._current_items()[2] & AVOIDS_FLAG)
+        avoiding = (self._current_items()[2] & AVOIDS_FLAG).nonzero()[0]
         avoided[avoiding] = self.arrays["plan_avoid"][self.index[avoiding]] - 1
         return avoided
 
@@ -231,6 +266,8 @@ class Plans:
         arrays["plan_chosen"][rows] = -1
         arrays["item_where"][rows] = -2 - kind
         arrays["mended"][rows] += 1
+        kinds = self.rows.city.kinds()
+        self._note_mended(True, lambda at: f"another {kinds[int(kind[at])]}")
 
     def stay(self) -> None:
         """Stay wherever one is."""
@@ -239,6 +276,7 @@ class Plans:
         self.arrays["item_where"][rows] = -1
         self.forget_places(rows)
         self.arrays["mended"][rows] += 1
+        self._note_mended(True, lambda at: "stays where it is")
 
     def go_home(self, time: int) -> None:
         """Have leisure at home until the ends of the items."""
@@ -247,8 +285,10 @@ class Plans:
 
     def put_remedies(self, needs: Sequence[Any], number: Array, time: int) -> None:
         """Do from now on what helps a need, given by its number; −1: none."""
-        at = np.flatnonzero(number >= 0)
+        at = (number >= 0).nonzero()[0]
         if len(at):
+            for status, position in self._remembering(number >= 0):
+                status.broken_by = f"its {needs[int(number[position])].name} is too low"
             parts = ([act_code(n.remedy) for n in needs], [n.at_home for n in needs])
             do, home = (np.array(each)[number[at]] for each in parts)
             durations = np.array([need.seconds for need in needs])[number[at]]
@@ -257,6 +297,9 @@ class Plans:
     def _put_item(self, at: Array | slice, do: Array, home: Flag, time: int, until: Array) -> None:
         self._insert(at, do, self._home_codes(at, home), time, until.astype(np.int64))
         self.arrays["mended"][self.index[at]] += 1
+        put = np.zeros(len(self.index), np.uint8)
+        put[at] = do
+        self._note_mended(put > 0, lambda at: ACTS[int(put[at])] or "")
 
     def show_items(self, rows: Array, items: Array) -> None:
         """Write current items into the columns of `ITEM`."""
@@ -266,7 +309,7 @@ class Plans:
         arrays["item_until"][rows] = _ends(items)
         place = np.where(where >= FIRST_KIND, FIRST_KIND - 2 - where, -1)
         for place_code, name in ((HOME, "plan_home"), (DUTY, "plan_duty"), (CHOSEN, "plan_chosen")):
-            positions = np.flatnonzero(where == place_code)
+            positions = (where == place_code).nonzero()[0]
             place[positions] = arrays[name][rows[positions]]
         arrays["item_where"][rows] = place
 
@@ -323,7 +366,7 @@ class Plans:
         inserted[cut_rows, now[cut_rows]] = other_bits | np.uint32(time << UNTIL_SHIFT)
         inserted[each_row, first] = item_words(do, where, until)
         for slot in range(last):  # what stays empty is not written, so it takes no memory
-            changed = np.flatnonzero(inserted[:, slot] != old[:, slot])
+            changed = (inserted[:, slot] != old[:, slot]).nonzero()[0]
             arrays["plan"][rows[changed], slot] = inserted[changed, slot]
         arrays["plan_now"][rows] = first
         self.show_items(rows, inserted[each_row, first])

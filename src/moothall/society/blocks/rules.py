@@ -188,6 +188,9 @@ class OwnPlan:
             self._row.broken_by = self._row.reason(Move) or "it could not get there"
         return refused
 
+    def note_closed(self, closed: bool) -> None:
+        """Do nothing: it is noted where the place is looked at."""
+
     def is_closed(self, time: int) -> bool:
         """Return whether its item's place is closed."""
         item, city = self._row.item, self._row.city

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
@@ -98,6 +98,7 @@ class TalkBlock(CitizenBlock):
 
     params: TalkParams
     enabled_by = "enable_social"
+    status_keys: ClassVar[tuple[tuple[str, ...], ...]] = (("opinions",), ("profile", "interests"))
 
     @property
     def interests(self) -> dict[str, int]:
@@ -232,7 +233,7 @@ class Topics:
         """The interest of each row in each topic, and 0 last, in none; int32."""
         interests = np.zeros((len(self._rows), len(self._topics) + 1), np.int32)
         for topic, interest in zip(*(each.T for each in self._in_order), strict=True):
-            positions = np.flatnonzero(topic >= 0)
+            positions = (topic >= 0).nonzero()[0]
             interests[positions, topic[positions]] = interest[positions]
         return interests
 
@@ -264,7 +265,7 @@ class Topics:
     def hear(self, word: Array, opinion: Array, bound: int, pull: int) -> None:
         """Move the opinions on topics, given by words; NO_OPINION is beyond every bound."""
         topic = self.by_word[word]
-        positions = np.flatnonzero(topic >= 0)
+        positions = (topic >= 0).nonzero()[0]
         cells = (self._rows.at[positions], topic[positions])
         opinions = self._arrays["opinions"][cells].astype(np.int64)
         self._arrays["opinions"][cells] = opinion_after(opinions, opinion[positions], bound, pull)

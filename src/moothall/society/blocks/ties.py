@@ -15,6 +15,8 @@ KIN: Final = (None, "partner", "parent", "child", "sibling", "relative")
 """What one is to another; their ties do not fade."""
 STRENGTH, KIN_BIT = 1023, 10
 """The bits of `friendship` with the strength; from bit 10 up the code of `KIN`."""
+_FEW: Final = 256
+"""Of so many rows at most all slots are looked at at once: calls of numpy cost more than those."""
 _HASH_SIZE: Final = 1 << 16
 """Codes are first compared modulo this: different last bits mean different agents."""
 
@@ -123,14 +125,24 @@ class Ties:
 
     def total(self, where: Array) -> Array:
         """Return the sum of the strengths of some rows, 0 elsewhere; int64."""
-        selected, sums = np.flatnonzero(where), np.zeros(len(self._index), np.int64)
+        selected, sums = where.nonzero()[0], np.zeros(len(self._index), np.int64)
+        if len(selected) <= _FEW:
+            sums[selected] = (self._friendship[self._index[selected]] & self._mask).sum(1)
+            return sums
         for slot, positions, index, _ in self.slots(selected):
             sums[selected[positions]] += self.slot_strengths(slot, index)
         return sums
 
     def friend_at(self, share: Array, where: Array) -> Array:
         """Return the friend of some rows where the summed strength first exceeds `share`, or −1."""
-        selected, friends = np.flatnonzero(where), np.zeros(len(share), np.int64)
+        selected, friends = where.nonzero()[0], np.zeros(len(share), np.int64)
+        if len(selected) <= _FEW:
+            index = self._index[selected]
+            sums = (self._friendship[index] & self._mask).cumsum(1)
+            slot = (sums > share[selected, None]).argmax(1)
+            is_friend = sums[:, -1] > share[selected]
+            friends[selected[is_friend]] = self._friends[index, slot][is_friend]
+            return np.where(friends >= 0, friends - 1, friends)
         remaining = share[selected]
         for slot, positions, index, codes in self.slots(selected):
             before = remaining[positions]
@@ -157,7 +169,7 @@ class Ties:
         index, codes, limit = self._index[where], code_of(targets)[where], self._friends.shape[1]
         slot = self._slot_of(index, codes)
         relation = np.zeros(len(index), np.int64)
-        present = np.flatnonzero(slot < limit)
+        present = (slot < limit).nonzero()[0]
         relation[present] = self._friendship[index[present], slot[present]]
         filled = index[slot == limit]
         if len(filled):
@@ -172,6 +184,10 @@ class Ties:
     def _slot_of(self, index: Array, codes: Array) -> Array:
         """Return each row's slot of a code, else its first empty slot, else the number of slots."""
         limit = self._friends.shape[1]
+        if len(index) <= _FEW:
+            of_rows = self._friends[index]
+            fits = (of_rows == codes[:, None]) | (of_rows == 0)
+            return np.where(fits.any(1), fits.argmax(1), limit)
         slots, positions = np.full(len(index), limit), np.arange(len(index))
         for slot in range(limit):
             slot_codes = self._friends[:, slot][index]

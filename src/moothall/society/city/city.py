@@ -38,6 +38,7 @@ from moothall.society.city.places import Near, NumberedPlaces
 from moothall.society.city.routes import Roads, Route
 from moothall.society.clock import DAY_S
 from moothall.society.kernel.intervention import check_speeds
+from moothall.society.kernel.kept import sets_own
 
 _NO_SPEEDS: Final[Mapping[tuple[str, str], int]] = MappingProxyType({})
 
@@ -71,6 +72,7 @@ class City(NumberedPlaces):
     is_generated: bool = False
     """Whether `generate` has made it: maps draw its places at their streets."""
 
+    @sets_own
     def __init__(
         self,
         places: Iterable[Place],

@@ -10,6 +10,7 @@ from moothall import ConfigError
 from moothall.build import check_integer, excerpt
 from moothall.society.arrays import Array, WholeNumber, np
 from moothall.society.city.places import SteppedPlaces, check_no_mode
+from moothall.society.kernel.kept import sets_own
 
 _DIRECTIONS = ((-1, 0), (0, -1), (0, 1), (1, 0), (-1, -1), (-1, 1), (1, -1), (1, 1))
 
@@ -32,6 +33,7 @@ class Grid(SteppedPlaces):
     _unknown = "the grid has no cell"
     _kind_names = ("cell",)
 
+    @sets_own
     def __init__(
         self,
         width: int,

@@ -34,6 +34,8 @@ class Network(SteppedPlaces):
     _unknown = "the network has no node"
     _kind_names = ("node",)
     _has_names = False  # whether its nodes are not 0 … n−1
+    links: tuple[Array, Array]
+    _steps_by_start: dict[int, Array]
 
     def __init__(
         self,
@@ -85,7 +87,7 @@ class Network(SteppedPlaces):
         starts = np.zeros(n + 1, np.int64)
         if n:
             np.cumsum(np.bincount(directed // n, minlength=n), out=starts[1:])
-        self.links: tuple[Array, Array] = starts, directed % max(n, 1)
+        self.links = starts, directed % max(n, 1)
         for each in self.links:
             each.flags.writeable = False
         """Compressed rows: where each node's neighbours begin, and the neighbours' numbers.
@@ -94,7 +96,7 @@ class Network(SteppedPlaces):
         than there are nodes.
         """
         self._step_seconds = edge_seconds
-        self._steps_by_start: dict[int, Array] = {}
+        self._steps_by_start = {}
 
     @classmethod
     def from_edges(cls, edges: Iterable[tuple[str, str]], *, edge_seconds: int = 60) -> Network:

@@ -9,6 +9,7 @@ from typing import Any
 from moothall import ConfigError
 from moothall.build import check_integer, excerpt
 from moothall.society.arrays import Array, ArrayLike, import_package, np
+from moothall.society.kernel.kept import sets_own
 
 
 class Plane:
@@ -30,6 +31,7 @@ class Plane:
         ConfigError: an argument is wrong
     """
 
+    @sets_own
     def __init__(self, size: float | Sequence[float], *, torus: bool = False) -> None:
         sides = [*size] if isinstance(size, Sequence) else [size, size]
         are_sizes = len(sides) == 2 and all(

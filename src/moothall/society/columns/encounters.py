@@ -102,7 +102,7 @@ class OtherCitizens(RowPart):
 
 def _sort_by_place(place: Array) -> tuple[Array, Array, Array]:
     """Return each place's start in the order by place, that order, and each row's rank in it."""
-    placed = np.flatnonzero(place >= 0).astype(np.int32)
+    placed = (place >= 0).nonzero()[0].astype(np.int32)
     places = place[placed]
     # A grid of citizens by places, turned: scipy counts, where numpy would sort.
     weights, index = np.ones(len(places), np.int8), np.arange(len(places) + 1, dtype=np.int32)

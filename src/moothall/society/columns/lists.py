@@ -87,5 +87,5 @@ def occurrence_of(numbers: Array) -> Any:
     """Return for each of sorted numbers how often it came before."""
     is_first = np.ones(len(numbers), bool)
     np.not_equal(numbers[1:], numbers[:-1], out=is_first[1:])
-    starts = np.flatnonzero(is_first)
+    starts = is_first.nonzero()[0]
     return np.arange(len(numbers)) - starts[np.cumsum(is_first) - 1]

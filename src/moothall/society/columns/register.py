@@ -40,6 +40,7 @@ class Register:
     source: Any = None  # the engine whose workers hold the columns; None if they are here
     pool: Any = None  # the thread pool of its engine, if it has several threads
     is_part: bool = False  # whether it is in a worker of an engine, which has some rows
+    remembers: bool = False  # whether rows have agents that remember what they did
     only_agents: bool = False  # whether all are agents, and their statuses say what they have
 
     def __init__(

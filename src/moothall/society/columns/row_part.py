@@ -168,6 +168,9 @@ class RowPart:
         column = self.population.arrays[name]
         array = np.asarray(values)
         shape = (len(self), *column.shape[1:])
+        if array.dtype == column.dtype and array.shape == shape and self._chosen is not None:
+            self._gathered[name] = array if array is not values else array.copy()
+            return
         if array.shape not in ((), shape):
             raise ConfigError(
                 f"block {self._block}: column {name!r} must have the shape {shape}, got "
@@ -208,7 +211,7 @@ class RowPart:
 
     def only(self, chosen: ArrayLike) -> Iterator[Self]:
         """Yield those of these rows for which something holds, as rows of their own, if any."""
-        yield from self.some(np.flatnonzero(chosen))
+        yield from self.some(np.asarray(chosen).nonzero()[0])
 
     def some(self, at: Array) -> Iterator[Self]:
         """Yield the rows at rising positions in these, as rows of their own, if any."""

@@ -80,6 +80,26 @@ class Where(Mapping[str, str | None]):
         return len(self._books.population)
 
 
+class EveryStatus(Mapping[str, dict[str, Any]]):
+    """The statuses of the citizens of a society in columns, by id: of rows, views."""
+
+    def __init__(self, society: Any) -> None:
+        self._society = society
+
+    def __getitem__(self, id: str) -> dict[str, Any]:
+        row = self._society.population.find_row(id)
+        if row is None:
+            raise KeyError(id)
+        status: dict[str, Any] = self._society.agent_of_row(row).memory.status
+        return status
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._society.population.all_ids())
+
+    def __len__(self) -> int:
+        return len(self._society.population)
+
+
 class RowsHere(dict[str, Sequence[str]]):
     """The citizens at each place, by place id, looked up on demand."""
 

@@ -115,14 +115,11 @@ def town(
     answers: str | None = None,
     max_usd: Annotated[float, Field(ge=0)] | None = None,
     max_calls: Annotated[int, Field(ge=0)] | None = None,
-    columns: bool | None = None,
+    columns: bool = False,
     threads: Annotated[int, Field(ge=1)] = 1,
     folder: Path = Path(),
 ) -> Society:
-    """Return a town drawn from its seed.
-
-    Unless `columns` says so, the society itself chooses whether citizens live in columns.
-    """
+    """Return a town drawn from its seed; with `columns` its citizens are a `Population`."""
     count = citizens if isinstance(citizens, int) else len(read_people(folder / citizens))
     if city is not None:
         town_city = _city_of(folder / city, count)
@@ -149,17 +146,11 @@ def town(
     inhabitants: Any
     if columns and isinstance(citizens, int):
         inhabitants = Population(citizens, town_city, make_blocks(), seed, people=people_params)
-    elif isinstance(citizens, int) and columns is None:
+    elif isinstance(citizens, int):
         inhabitants = generator.CitizenDraw(citizens, make_blocks, own_params)
     else:
-        drawing_options: Any = {"seed": seed, "params": people_params}
-        rows = (
-            generator.make_people(town_city, citizens, **drawing_options)
-            if isinstance(citizens, int)
-            else generator.completed(
-                read_people(folder / citizens, town_city), town_city, **drawing_options
-            )
-        )
+        read = read_people(folder / citizens, town_city)
+        rows = generator.completed(read, town_city, seed=seed, params=people_params)
         if columns:
             inhabitants = Population(rows, town_city, make_blocks(), seed, people=people_params)
         else:

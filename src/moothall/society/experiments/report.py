@@ -15,14 +15,14 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall import ConfigError
+from moothall import ConfigError, Interval
 from moothall.build import counted, error_text
 from moothall.society.clock import DAY_S, seconds_of
 from moothall.society.experiments.design import Design
 from moothall.society.experiments.design_parts import Chart, MetricDesign, Published
 from moothall.society.experiments.models import function_of, importable, is_of_file
 from moothall.society.experiments.pictures import COLOURS, SHAPES, figure_of, save_figure
-from moothall.society.experiments.results import Interval, Results
+from moothall.society.experiments.results import Results
 from moothall.society.tables import file_name, write_whole
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def _ours(results: Results, published: Published) -> str:
         )
     except ConfigError as error:
         return str(error)
-    return str(Interval.of([each * published.scale for each in values.values()]))
+    return str(Interval.of_values([each * published.scale for each in values.values()]))
 
 
 def _figure(path: Path, caption: str) -> str:
@@ -295,7 +295,7 @@ def _draw(
     styles = _styles(curves)
     intervals = [
         {
-            step: _drawn_interval(Interval.of([*by_seed.values()]), unit)
+            step: _drawn_interval(Interval.of_values([*by_seed.values()]), unit)
             for step, by_seed in results.curve(*key).items()
         }
         for _, key in curves

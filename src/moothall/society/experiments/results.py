@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moothall import ConfigError
+from moothall import ConfigError, Interval
 from moothall.build import SafeHTML, check_text, counted, error_text, one_line
 from moothall.society.arrays import import_package
 from moothall.society.experiments.measurements import ANSWERS_PREFIX, TOTALS_KEY, fallbacks_in_words
@@ -23,38 +21,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 Key = tuple[str, str, str]  # condition, values of parameters (JSON), metric
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A mean over `n` seeds and its 95 % interval by Student's t; of one seed, the mean alone."""
-
-    mean: float
-    low: float
-    high: float
-    n: int
-
-    @classmethod
-    def of(cls, values: list[float]) -> Interval:
-        """Return the mean of values and its interval. Raises ConfigError: there is no value."""
-        n = len(values)
-        if n == 0:
-            raise ConfigError("there is no value to take the mean of")
-        mean = math.fsum(values) / n
-        if n == 1:
-            return cls(mean, mean, mean, 1)
-        variance = math.fsum((each - mean) ** 2 for each in values) / (n - 1)
-        t = float(import_package("scipy.special").stdtrit(n - 1, 0.975))
-        half_width = t * math.sqrt(variance / n)
-        return cls(mean, mean - half_width, mean + half_width, n)
-
-    def __str__(self) -> str:
-        if self.n == 1:
-            return _short_number(self.mean)
-        return f"{_short_number(self.mean)} [{_short_number(self.low)}, {_short_number(self.high)}]"
-
-    def __contains__(self, value: float) -> bool:
-        return self.low <= value <= self.high
 
 
 class Results:
@@ -295,7 +261,7 @@ class Results:
         parameters: Mapping[str, object] | str | None = None,
     ) -> Interval:
         """Return the mean over seeds and its interval; arguments as of `values`."""
-        return Interval.of(list(self.values(metric, condition, step, parameters).values()))
+        return Interval.of_values(list(self.values(metric, condition, step, parameters).values()))
 
     def difference(
         self,
@@ -308,14 +274,4 @@ class Results:
         """Return how far a condition is above `other`, seed by seed; arguments as of `values`."""
         first = self.values(metric, condition, step, parameters)
         second = self.values(metric, other, step, parameters)
-        return Interval.of([first[seed] - second[seed] for seed in first if seed in second])
-
-
-def _short_number(value: float) -> str:
-    """Return a number as text with four significant digits."""
-    size = abs(value)
-    if size >= 1000 or size == int(size):
-        return f"{value:,.0f}"
-    if size < 1e-4:
-        return f"{value:.1e}"
-    return f"{value:.{max(0, 3 - math.floor(math.log10(size)))}f}"
+        return Interval.of_values([first[seed] - second[seed] for seed in first if seed in second])

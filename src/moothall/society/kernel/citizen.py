@@ -84,6 +84,12 @@ class CitizenMemory(Memory):
         stream: the events: `(step, text)`, and the chat messages of `add_memory`
     """
 
+    status: dict[str, Any]
+    stream: list[Any]
+    most: int
+    _has_limit: bool
+    _has_model: bool
+
     def __init__(
         self,
         status: dict[str, Any] | None = None,
@@ -91,17 +97,17 @@ class CitizenMemory(Memory):
         *,
         most: int | None = None,
     ) -> None:
-        if status is not None and type(status) is not dict:
+        if status is not None and not isinstance(status, dict):
             raise DefinitionError(f"status= must be a dict, got {type(status).__name__}")
         if most is not None and (type(most) is not int or most < 1):
             raise DefinitionError(f"most= must be 1 or more, got {most!r}")
         if isinstance(stream, str) or not isinstance(stream, Iterable):
             raise ConfigError(f"stream= must be a list of events, got {stream!r:.80}")
-        self.status: dict[str, Any] = {} if status is None else status
+        self.status = {} if status is None else status
         self._has_limit = most is not None
         self._has_model = False
-        self.most: int = MAX_EVENTS if most is None else most
-        self.stream: list[Any] = _events(stream, self.most)
+        self.most = MAX_EVENTS if most is None else most
+        self.stream = _events(stream, self.most)
 
     def start_empty(self) -> None:
         """Begin without memories."""
@@ -149,7 +155,10 @@ class CitizenMemory(Memory):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the memory as JSON data, which shares its parts with the memory."""
-        return {"status": self.status, "stream": self.stream}
+        status = self.status
+        if hasattr(status, "beside"):  # its columns are the population's
+            status = status.beside()
+        return {"status": status, "stream": self.stream}
 
     def load_state_dict(self, state: object) -> None:
         """Replace the memory by a state of `state_dict`.
@@ -159,7 +168,11 @@ class CitizenMemory(Memory):
         """
         match state:
             case {"status": dict(status), "stream": list(stream) | tuple(stream)}:
-                self.status, self.stream = status, _events(stream, self.most)
+                self.stream = _events(stream, self.most)
+                if hasattr(self.status, "take_beside"):
+                    self.status.take_beside(status)
+                else:
+                    self.status = status
             case _:
                 raise StateError("the state of a CitizenMemory must have a status and a stream")
 

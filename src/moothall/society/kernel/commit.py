@@ -19,6 +19,7 @@ from moothall.build import check_integer, error_text
 from moothall.society.clock import DAY_S, Clock
 from moothall.society.kernel.faults import Faults
 from moothall.society.kernel.intervention import has_values, say_unknown, set_values
+from moothall.society.kernel.kept import sets_own
 from moothall.society.kernel.wants import Answer, Pay, Want, id_order
 
 
@@ -53,6 +54,7 @@ class Service:
     _society_token: object  # the society that has used it
     _register_id: int  # which citizens it keeps rows of, by the identity of their register
 
+    @sets_own
     def __init__(self, id: str, place: str | None = None, money: int = 0) -> None:
         self.id = id
         self.place = place
@@ -105,12 +107,14 @@ class Books:
         seconds: the length of a step
         balances: the money of each citizen and service, in cents
         where: the place of each citizen; None on the way
-        statuses: the statuses of agents, by id
+        statuses: the statuses of citizens, by id; of a `Population` those of full agents
+        agent_statuses: the statuses that say what columns do not, by id
         travelled: the number of citizens on their way in the last step
         owing: the services that may owe money to citizens
     """
 
     balances: Any
+    statuses: Any
     settle_alone: Any
     where: Mapping[str, str | None]
 
@@ -122,7 +126,7 @@ class Books:
         self.seconds: int = 900
         self.clock: Clock = Clock()
         self.travelled: int = 0
-        self.statuses: dict[str, dict[str, Any]] = {}
+        self.agent_statuses: dict[str, dict[str, Any]] = {}
         self.by_place: dict[type[Want], dict[str, Service]] = defaultdict(dict)
         self.by_kind: dict[type[Want], Service] = {}
         self.owing: list[Service] = [
@@ -162,7 +166,7 @@ class Books:
             payer[0][payer[1]] -= cents
             payee[0][payee[1]] += cents
             for id, (money, index) in ((sender, payer), (to, payee)):
-                if (status := self.statuses.get(id)) is not None:
+                if (status := self.agent_statuses.get(id)) is not None:
                     status["money"] = money.item(index)
         return ""
 
@@ -181,13 +185,13 @@ class Books:
 
     def status_of(self, id: str) -> dict[str, Any]:
         """Return a citizen's status, for reading; empty for others."""
-        return self.statuses.get(id, {})
+        return self.agent_statuses.get(id, {})
 
     def set_status(self, values: Mapping[str, object], citizens: object) -> list[str]:
         """Set values in the status of citizens, for an intervention; return what failed."""
-        failed = say_unknown(citizens, self.statuses.values())
+        failed = say_unknown(citizens, self.agent_statuses.values())
         for id in citizens if isinstance(citizens, list) else sorted(self.where, key=id_order):
-            status = self.statuses.get(id)
+            status = self.agent_statuses.get(id)
             if status is None:
                 failed.append(f"status: there is no citizen {id!r}")
             elif not isinstance(citizens, dict) or has_values(status, citizens):

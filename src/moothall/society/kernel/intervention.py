@@ -202,7 +202,9 @@ class Intervention:
 
     def _tell_citizens(self, society: Any) -> list[str]:
         """Have citizens remember what they are told; return why some cannot."""
-        agents = {mailbox.id: mailbox.agent for mailbox in society.citizen_mailboxes}
+        agents = {
+            each.id: each.agent for each in society.mailboxes if hasattr(each.agent, "status")
+        }
         citizens, failed = self.citizens, list[str]()
         if isinstance(citizens, list):
             for id in citizens:

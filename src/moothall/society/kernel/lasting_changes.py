@@ -10,7 +10,7 @@ from typing import Any, Final
 from moothall import ConfigError, StateError
 from moothall.society.kernel.facts import Facts
 from moothall.society.kernel.intervention import USUAL_SPEED, Intervention
-from moothall.society.kernel.variables import variables_of
+from moothall.society.kernel.kept import own_attributes
 
 _CLOSING: Final = ("is_open", "closed")  # what `LastingChanges.city` puts on a copy of the city
 _MAX_KEPT: Final = 4  # sets of changed roads, such as of day and night, whose ways are kept
@@ -74,8 +74,8 @@ class LastingChanges:
         self._cities[key] = changed
         if len(self._cities) > _MAX_KEPT:
             del self._cities[next(iter(self._cities))]
-        changed_city, variables = copy.copy(changed), variables_of(city)
-        for name in variables_of(changed_city).keys() - variables.keys():
+        changed_city, variables = copy.copy(changed), own_attributes(city)
+        for name in own_attributes(changed_city).keys() - variables.keys():
             delattr(changed_city, name)
         vars(changed_city).update(variables)  # what rules have set since
         return changed_city
@@ -83,8 +83,8 @@ class LastingChanges:
     def own_city(self) -> Any:
         """Return the city without the changes, with what rules have set on the one they see."""
         if self._current is not self._city:
-            variables, attributes = variables_of(self._current), vars(self._city)
-            for name in variables_of(self._city).keys() - variables.keys():
+            variables, attributes = own_attributes(self._current), vars(self._city)
+            for name in own_attributes(self._city).keys() - variables.keys():
                 del attributes[name]
             attributes.update({k: v for k, v in variables.items() if k not in _CLOSING})
         return self._city

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from threading import get_ident
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, cast
 
 from moothall import Agent, InvalidMessage, RequestCancelled, RequestError, VirtualTimeError
 from moothall.build import (
@@ -25,7 +25,7 @@ from moothall.build import (
     address,
     log_failure,
 )
-from moothall.society.kernel.variables import hash_non_json, owners_of_agent
+from moothall.society.kernel.kept import digests_of, owners_of_agent
 from moothall.society.kernel.wants import Answer, Want, id_order
 
 logger: logging.Logger = logging.getLogger("moothall.society")
@@ -117,7 +117,8 @@ class SocietyMailbox(Mailbox):
     answers: list[Answer] | tuple[()] = ()
     next_handler: Coroutine[object, object, object] | None = None  # handles the next message
     shares_memory: bool = False  # whether the agent keeps its senders apart in other spaces
-    non_json: dict[tuple[str, str], int] = field(init=False)  # as it came
+    is_row: bool = False  # whether it lives as a row, which has its messages
+    first_digests: dict[tuple[str, str], object] = field(init=False)  # as it came
     classes: str = field(init=False)  # of the agent and its blocks
 
     def __post_init__(self) -> None:
@@ -131,7 +132,7 @@ class SocietyMailbox(Mailbox):
     def inspect_agent(self) -> None:
         """Note what the agent, which is new here, defines and keeps."""
         agent = self.agent
-        self.non_json = hash_non_json(owners_of_agent(agent, self.id))
+        self.first_digests = digests_of(owners_of_agent(agent, self.id))
         self.look_up_callbacks()
         self.takes_steps = type(agent).forward is not Agent.forward or "forward" in vars(agent)
         self.concurrency = 1  # one message at a time, unlike in other spaces
@@ -201,7 +202,7 @@ class SocietyMailbox(Mailbox):
         handler, self.next_handler = self.next_handler, None
         if handler is None:
             return
-        value, failure = None, None
+        value = failure = None
         CURRENT.set(delivery)
         try:
             value = await handler
@@ -324,9 +325,8 @@ class SocietyRouter(Router):
         return [sent]
 
     def deliver(self, sent: list[SentItem]) -> int:
-        """Put messages into their receivers' mail; return how many were delivered."""
-        mailboxes: dict[str, Any] = self.mailboxes
-        count = 0
+        """Put messages into receivers' mail, but rows'; return how many were delivered."""
+        mailboxes, count = cast(Any, self.mailboxes), 0
         for each in sent:
             envelope = each.envelope
             if not envelope.is_to_one:
@@ -339,13 +339,14 @@ class SocietyRouter(Router):
         return count
 
     def _put_into_mailbox(self, mailbox: SocietyMailbox, sent: SentItem) -> int:
+        if mailbox.is_row:
+            return 0
         if len(mailbox.mail) >= self.capacity:
             delivery = Delivery(sent.envelope, sent.kind)
             delivery.mailbox = mailbox
             self.refuse(delivery, self.full_error(mailbox))
             return 0
-        if not mailbox.mail:
-            mailbox.mail = []
+        mailbox.mail = mailbox.mail or []
         mailbox.mail.append(sent)
         return 1
 
@@ -354,8 +355,7 @@ class SocietyRouter(Router):
     def begin(self, mailbox: SocietyMailbox) -> None:
         """Begin an agent's turn; a turn that does not wait has ended when this returns."""
         turn = CitizenTurn(Envelope(mailbox.id, mailbox.id, "step", {}), Delivery.CALLBACK)
-        turn.mailbox = mailbox
-        turn.state = Delivery.RUNNING
+        turn.mailbox, turn.state = mailbox, Delivery.RUNNING
         mail, mailbox.mail = mailbox.mail, ()
         self.turns.add(turn)
         self.start(turn, mailbox.take_turn(turn, mail))

@@ -11,6 +11,7 @@ from typing import Any, Final
 from moothall import ConfigError
 from moothall.build import check_integer
 from moothall.society.arrays import Array, np
+from moothall.society.columns.views import EveryStatus
 from moothall.society.columns.want_table import NO_SERVICE, SERVICE_REFUSED, Table
 from moothall.society.kernel.commit import Books, Service, Submission
 from moothall.society.kernel.draw import turn_keys
@@ -59,8 +60,15 @@ class AgentBooks(Books):
             with rows_renumbered(self.row_services, population):
                 new_ids = population.renew()
             for id in new_ids:
-                self.write_settled(id, self.statuses[id])
+                self.write_settled(id, self.agent_statuses[id])
         return population
+
+    @property
+    def statuses(self) -> Mapping[str, dict[str, Any]]:
+        """The statuses of citizens, by id; of a `Population` those of full agents."""
+        society = None if self._population.only_agents else self._population.society
+        in_columns = society is not None and society.in_columns
+        return EveryStatus(society) if in_columns else self.agent_statuses
 
     def hearing_order(self, rows: Array) -> Array:
         """Return the order in which citizens are heard in this step: positions in `rows`."""
@@ -72,7 +80,7 @@ class AgentBooks(Books):
         population = self._population
         if population.only_agents:
             holder = self._holders.get(builtins.id(status), "")
-            if self.statuses.get(holder) is status:
+            if self.agent_statuses.get(holder) is status:
                 raise ConfigError(f"citizen {id!r} has the status of {holder!r}: give each its own")
             self.check_newcomer(id, status)
             population.statuses[id], population.is_stale = status, True
@@ -85,7 +93,7 @@ class AgentBooks(Books):
                     f"citizen {id!r} is not of the society's population: promote one of it instead"
                 )
             status.update(population.settled_status(row))
-        self.statuses[id] = status
+        self.agent_statuses[id] = status
         self._agent_cache = None
 
     def check_newcomer(self, citizen: str, status: dict[str, Any]) -> None:
@@ -151,9 +159,9 @@ class AgentBooks(Books):
 
     def hand_over(self, id: str, status: dict[str, Any]) -> None:
         """Let an agent have another status from now on, completed by what it had."""
-        old_status, population = self.statuses[id], self.population
+        old_status, population = self.agent_statuses[id], self.population
         status.update({**old_status, **status, **population.settled_status(population.row_of(id))})
-        self.statuses[id] = status
+        self.agent_statuses[id] = status
         if population.only_agents:
             population.statuses[id] = status
             del self._holders[builtins.id(old_status)]
@@ -161,7 +169,7 @@ class AgentBooks(Books):
 
     def leave(self, id: str) -> None:
         """Remove an agent: with its money, or the citizen remains as a row."""
-        status, population = self.statuses.pop(id, None), self._population
+        status, population = self.agent_statuses.pop(id, None), self._population
         if status is not None and population.only_agents:
             row = population.leave(id)
             self._count_agent(status if row is None else population.settled_status(row), -1)
@@ -173,7 +181,7 @@ class AgentBooks(Books):
         """The rows of full agents by id, in the order of their statuses."""
         population = self.population
         if self._agent_cache is None or self._agent_cache[0] is not population.ids:
-            rows = {id: population.row_of(id) for id in self.statuses}
+            rows = {id: population.row_of(id) for id in self.agent_statuses}
             self._agent_cache = population.ids, rows, np.array([*rows.values()], np.int64)
             self._status_columns = None
         return self._agent_cache[1]
@@ -187,10 +195,10 @@ class AgentBooks(Books):
 
     def undo_own_changes(self) -> dict[str, str]:
         """Undo agents' own changes of their money or place; return which, by id."""
-        if not self.statuses:
+        if not self.agent_statuses:
             return {}
         undone, money = {}, self._agent_columns("money")[0].tolist()
-        entries = zip(self.statuses.items(), money, self.agent_places.values(), strict=True)
+        entries = zip(self.agent_statuses.items(), money, self.agent_places.values(), strict=True)
         for (id, status), cents, place in entries:
             actual = {"money": cents, "place": place}
             if changed := [key for key in actual if status.get(key, ...) != actual[key]]:
@@ -201,7 +209,7 @@ class AgentBooks(Books):
     @property
     def agent_places(self) -> Mapping[str, str | None]:
         """The place of each full agent."""
-        if not self.statuses:
+        if not self.agent_statuses:
             return {}
         places = self.population.places
         numbers = self._agent_columns("place")[0].tolist()
@@ -210,7 +218,7 @@ class AgentBooks(Books):
 
     def update_statuses(self) -> None:
         """Write money, place and movement into full agents' statuses, where they have changed."""
-        if not self.statuses:
+        if not self.agent_statuses:
             return
         columns = np.array(self._agent_columns("money", "place", "moving_to", "arrives", "left"))
         rows = self._agent_rows
@@ -219,7 +227,7 @@ class AgentBooks(Books):
             if self._status_columns is None
             else (columns != self._status_columns).any(0).nonzero()[0]
         )
-        statuses, ids = [*self.statuses.values()], [*rows]
+        statuses, ids = [*self.agent_statuses.values()], [*rows]
         for position in changed:
             statuses[position].update(self.population.settled_status(rows[ids[position]]))
         self._status_columns = columns

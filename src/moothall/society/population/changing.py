@@ -73,6 +73,8 @@ def leave_row(society: Any, id: str) -> None:
     if id in society.books.where:
         row = population.row_of(id)
         population.agents.pop(row, None)
+        if (handle := population.handles.pop(row, None)) is not None:
+            handle.memory.status = handle.memory.status.plain()
         rearrange(society, np.delete(np.arange(len(population)), row))
 
 
@@ -138,10 +140,15 @@ def settle_ids(population: Population, ids: Array) -> None:
     """Give a population these ids, rising, one for each row; full agents keep theirs."""
     ids.flags.writeable = False
     agents = {str(agent.id): agent for agent in population.agents.values()}
+    handles, population.handles = [*population.handles.values()], {}
     population.ids, population.until = ids, len(ids)
     population.full = np.zeros(len(ids), bool)
     population.agents = {population.row_of(id): agent for id, agent in agents.items()}
     population.full[list(population.agents)] = True
+    for agent in handles:
+        if (row := population.find_row(str(agent.id))) is not None:
+            population.handles[row] = agent
+            agent.memory.status.row = row
 
 
 def _remove_dead(population: Population, changes: Changes, books: Books) -> Array:

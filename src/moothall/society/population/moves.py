@@ -44,7 +44,7 @@ def plan_departures(books: AgentBooks, table: Table) -> Callable[[], None]:
     place = arrays["place"][sender]
     reason[(to < 0) | (to >= len(books.population.places))] = wants.NO_PLACE
     reason[arrays["moving_to"][sender] >= 0] = wants.ON_WAY
-    going = np.flatnonzero((reason == 0) & (place != to))
+    going = ((reason == 0) & (place != to)).nonzero()[0]
     seconds = travel_seconds(books, place[going], to[going], table.fields["mode"][going])
     reachable = seconds >= 0
     accepted = _with_room(books, sender[going], place[going], to[going], reachable)
@@ -70,8 +70,8 @@ def _with_room(
         return accepted
     room = books.capacity - books.at_place - books.coming_to
     is_tight = np.bincount(to, minlength=len(room)) > room
-    comers = np.flatnonzero(is_tight[to])
-    goers = np.flatnonzero((place >= 0) & reachable & is_tight[place])
+    comers = is_tight[to].nonzero()[0]
+    goers = ((place >= 0) & reachable & is_tight[place]).nonzero()[0]
     if not len(goers) and reachable[comers].all():
         return _first_heard(books, sender, to, room)
     # Whether one leaves a place depends on whether it finds room elsewhere: one after the other.
@@ -93,7 +93,7 @@ def _with_room(
 def _first_heard(books: AgentBooks, rows: Array, to: Array, room: Array) -> Array:
     """Return who finds room where nobody leaves: at each place those who are heard first."""
     accepted = np.ones(len(to), bool)
-    comers = np.flatnonzero((np.bincount(to, minlength=len(room)) > room)[to])
+    comers = ((np.bincount(to, minlength=len(room)) > room)[to]).nonzero()[0]
     comers = comers[books.hearing_order(rows[comers])]
     comers = comers[np.argsort(to[comers], kind="stable")]
     accepted[comers] = occurrence_of(to[comers]) < room[to[comers]]
@@ -117,10 +117,10 @@ def _depart(books: AgentBooks, rows: Array, to: Array, arrives: Array, mode: Arr
 def arrive(books: AgentBooks) -> None:
     """Let parents take children along, and citizens arrive whose way ends by the next step."""
     arrays = books.population.arrays
-    on_way = np.flatnonzero(arrays["moving_to"] >= 0)
+    on_way = (arrays["moving_to"] >= 0).nonzero()[0]
     if arrays.keys() >= _CARE_COLUMNS and len(on_way):
         _take_along(books, on_way[arrays["left"][on_way] == books.step])
-        on_way = np.flatnonzero(arrays["moving_to"] >= 0)
+        on_way = (arrays["moving_to"] >= 0).nonzero()[0]
     books.travelled = len(on_way)
     arriving = on_way[arrays["arrives"][on_way] <= books.step + 1]
     if not len(arriving):
@@ -155,14 +155,14 @@ def _take_along(books: Any, movers: Array) -> None:
     has_mover[home[movers]] = is_left[origin[movers]] = True
     is_taken[origin[movers[errand[movers] == 1]]] = True
     has_mover[-1] = is_left[-1] = is_taken[-1] = False
-    kids = np.flatnonzero(age < MIN_AGE_ALONE)
+    kids = (age < MIN_AGE_ALONE).nonzero()[0]
     kids = kids[is_left[place[kids]]]
     kids = kids[has_mover[home[kids]]]
     if not len(kids):
         return
     do, is_along = (population.pull_column(name)[kids] for name in ("item_do", "along"))
     is_free = ~_IS_BUSY[do]
-    for position in np.flatnonzero(population.full[kids]).tolist() if population.agents else ():
+    for position in population.full[kids].nonzero()[0].tolist() if population.agents else ():
         status = population.status_of(int(kids[position]))
         item, is_along[position] = item_of(status), bool(status.get("along"))
         is_free[position] = item is None or item["do"] not in BUSY_ACTS
@@ -215,7 +215,7 @@ def _parents(population: Any, kids: Array) -> tuple[Array, Array]:
         friends, friendship = map(population.pull_column, ("friends", "friendship"))
     for slot in range(friends.shape[1] if "friends" in arrays else 0):
         bonds, friend = friendship[:, slot][kids], friends[:, slot]
-        at = np.flatnonzero(bonds >> KIN_BIT == _PARENT)
+        at = (bonds >> KIN_BIT == _PARENT).nonzero()[0]
         if len(at):
             codes = friend[kids[at]].astype(np.int64)
             pairs.append((at[codes > 0], codes[codes > 0] - 1))  # others are no citizens
@@ -240,7 +240,7 @@ def travel_seconds(books: Any, place: Array, to: Array, mode: Array) -> Array:
     seconds = np.where(place < 0, 0, np.int64(-1))
     is_same = (mode == mode[:1]).all()
     for by in (mode[:1] if is_same else np.unique(mode)).tolist():
-        at, name = np.flatnonzero((mode == by) & (place >= 0)), books.population.decode(TEXT, by)
+        at, name = ((mode == by) & (place >= 0)).nonzero()[0], books.population.decode(TEXT, by)
         with suppress(ConfigError):  # there is no such mode
             seconds[at] = city_queries.travel_seconds(books, place[at], to[at], [name])[:, 0]
     return seconds

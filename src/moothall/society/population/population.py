@@ -17,10 +17,12 @@ from moothall.society.city.network import Network
 from moothall.society.columns.column import COMMIT_COLUMNS, Column
 from moothall.society.columns.layers import Layers
 from moothall.society.columns.lives import Changes
-from moothall.society.columns.register import Register
+from moothall.society.columns.register import Register, is_number
+from moothall.society.columns.status import Status, layout_of
 from moothall.society.columns.table import arrow_of, fill_from_table
 from moothall.society.columns.views import Columns
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
+from moothall.society.kernel.draw import id_words, number_or_text
 from moothall.society.kernel.wants import id_order
 from moothall.society.metrics import METRICS
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
@@ -115,21 +117,55 @@ class Population(Register):
             ids = np.arange(1, citizens + 1, dtype=np.uint64)
         else:
             ids, table, persons = read_citizens(citizens, city, seed, people)
+        self._begin(ids, city, checked_blocks, seed, network, layers, citizen)
+        table = with_pay(table, self.declared)
+        fill_from_table(self, table)
+        fill_rest(self, people, filled={*table, *(write_persons(self, persons) if persons else ())})
+
+    def _begin(
+        self,
+        ids: Array,
+        city: Any,
+        blocks: tuple[Any, ...],
+        seed: int,
+        network: Network | None = None,
+        layers: Mapping[str, Column] | None = None,
+        citizen: type[CitizenAgent] = CitizenAgent,
+    ) -> None:
+        """Begin with citizens who all have the defaults of the columns."""
         ids.flags.writeable = False
-        super().__init__(ids, city, checked_blocks, seed, network)
+        super().__init__(ids, city, blocks, seed, network)
         self.first_network: Network | None = network
         self.layers: Layers = Layers(layers, self.places, self.declared)
         self.citizen: type[CitizenAgent] = citizen
-        self.people: PeopleParams = people
         self._declare_memory(citizen)
         self.agents: dict[int, CitizenAgent] = {}  # the full agents, by row
+        self.handles: dict[int, CitizenAgent] = {}  # rows that somebody has taken, by row
+        self.new_views: dict[int, Status] = {}  # of given agents that are yet to be added
         self.society: Any = None
         self.first_ids: Array = ids  # of those that it began with
         self.next_id: int = int(ids[-1]) + 1 if len(ids) else 1
         self.changes: Changes = Changes()
-        table = with_pay(table, self.declared)
-        fill_from_table(self, table)
-        fill_rest(self, people, filled={*table, *(write_persons(self, persons) if persons else ())})
+
+    @classmethod
+    def of_statuses(
+        cls, statuses: Mapping[str, dict[str, Any]], city: Any, blocks: Iterable[object], seed: int
+    ) -> Population:
+        """Return a population of citizens by id. ConfigError: a value does not fit its column."""
+        names = sorted(statuses, key=id_order)
+        population = cls.__new__(cls)
+        ids = id_words(map(number_or_text, names))
+        population._begin(ids, city, check_block_set(blocks), seed)
+        population.metrics = {}
+        population.names = [each for each in names if not is_number(each)]
+        numbers = ids[: len(ids) - len(population.names)]
+        population.next_id = int(numbers[-1]) + 1 if len(numbers) else 1
+        for row, id in enumerate(names):
+            status = statuses[id]
+            population.pull(row, status)
+            population.set_value("money", row, status.get("money", 0))
+            population.arrays["place"][row] = population.place_number(status.get("place"))
+        return population
 
     def _declare_memory(self, citizen: type[CitizenAgent]) -> None:
         """Declare a column for each name of a class's `memory_config` that no block declares."""
@@ -266,10 +302,16 @@ class Population(Register):
         except ConfigError as error:
             logger.warning("what the agent of a row that was removed has is lost: %s", error)
 
+    def view_of(self, row: int) -> Status:
+        """Return a row's status as a view, which reads and writes its columns."""
+        return Status(self, layout_of(self), row)
+
     def status_of(self, row: int) -> dict[str, Any]:
         """Return a citizen's status, made from its columns."""
         if row in self.agents:
             return self.agents[row].memory.status
+        if row in self.handles:
+            return self.handles[row].memory.status.copy()
         if self.source is not None:
             self.source.pull(self.arrays)
         status: dict[str, object] = {}

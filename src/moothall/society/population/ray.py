@@ -318,5 +318,6 @@ def _without_columns(population: Population) -> Population:
     """Return a population without columns and society, to send to workers."""
     frame = copy(population)
     frame.arrays, frame.agents, frame.society, frame.source, frame.pool = {}, {}, None, None, None
+    frame.handles, frame.remembers = {}, False
     frame.metrics = {}
     return frame

@@ -106,7 +106,7 @@ class RowBooks(AgentBooks):
         by_kind = wants_by_kind(submitted, self.seed, self.step)
         self.answers, outcomes = {}, list[tuple[Any, Answer]]()
         self.worked: Array = np.zeros(len(self.population), np.int64)  # seconds in this step
-        rows = self._agent_rows
+        rows, find_row = self._agent_rows, self.population.find_row
         pool, pooled, set_out = self.population.pool, [], None
         if pool is not None:
             # What full agents want of the same service is settled here, in its place among these.
@@ -126,7 +126,7 @@ class RowBooks(AgentBooks):
             self.refusals: dict[int, str] = {}  # of entries of the table, in words
             numbers: list[list[int]] = []
             for each in by_kind[kind]:
-                row = rows.get(each.sender)
+                row = rows.get(each.sender) if each.sender in rows else find_row(each.sender)
                 encoding = None
                 if row is not None and each.service is None and in_table:
                     encoding = encode_want(each.want, self.population)
@@ -172,7 +172,7 @@ class RowBooks(AgentBooks):
             return f"{sender} is not a citizen"
         if not self._has_ways:
             return f"{type(self.city).__name__} has no travel times: no `seconds`"
-        if moving := self.statuses[sender]["moving"]:
+        if moving := self.population.settled_status(self.population.row_of(sender))["moving"]:
             return f"on the way to {moving['to']}"
         return f"there is no place {want.to!r:.80}"
 

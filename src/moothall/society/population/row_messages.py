@@ -13,6 +13,7 @@ from moothall.society.arrays import Array, np
 from moothall.society.columns.lists import occurrence_of
 from moothall.society.columns.want_table import Say, Table
 from moothall.society.kernel.draw import id_words, number_or_text, turn_keys
+from moothall.society.kernel.mind import SAID_TO
 from moothall.society.kernel.router import SentItem
 from moothall.society.kernel.wants import AGENT_ID
 from moothall.society.population.population import Population
@@ -48,6 +49,7 @@ class Messages:
 def split_utterances(society: Any, utterances: Table) -> Table:
     """Return what rows said to rows; send the rest, or all if somebody observes, as messages."""
     population, router = society.population, society.router
+    _remember_said(society, utterances)
     to = utterances.fields["to"]
     is_real = (to < 0) | population.full[np.maximum(to, 0)]
     is_real |= bool(society.interceptors or router.observers)
@@ -56,6 +58,15 @@ def split_utterances(society: Any, utterances: Table) -> Table:
     ]
     fields = {name: values[~is_real] for name, values in utterances.fields.items()}
     return Table(Say, utterances.sender[~is_real], fields)
+
+
+def _remember_said(society: Any, utterances: Table) -> None:
+    """Have the agents of rows that remember keep what these have said."""
+    population = society.population
+    for at, row in enumerate(utterances.sender.tolist()) if population.remembers else ():
+        if (agent := population.handles.get(row)) is not None:
+            say: Any = utterances.want(at, population)
+            agent.memory.note(society.number, f"{SAID_TO}{say.to}: {say.text}")
 
 
 def deliver_to_rows(

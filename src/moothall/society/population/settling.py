@@ -67,10 +67,10 @@ class Settlers:
             place = table.fields["place"]
             is_place = (place >= 0) & (place < len(self.service_by_place))
             owner = self.service_by_place[np.where(is_place, place, -1)]
-        entries = np.flatnonzero(owner >= 0)
+        entries = (owner >= 0).nonzero()[0]
         owner = owner[entries]
         entry_groups = self.groups[owner]
-        groups = np.flatnonzero(np.bincount(entry_groups))
+        groups = np.bincount(entry_groups).nonzero()[0]
         if len(groups) > 1 and (
             table.kind is Work or ((senders := table.sender[entries])[1:] == senders[:-1]).any()
         ):
@@ -79,7 +79,7 @@ class Settlers:
             settle_each(books, [self.services[n] for n in owner.tolist()], table, entries)
             return
         for group in groups.tolist():
-            hit = slice(None) if len(groups) == 1 else np.flatnonzero(entry_groups == group)
+            hit = slice(None) if len(groups) == 1 else (entry_groups == group).nonzero()[0]
             first: Any = self.services[int(owner[hit][0])]
             if (ledger := self._ledger_of(first)) is not None:
                 Firm.settle_together(books, table, entries[hit], ledger, self.indices[owner[hit]])

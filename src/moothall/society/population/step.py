@@ -46,7 +46,7 @@ def run_slice(population: Register, moment: Moment, first: int, until: int) -> W
     wants: Wants = {}
     rows = Rows(population, moment, first, until, wants)
     full = population.full[first:until]
-    plain_rows = np.flatnonzero(~full) if full.any() else None
+    plain_rows = (~full).nonzero()[0] if full.any() else None
     if plain_rows is not None and not len(plain_rows):
         return wants
     blocks = population.blocks
@@ -86,7 +86,7 @@ def _choose_blocks(
         return [(numbers, plain_rows)] if numbers >= 0 else []
     chosen = []
     for number in range(int(numbers.max()) + 1):
-        positions = np.flatnonzero(numbers == number)
+        positions = (numbers == number).nonzero()[0]
         if len(positions):
             chosen.append((number, positions if plain_rows is None else plain_rows[positions]))
     return chosen
@@ -106,7 +106,7 @@ def _mixed(
     population = rows.population
     keys = integers(population.seed, population.ids[parts], rows.step, "blocks.mixed")
     order = np.argsort(keys, kind="stable")
-    ends = np.flatnonzero(np.diff(numbers[order])) + 1
+    ends = np.diff(numbers[order]).nonzero()[0] + 1
     runs = [(int(numbers[each[0]]), np.sort(parts[each])) for each in np.split(order, ends)]
     other_parts = [each for each in chosen if not getattr(blocks[each[0]], "mixed", False)]
     return [*other_parts, *runs]

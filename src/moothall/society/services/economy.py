@@ -32,6 +32,7 @@ from moothall.society.columns.register import Register, empty_register
 from moothall.society.columns.want_table import Table
 from moothall.society.kernel.commit import Books, Service
 from moothall.society.kernel.draw import Draws, turn_key
+from moothall.society.kernel.kept import sets_own
 from moothall.society.kernel.wants import Save, Want
 from moothall.society.services.accounts import citizens_of, pay_citizens
 from moothall.society.services.firm import STAFF, Firm
@@ -69,6 +70,7 @@ class Bank(Service):
 
     takes: ClassVar[tuple[type[Want], ...]] = (Save,)
 
+    @sets_own
     def __init__(self, id: str = "bank", money: int = 0, interest: int = 27) -> None:
         super().__init__(id, None, money)
         check_integer(f"{id}: interest", interest, 0, 1_000_000)
@@ -157,6 +159,7 @@ class Government(Service):
         wage_days: of how many days the wages of this step are
     """
 
+    @sets_own
     def __init__(
         self,
         id: str = "government",

@@ -10,6 +10,7 @@ from typing import Any
 from moothall import ConfigError, DefinitionError
 from moothall.build import NotJSON, copy_json, excerpt
 from moothall.society.kernel.commit import Books, Service
+from moothall.society.kernel.kept import sets_own
 
 
 class EventService(Service):
@@ -20,7 +21,7 @@ class EventService(Service):
     same step too. Each service has its own events; services run in id order, each for the whole
     step. A method is called with the books and the arguments of `at`; if it fails, the run ends.
 
-    The events are part of the society's state, as are the variables of a subclass. So a subclass
+    The events are part of the society's state, as is what a subclass says in `keeps`. So a subclass
     has no `state_dict` of its own.
 
     Args:
@@ -41,9 +42,10 @@ class EventService(Service):
             if getattr(cls, name) is not getattr(EventService, name):
                 raise DefinitionError(
                     f"{cls.__name__} must not define {name}, where an EventService has its events: "
-                    "its variables are saved by themselves"
+                    "name what it keeps in `keeps`"
                 )
 
+    @sets_own
     def __init__(self, id: str, place: str | None = None, money: int = 0) -> None:
         super().__init__(id, place, money)
         self.now: float = 0.0

@@ -18,6 +18,7 @@ from moothall.society.arrays import Array, np
 from moothall.society.columns.register import Register, empty_register
 from moothall.society.columns.want_table import Table
 from moothall.society.kernel.commit import Books, Service
+from moothall.society.kernel.kept import sets_own
 from moothall.society.kernel.wants import Answer, Follow, Like, Post, Unfollow, Want
 from moothall.society.services.feed_rows import RowFeed
 from moothall.society.services.posts import Posted
@@ -69,6 +70,7 @@ class Feed(Service):
 
     takes: ClassVar[tuple[type[Want], ...]] = tuple(_RULES)
 
+    @sets_own
     def __init__(self, id: str = "feed", most: int = 10_000) -> None:
         super().__init__(id)
         check_integer(f"feed {id!r}: most=", most, 1, None)

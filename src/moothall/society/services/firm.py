@@ -11,6 +11,7 @@ from moothall.society.columns import city_queries
 from moothall.society.columns.ledger import MAX_SUM, LedgerField, ServiceLedger, affordable
 from moothall.society.columns.want_table import Table
 from moothall.society.kernel.commit import Books, Service
+from moothall.society.kernel.kept import sets_own
 from moothall.society.kernel.wants import Buy, Want, Work
 
 STAFF: Final = {"hospital": 500, "restaurant": 100, "school": 100, "shop": 100, "work": 1000}
@@ -62,6 +63,7 @@ class Firm(Service):
     index: int = 0
     state_names: ClassVar[tuple[str, ...]]
 
+    @sets_own
     def __init__(
         self,
         id: str,

@@ -23,6 +23,7 @@ from moothall.build import check_integer
 from moothall.society.arrays import Array, WholeNumber, np
 from moothall.society.kernel.commit import Books, Service
 from moothall.society.kernel.draw import draw_below, turn_keys
+from moothall.society.kernel.kept import sets_own
 from moothall.society.services.accounts import citizens_of, pay_citizens
 from moothall.society.services.firm import STAFF, Firm, gross_wage
 
@@ -72,6 +73,7 @@ class LabourMarket(Service):
             `paid` (benefits, in cents), and `unpaid` (benefits that the government could not pay)
     """
 
+    @sets_own
     def __init__(
         self,
         id: str = "labour",

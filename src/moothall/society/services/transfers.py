@@ -18,6 +18,7 @@ from moothall.build import check_integer
 from moothall.society.arrays import Array, np
 from moothall.society.columns.ledger import PENSION_AGE, RENT, pension_of
 from moothall.society.kernel.commit import Books, Service
+from moothall.society.kernel.kept import sets_own
 from moothall.society.services.accounts import citizens_of, pay_citizens
 
 _READ: Final = ("work", "age", "skill", "income", "money", "rents")
@@ -40,6 +41,7 @@ class Transfers(Service):
         counts: of the last day, in cents: `pensions`, `unpaid` (pensions), `rents`; empty before
     """
 
+    @sets_own
     def __init__(
         self, id: str = "transfers", *, wage: int = 2500, pension: int = 1000, rent: int = RENT
     ) -> None:

@@ -193,7 +193,7 @@ class Cards:
             read = _read_answer
             if kind == "doubt":
                 subject["text"], read = wait.line, _read_doubt
-            elif kind in ("program", "operator"):
+            elif kind == "operator":
                 kind = "question"
 
         def deliver(value: Any) -> None:

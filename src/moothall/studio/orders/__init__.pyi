@@ -22,10 +22,10 @@ from moothall.studio.orders.research import make_researcher as make_researcher
 from moothall.studio.orders.research import step_models as step_models
 from moothall.studio.orders.research import write_report as write_report
 from moothall.studio.orders.resumable import ResumeRefusal as ResumeRefusal
-from moothall.studio.orders.resumable import fork_for as fork_for
 from moothall.studio.orders.resumable import forks_of as forks_of
 from moothall.studio.orders.resumable import recorded_order as recorded_order
 from moothall.studio.orders.resumable import resume_refusal as resume_refusal
+from moothall.studio.orders.resumable import run_for_change as run_for_change
 from moothall.studio.orders.simulate import SimulateOrder as SimulateOrder
 from moothall.studio.orders.simulate import check_simulation as check_simulation
 from moothall.studio.orders.simulate import is_unbounded as is_unbounded

@@ -85,12 +85,13 @@ def recorded_order(journal: Journal, run_id: str) -> AnyOrder | None:
     return order_of(journal.entries(run_id))
 
 
-def fork_for(
+def run_for_change(
     error: RunMismatch, journal: Journal, run_id: str, order: AnyOrder | None, force: bool = False
 ) -> tuple[str, str]:
-    """Fork a run that differs from its record; return the fork's id, and what has changed.
+    """Return the run by which a changed program goes on, and what has changed.
 
-    Only files that came or went are reason enough without `force`: else `error` is raised again.
+    It is the run itself if that waits, since others know it by its id; else a fork. Only files that
+    came or went are reason enough without `force`: else `error` is raised again.
     """
     # A small model's actions name the files, so they change with the folder.
     is_small = isinstance(order, ActOrder) and is_small_model(order.model)
@@ -98,7 +99,10 @@ def fork_for(
     if not (only_files or force):
         raise error
     changed = "the folder has other files now" if only_files else "the program has changed"
-    return journal.fork(run_id), changed
+    if journal.run(run_id).state not in Outline.parked:
+        return journal.fork(run_id), changed
+    journal.waits.hand_over(run_id)
+    return run_id, changed
 
 
 def check_program(journal: Journal, run_id: str, agent: Any) -> None:

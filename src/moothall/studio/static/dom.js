@@ -186,7 +186,7 @@ export const day = (at) => `${date(at)} ${clock(at)}`;
 // The state of a run, of its reason to end or of a part of it: the word for it, the kind of its badge, and what it stands for.
 const STATES = [
   ["running", "busy", "running"], ["waiting for you", "warn", "waiting"], ["answered, waits for its program", "busy", "answered"], ["waits for a result or a moment", "busy", "awaited"], ["finished", "good", "done terminal terminated ended"],
-  ["failed", "bad", "error unreadable failed"], ["stopped", "warn", "stopped cancelled"], ["in doubt", "bad", "in_doubt"],
+  ["failed", "bad", "error unreadable failed"], ["stopped", "warn", "stopped cancelled"], ["its program has changed", "warn", "mismatch"], ["in doubt", "bad", "in_doubt"],
   ["at its limit", "warn", "budget deadline max_iterations max_loops"],
 ];
 const KNOWN = new Map(STATES.flatMap(([word, kind, all]) => all.split(" ").map((each) => [each, { word, kind }])));

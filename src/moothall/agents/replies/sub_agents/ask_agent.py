@@ -16,9 +16,8 @@ from moothall.actions.capability import ActionOrigin
 from moothall.actions.message import ENCLOSING_REPLIES
 from moothall.actions.provenance.reading import current_reading
 from moothall.agents.context import Context
-from moothall.agents.replies.charging import budget_in_call, charge_spent
+from moothall.agents.replies.charging import ReplayOffsets, budget_in_call, charge_spent
 from moothall.agents.replies.checked_parts import is_recording
-from moothall.agents.replies.read_record import ReplayOffsets
 from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.reply_context import (
     ASK_CONTEXT,
@@ -118,22 +117,38 @@ async def reply_to_call(
     run_id = None if call is None else run_id_of_call(agent, caller, call.key)
     if run_id is not None and _was_deleted(agent, caller, call.key, run_id):
         return NO_ANSWER_TEXT
+    options = _without_none(run_id=run_id, **options)
     try:
-        reply = await agent.reply(text, **_without_none(run_id=run_id, **options))
+        try:
+            reply = await agent.reply(text, **options)
+        except RunMismatch as error:
+            if not await asyncio.to_thread(_takes_over_ended, agent, run_id, error):
+                raise
+            reply = await agent.reply(text, **options)
     except (RunHeld, RunMismatch) as error:
         if run_id is None:
             raise
         fault: Exception = error
         if isinstance(error, RunMismatch) and error.run_id == run_id:  # not of one that it asks
             advice = (
-                f'set on_mismatch = "fork" of agent {agent.id!r}, or delete the run: the call then '
-                "gets no answer"
+                "have it go on by the program as it is now (`moothall waiting`), or delete the "
+                "run: the call then gets no answer"
             )
             fault = RunMismatch(run_id, error.changed, error.detail, advice)
         raise Later(run_id, text=str(fault)) from fault
     if reply.stop_reason in ("waiting", "in_doubt") and run_id is not None:
         raise Later(reply.run_id, text=reply.detail)  # the call is made again then
     return str(agent.reply_text(reply))
+
+
+def _takes_over_ended(agent: Any, run_id: str | None, error: RunMismatch) -> bool:
+    """Hand the run of a call to the agent as it is now, if that has ended: its reply counts."""
+    if error.run_id != run_id or {"task", "thread"} & set(error.changed):
+        return False
+    if agent.journal.run(run_id).state not in FINAL_REASONS:
+        return False
+    agent.journal.waits.hand_over(run_id)
+    return True
 
 
 @asynccontextmanager

@@ -7,11 +7,14 @@ description and parameters.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from moothall.agents.replies.checked_parts import is_recording
 from moothall.agents.replies.resume import shares_journal
 from moothall.foundation.errors import RunMismatch
+from moothall.journal.store.run_requests import ask_to_cancel
 
 if TYPE_CHECKING:
     from moothall.actions import Action
@@ -62,22 +65,38 @@ def _recorded_forms(past_step: PastStep, record: Record[Any]) -> list[CallForm]:
     return forms
 
 
+def _end_former_run(past_step: PastStep, record: Record[Any]) -> None:
+    """Have the run end in which a call had asked an agent, unless another run waits for it."""
+    waits = [each["wait"] for each in past_step.requests.values() if each["kind"] == "result"]
+    run = record.run
+    query = (
+        "SELECT number FROM runs r WHERE r.id = ? AND NOT r.deleted AND NOT EXISTS "
+        "(SELECT 1 FROM waits o WHERE o.key = r.id AND o.run <> ? AND NOT o.taken)"
+    )
+    with run.file.writing() as db:
+        for run_id in {past_step.about.get("asks"), *waits} - {None}:
+            for (number,) in db.execute(query, (run_id, run.number)).fetchall():
+                ask_to_cancel(db, number, f"run {run.id!r} asks anew, in another form")
+
+
 def check_form(
     action: Action, past_step: PastStep, caller: ReplyRequest, record: Record[Any]
-) -> None:
+) -> Callable[[], None] | None:
     """Raise RunMismatch if a call that has begun would be made in another form now.
 
-    A call that a person has decided to repeat is made as it is now. So is that of a copy, which its
-    run had begun: whoever lets a changed program go on in a copy has it ask anew.
+    Return what ends what the call had asked before, if that is asked anew, and can block.
+
+    A call that a person has decided to repeat is made as it is now. So is one that was begun before
+    the run was copied, or handed over to a changed program: whoever does that has it ask anew.
     """
     forms = _recorded_forms(past_step, record)
     now = _form_now(action, caller)
     if not forms or now in forms or past_step.decision is not None:
-        return
-    if (copied := record.copied) and not any(
-        entry.data.get("key") == past_step.key
-        for entry in record.entries()[copied[-1]["entries"] :]
+        return None
+    if (count := record.inherited_count) and not any(
+        entry.data.get("key") == past_step.key for entry in record.entries()[count:]
     ):
-        return
+        is_handed_over = not record.copied  # else the run that was copied may go on
+        return partial(_end_former_run, past_step, record) if is_handed_over else None
     detail = f"call {past_step.key} of {action.name!r} was {forms[0]}, and is now {now}"
     raise RunMismatch(record.run_id, (f"what {action.name!r} asks",), detail)

@@ -18,12 +18,12 @@ from moothall.journal.run_view import RunView
 from moothall.journal.stop_reason import FINAL_REASONS
 
 logger: logging.Logger = logging.getLogger("moothall.agents")
-_ASKED_BY: Final = "asked_by"
+ASKED_BY: Final = "asked_by"
 
 
 def asked_by(message: dict[str, Any], within: str | None) -> dict[str, str]:
     """Return what is recorded of the message that a run answers: its sender, and in which reply."""
-    return {_ASKED_BY: str(message["from"]), **({} if within is None else {"asked_within": within})}
+    return {ASKED_BY: str(message["from"]), **({} if within is None else {"asked_within": within})}
 
 
 async def keep_late_reply(agent: Any, record: Any, stop_reason: str) -> None:
@@ -32,7 +32,7 @@ async def keep_late_reply(agent: Any, record: Any, stop_reason: str) -> None:
     A message that is delivered again gets its reply at once, and later, too: its sender may know
     that the first request has ended.
     """
-    is_asked_for = _ASKED_BY in (record.start or ()) and stop_reason not in FINAL_REASONS
+    is_asked_for = ASKED_BY in (record.start or ()) and stop_reason not in FINAL_REASONS
     if is_asked_for and caller_context_of(agent).run_id is None:
         await asyncio.to_thread(agent.journal.waits.keep_late_reply, record.run_id)
 

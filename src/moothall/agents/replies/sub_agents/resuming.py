@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from moothall.agents.replies.checked_parts import is_recording
 from moothall.agents.replies.reply_context import ask_context
-from moothall.agents.replies.resume import fork_id_of
 from moothall.agents.replies.sub_agents.away import (
     agents_away,
     agents_that_resume,
@@ -27,7 +26,7 @@ from moothall.foundation.text import log_failure
 from moothall.foundation.threads import is_cancelled, to_its_end
 from moothall.journal.entry import RunDamaged
 from moothall.journal.run_view import RunView
-from moothall.journal.stop_reason import ANSWERED_REASONS, FINAL_REASONS
+from moothall.journal.stop_reason import ANSWERED_REASONS, FINAL_REASONS, PARKED_STATES
 
 if TYPE_CHECKING:
     from moothall.agents.replies.reply import Reply
@@ -68,8 +67,8 @@ class ResumedRun:
         run: the run's outline, as it was before
         outcome: `resumed`, with its `reply`; `in_doubt`: a call had begun and not ended, or its
             process has ended each time, and a person must decide; `mismatch`: another program
-            began it; `held`: another process works on it; `forked`: a copy was resumed in its
-            place; `empty`: its process ended before anything was recorded, and it is deleted;
+            began it; `held`: another process works on it; `forked`: it has a
+            fork; `empty`: its process ended before anything was recorded, and it is deleted;
             `away`: an agent that it may call does not come; it goes on once that is up;
             `failed`: with its `error`
         reply: the reply, or None
@@ -160,9 +159,9 @@ def _begin(
         for run in runs
         if run.id not in agent.resuming.tasks and (is_wanted is None or is_wanted(run))
     ]
+    are_late = not cut_off  # the sender of a message that was cut off has had an error
     return [
-        # The sender of a message that was cut off has had an error.
-        each.begin(run, deps, budget, concurrency, not cut_off or run.state == "waiting", at_end)
+        each.begin(run, deps, budget, concurrency, are_late or run.state in PARKED_STATES, at_end)
         for each, run in chosen
     ]
 
@@ -175,7 +174,8 @@ class ResumingRuns:
         self._last_tasks: dict[str | None, asyncio.Task[Any]] = {}  # by thread
         self.tasks: dict[str, asyncio.Task[ResumedRun | None]] = {}
         self.retries: Retries = Retries()
-        self._mismatched = set[str]()  # those of them whose program has changed
+        # For those that a changed program holds up, the run whose operator decides.
+        self._mismatched: dict[str, str] = {}
         self._put_off = set[str]()  # those that wait for agents, as their journal says
         self.late_replies: LateReplies = LateReplies(agent)
 
@@ -214,7 +214,7 @@ class ResumingRuns:
                 run
                 for run in runs
                 if not run.held
-                and run.state in ("waiting", "stopped")
+                and run.state in (*PARKED_STATES, "stopped")
                 and agent.resuming.retries.is_due(run.id)
                 and not agent.resuming.is_put_off(run.id)
             ]
@@ -238,8 +238,7 @@ class ResumingRuns:
 
     async def _send_late_replies(self) -> None:
         for agent in self.agents():
-            under_way = {*agent.resuming.tasks, *map(fork_id_of, agent.resuming.tasks)}
-            await agent.resuming.late_replies.send_all(under_way)
+            await agent.resuming.late_replies.send_all(agent.resuming.tasks.keys())
 
     def begin(
         self,
@@ -304,18 +303,17 @@ class ResumingRuns:
             return result
 
     def release(self) -> None:
-        """Let runs be tried again that may go on in a copy since."""
-        may_fork = self._agent.journal.waits.may_fork
-        for run_id in [each for each in self._mismatched if may_fork(each)]:
+        """Let runs be tried again whose operator has decided since."""
+        asks_operator = self._agent.journal.waits.asks_operator
+        for run_id in [id for id, each in self._mismatched.items() if not asks_operator(each)]:
             self.retries.forget(run_id)
 
     def _note_result(self, result: ResumedRun) -> None:
         """Send the late reply of a run that has waited, or note when it is tried again."""
         run, reply = result.run, result.reply
-        if result.outcome == "mismatch":
-            self._mismatched.add(run.id)
-        else:
-            self._mismatched.discard(run.id)
+        self._mismatched.pop(run.id, None)
+        if isinstance(result.error, RunMismatch):
+            self._mismatched[run.id] = result.error.run_id
         if result.outcome not in ("resumed", "away"):
             self.retries.note(run.id, ever=not isinstance(result.error, RunDamaged))
         elif reply is not None and reply.stop_reason in ANSWERED_REASONS:
@@ -329,7 +327,7 @@ async def _resume_run(
     budget: Callable[[Outline], Budget | None] | None,
 ) -> ResumedRun | None:
     """Resume a run; return None if it has ended, or was deleted, since it was found."""
-    journal, forks = agent.journal, set[str]()
+    journal = agent.journal
     assert journal is not None
     try:
         run_now = journal.run(run.id)
@@ -337,9 +335,8 @@ async def _resume_run(
             return None
         if run_now.held:
             return ResumedRun(run, "held", error=RunHeld(run.id, "another process"))
-        forks = {each.id for each in journal.runs(forked_from=run.id)}
-        # One that waited has its answer: that is carried out, whatever its copies do.
-        if forks and (run.state != "waiting" or fork_id_of(run.id) in forks):
+        # One that waited has its answer: that is carried out, whatever its forks do.
+        if run.state not in PARKED_STATES and journal.runs(forked_from=run.id):
             return ResumedRun(run, "forked")
         view = RunView(journal, run.id)
         if (request := view.request) is None:
@@ -359,8 +356,6 @@ async def _resume_run(
         return ResumedRun(run, "held", error=error)
     except Exception as error:
         is_mismatch = isinstance(error, RunMismatch)
-        if is_mismatch and forks:
-            return ResumedRun(run, "forked")
         log_failure(logger, f"agent {agent.id!r}: run {run.id!r} was not resumed", error)
         return ResumedRun(run, "mismatch" if is_mismatch else "failed", error=error)
     return ResumedRun(run, "in_doubt" if reply.stop_reason == "in_doubt" else "resumed", reply)

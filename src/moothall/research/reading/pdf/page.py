@@ -138,8 +138,9 @@ class _Reading:
                 self._words[-1] = f"{self._words[-1][0]}-", self._words[-1][1]
             if self._words:
                 up = _up_direction(self._text_page, self._line_start)
-                is_level = abs(up.real) <= _SLANTED and up.imag > 0
-                is_straight = is_level or abs(up.imag) <= _SLANTED
+                has_boxes = all(box[1] < box[3] for _, box in self._words)
+                is_level = has_boxes and abs(up.real) <= _SLANTED and up.imag > 0
+                is_straight = has_boxes and (is_level or abs(up.imag) <= _SLANTED)
                 text = " ".join(text for text, _ in self._words)
                 boxes = array("f", [end for _, box in self._words for end in box])
                 look = self._look(self._line_start)

@@ -150,13 +150,13 @@ def _by_lines(row: list[tuple[TableCell, Area]]) -> list[list[TableCell]]:
     count = max({*map(len, lines)}, key=[*map(len, lines)].count)
     if count < _FEWEST_LINES or sum(len(each) == count for each in lines) < 0.8 * len(row):
         return [[cell for cell, _ in row]]
-    bases = next([line[0].low for line in each] for each in lines if len(each) == count)
+    bases = sorted(next({line[0].low for line in each} for each in lines if len(each) == count))
     rows: list[list[TableCell]] = [[] for _ in bases]
     for (cell, _), its_lines in zip(row, lines, strict=True):
         by_base: defaultdict[float, list[Run]] = defaultdict(list)
         for line in its_lines:
-            by_base[_nearest(bases[::-1], line[0].low)] += line
-        for row_cells, base in zip(rows, bases, strict=True):
+            by_base[_nearest(bases, line[0].low)] += line
+        for row_cells, base in zip(rows, bases[::-1], strict=True):
             if base in by_base:
                 row_cells.append(cell._replace(text=area_of(by_base[base]).text))
     return rows

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from moothall import ConversationalAgent
 from moothall.build import escaped, json_text
-from moothall.journal import Journal, Outline, RunView, Waits
+from moothall.journal import Journal, Outline, RunView
 from moothall.serving.a2a.task_json import first_message
 from moothall.serving.a2a.wire import A2AFault, content_of, text_in
 from moothall.serving.doors.asks import Caller
@@ -39,7 +39,7 @@ class TaskRuns(DoorRuns):
         return super().journal(agent)
 
     def is_mine(self, run_id: str) -> bool:
-        """Return whether a run is a task, or one as it goes on."""
+        """Return whether a run is a task."""
         return is_task(run_id)
 
     def request_in(self, view: RunView, sender: str | None) -> CallerRequest | None:
@@ -52,13 +52,12 @@ class TaskRuns(DoorRuns):
         if (context := self.context_of(run, sender)) is None:
             return None
         content = run.task if request is None else _content(request.text, run, sender)
-        return self.request(Waits.began_as(run.id), run.agent, sender, context, content)
+        return self.request(run.id, run.agent, sender, context, content)
 
     def context_of(self, run: Outline, sender: str) -> str | None:
         """Return the context of a sender's task of the journal; None for any other run."""
-        id = Waits.began_as(run.id)
-        match = _TASK_ID.fullmatch(id)
-        if match is None or _task_id(match[1], run.agent, sender) != id:
+        match = _TASK_ID.fullmatch(run.id)
+        if match is None or _task_id(match[1], run.agent, sender) != run.id:
             return None
         return SHARED_CONTEXT if run.thread is None else run.thread.removeprefix(f"{sender}/")
 
@@ -101,8 +100,8 @@ class TaskRuns(DoorRuns):
 
 
 def is_task(run_id: str) -> bool:
-    """Return whether a run is a task of A2A, or one as it goes on: its door resumes it."""
-    return _TASK_ID.fullmatch(Waits.began_as(run_id)) is not None
+    """Return whether a run is a task of A2A: its door resumes it."""
+    return _TASK_ID.fullmatch(run_id) is not None
 
 
 def _task_id(nonce: str, agent: str, sender: str) -> str:

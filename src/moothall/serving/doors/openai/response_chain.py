@@ -197,7 +197,7 @@ def _recorded_messages(
 
     They are for a response that is continued; NoSuchRun if the run is not there.
     """
-    view = RunView(agent.journal, agent.journal.waits.goes_on_as(run_id))
+    view = RunView(agent.journal, run_id)
     run = view.outline
     if (run.agent, run.thread) != (str(agent.id), thread_of(sender, run_id)):
         raise _unknown_response(response_id)

@@ -188,12 +188,12 @@ class StoredResponses:
         return [{**item, "id": f"in_{run_id}_{number}"} for number, item in enumerate(items)]
 
     def _agent_and_run(self, run_id: str, sender: str) -> tuple[Any, Outline]:
-        """Return the agent and the run of a caller's response, as it goes on now."""
+        """Return the agent and the run of a caller's response."""
         for id, agent in self._served.replying().items():
             if (journal := self._served.journal_of(id)) is None:
                 continue
             try:
-                run = journal.run(journal.waits.goes_on_as(run_id))
+                run = journal.run(run_id)
             except NoSuchRun:
                 continue
             if (run.agent, run.thread) == (id, thread_of(sender, run_id)):

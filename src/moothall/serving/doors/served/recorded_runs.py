@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from moothall import NoSuchRun, StateError
-from moothall.journal import Journal, Outline, RunView, Waits
+from moothall.journal import Journal, Outline, RunView
 from moothall.serving.doors.asks import RESTING, asks_of, waiting_text
 from moothall.serving.doors.checks import in_thread
 from moothall.serving.doors.served.served_run import (
@@ -98,7 +98,7 @@ class RecordedRuns:
         self._served, self._door = served, door
 
     async def find_run(self, agent: str, sender: str, id: str) -> ServedRun:
-        """Return a caller's run, as it goes on now.
+        """Return a caller's run.
 
         Raises:
             RunRefused: the caller has no such run
@@ -107,7 +107,7 @@ class RecordedRuns:
         if journal is not None:
 
             def read_run() -> ServedRun | None:
-                return self._read(agent, sender, RunView(journal, journal.waits.goes_on_as(id)))
+                return self._read(agent, sender, RunView(journal, id))
 
             with suppress(NoSuchRun):
                 run: ServedRun | None = await in_thread(read_run)
@@ -144,16 +144,11 @@ class RecordedRuns:
 
     def _rows(self, agent: str, sender: str, live_ids: set[str]) -> Iterator[RunRow]:
         journal = self._door.journal(agent)
-        runs = {} if journal is None else {run.id: run for run in journal.runs(agent=agent)}
-        forks = {
-            run.forked_from: run.id for run in runs.values() if Waits.began_as(run.id) != run.id
-        }
-        for run in (each for each in runs.values() if each.id not in forks):
-            id = Waits.began_as(run.id)
-            context = None if id in live_ids else self._door.context_of(run, sender)
+        for run in [] if journal is None else journal.runs(agent=agent):
+            context = None if run.id in live_ids else self._door.context_of(run, sender)
             if context is not None:
                 name = state_name_of(run, self._served.agents[agent], journal)
-                yield RunRow(run.changed, id, context, name, run)
+                yield RunRow(run.changed, run.id, context, name, run)
 
     async def deleted(self, agent: str, ids: set[str]) -> set[str]:
         """Return which of the runs that an agent's journal had were deleted from it."""
@@ -178,7 +173,7 @@ class RecordedRuns:
     def _read_questions(self, run: ServedRun, view: RunView) -> RunQuestions:
         journal: Any = self._door.journal(run.request.agent)
         caller = run.request.caller
-        decided = journal.waits.decided(caller, run.recorded_id)
+        decided = journal.waits.decided(caller, run.id)
         late_keys = view.calls_by_wait.keys() - {each.key for each in (*view.waits, *decided)}
         answered_asks = asks_of(decided, self._served.callers.permits(caller))
         return RunQuestions(run.state.asks, answered_asks, late_keys)
@@ -194,7 +189,7 @@ class RecordedRuns:
         def give_all() -> None:
             journal.waits.mark(run.id, token)
             for key, answer in answers.items():
-                journal.answer(run.recorded_id, key, answer, by=run.request.caller)
+                journal.answer(run.id, key, answer, by=run.request.caller)
 
         try:
             await self._served.answer(run.id, give_all)
@@ -209,7 +204,7 @@ class RecordedRuns:
     def _request_to_go_on(self, agent: str, id: str) -> CallerRequest | None:
         journal: Any = self._door.journal(agent)
         with journal.file.skipping_damaged(id):
-            run = journal.run(journal.waits.goes_on_as(id))
+            run = journal.run(id)
             if run.held or run.state not in ("stopped", *RESTING):
                 return None
             view = RunView(journal, run)
@@ -232,7 +227,7 @@ class RecordedRuns:
         journal: Any = self._door.journal(agent)
         cause = f"the {self._door.noun} was cancelled"
         try:
-            if not await in_thread(journal.waits.cancel, run.recorded_id, cause):
+            if not await in_thread(journal.waits.cancel, run.id, cause):
                 async with asyncio.timeout(_CANCEL_WAIT_S):
                     await self.until_idle(run)
         except (TimeoutError, StateError):  # it has just ended
@@ -243,7 +238,7 @@ class RecordedRuns:
     async def until_idle(self, run: ServedRun) -> None:
         """Wait until no process works on a run any more."""
         journal: Any = self._door.journal(run.request.agent)
-        async for _ in journal.follow(await in_thread(journal.waits.goes_on_as, run.id)):
+        async for _ in journal.follow(run.id):
             pass
 
     async def ids_to_resume(self, agent: str, cut_off: bool) -> list[str]:

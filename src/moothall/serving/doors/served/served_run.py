@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from moothall import Done, Event, JournalError, NoSuchRun, NotPermitted, Reply
 from moothall.build import one_line
-from moothall.journal import REASONS, Outline, RunView, Waits
+from moothall.journal import REASONS, Outline, RunView
 from moothall.serving.doors.asks import RESTING, Ask, Caller, OpenAsks, asks_of
 from moothall.serving.doors.protocols import caller_text, ended_text
 
@@ -204,11 +204,6 @@ class ServedRun:
         return (self.request.agent, self.request.sender) == (agent, sender)
 
     @property
-    def recorded_id(self) -> str:
-        """The id of its run in the journal, as it goes on: that of a changed program is another."""
-        return self.id if self.view is None else self.view.outline.id
-
-    @property
     def is_in_doubt(self) -> bool:
         """Whether a person decides about a call of it that was cut off."""
         return self.view is not None and self.view.outline.state == "in_doubt"
@@ -336,7 +331,7 @@ class ServedRun:
 
     def take(self, event: Any) -> None:
         """Take an event of its reply, or of one that it asked for."""
-        is_own = Waits.began_as(event.run_id or "") == self.id and event.agent == self.request.agent
+        is_own = event.run_id == self.id and event.agent == self.request.agent
         if is_own:
             # A hook that fails before the run ends it, too.
             is_failure = isinstance(event, Done) and event.reply.stop_reason == "error"
@@ -366,12 +361,12 @@ _TOLD_AS_EVENTS: Final = ("text", "call_ended", "done")
 
 def state_name_of(run: Outline, agent: Any, journal: Any) -> str:
     """Return how far a run of a journal is, as the name of its `RunState`."""
-    if run.state in ("running", "stopped") or (run.state == "waiting" and run.held):
+    if run.state in ("running", "stopped") or (run.state in Outline.parked and run.held):
         return "working"
     if run.state == "in_doubt":
         return "cancelled" if RunView(journal, run).was_cancelled else "at_rest"
-    if run.state in ("waiting", "cancelled"):
-        return "at_rest" if run.state == "waiting" else "cancelled"
+    if run.state in (*Outline.parked, "cancelled"):
+        return "cancelled" if run.state == "cancelled" else "at_rest"
     return "done" if Reply.gives_text(agent, run.state) else "failed"
 
 

@@ -11,7 +11,6 @@ from typing import Any, Final, TypeAlias
 from moothall import Agent, BudgetExceeded, JournalError
 from moothall.agents import Retries
 from moothall.build import log_failure
-from moothall.journal import Waits
 from moothall.serving.doors.checks import in_thread
 from moothall.serving.doors.served.last_items import LastItems
 from moothall.serving.doors.served.recorded_runs import DoorRuns, RecordedRuns, RunRow
@@ -147,13 +146,15 @@ class ServedRuns:
 
     async def _resume(self, agent: str, run_id: str) -> bool:
         """Go on with a run of the journal; return False if it must be tried again."""
-        id, journal = Waits.began_as(run_id), self._door.journal(agent)
+        journal = self._door.journal(agent)
         assert journal is not None
-        is_due = self._retries.is_due(id) or await in_thread(journal.waits.may_fork, run_id)
-        if id in self._runs or not is_due:
+        is_due = self._retries.is_due(run_id) or not await in_thread(
+            journal.waits.asks_operator, run_id
+        )
+        if run_id in self._runs or not is_due:
             return True
-        request = await self._recorded.request_to_go_on(agent, id)
-        if request is None or id in self._runs:
+        request = await self._recorded.request_to_go_on(agent, run_id)
+        if request is None or run_id in self._runs:
             return True
         if self._served.is_full or not self._can_pay(request.caller):
             return False

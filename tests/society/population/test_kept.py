@@ -20,6 +20,7 @@ class Bar(RowBlock):
 
     columns: ClassVar[dict[str, Column]] = {"n": Column("int64")}
     whole = True
+    keeps = ("total", "last", "history", "seats")
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,7 +43,7 @@ def bar() -> Society:
     return Society(Population(3, None, [Bar()], 1))
 
 
-async def test_variables_of_rows_are_restored_with_a_state_as_they_were() -> None:
+async def test_what_a_block_of_rows_keeps_is_restored_with_a_state_as_they_were() -> None:
     async with bar() as first, bar() as second:
         await first.run(steps=5)
         second.load_state_dict(first.state_dict())
@@ -53,7 +54,7 @@ async def test_variables_of_rows_are_restored_with_a_state_as_they_were() -> Non
         assert first.state_dict() == second.state_dict()
 
 
-async def test_variables_of_rows_are_those_of_a_run_that_failed_and_is_resumed(
+async def test_what_a_block_of_rows_keeps_is_that_of_a_run_that_failed_and_is_resumed(
     tmp_path: Path,
 ) -> None:
     def fail(row: dict[str, Any]) -> None:
@@ -124,20 +125,26 @@ class Bank:
 
 
 @pytest.mark.parametrize("name", ("orders", "names", "bank", "chance", "table", "rule", "texts"))
-async def test_variable_of_a_block_that_changed_and_has_no_json_form_is_refused(name: str) -> None:
+async def test_attribute_of_a_block_that_changed_and_that_it_does_not_keep_is_refused(
+    name: str,
+) -> None:
     async with Society(Population(3, None, [Book(name)], 1)) as society:
         await society.run(steps=2)
-        with pytest.raises(StateError, match=f"'Book' has changed its variable '{name}'"):
+        with pytest.raises(StateError, match=f"'Book' has changed its '{name}'"):
             society.state_dict()
 
 
-async def test_variable_of_a_block_without_a_json_form_that_is_unchanged_is_left_alone() -> None:
+async def test_attribute_of_a_block_that_it_does_not_keep_and_that_is_unchanged_is_left_alone() -> (
+    None
+):
     async with Society(Population(3, None, [Book()], 1)) as society:
         await society.run(steps=2)
-        assert "variables" in society.state_dict()
+        assert "kept" in society.state_dict()
 
 
 class Tally(CitizenBlock):
+    keeps = ("days",)
+
     def __init__(self) -> None:
         super().__init__()
         self.days: list[int] = []
@@ -149,7 +156,7 @@ class Tally(CitizenBlock):
         self.days.append(len(self.days))
 
 
-async def test_variables_of_a_citizens_blocks_are_part_of_its_state() -> None:
+async def test_what_a_citizens_blocks_keep_is_part_of_its_state() -> None:
     first, second = (Tally() for _ in "ab")
     async with Society(seed=1) as one, Society(seed=1) as other:
         one.add(CitizenAgent("ada", blocks=[first]))

@@ -13,11 +13,13 @@ from moothall.research.reading.archives import (
     SectionWriter,
     drawing_texts,
     outermost,
+    span_of,
+    written_rows,
 )
 from moothall.research.reading.encodings import plain_text
 from moothall.research.reading.flow import formula_line, formula_part, sub_or_superscript
 from moothall.research.reading.html import Document, is_title_of
-from moothall.research.reading.list_numbers import WordNumbers
+from moothall.research.reading.office.list_numbers import WordNumbers
 
 _LONGEST_HEADING: Final = 200
 _W: Final = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -61,7 +63,7 @@ def read_docx(data: bytes) -> Document:
         outermost(e, _PARAGRAPH, _TABLE) for e in (packed.parse_xml(home), *notes)
     ):
         if block.tag == _TABLE:
-            text = "\n".join(_row_texts(block, styles))
+            text = written_rows(_rows(block, styles))
         else:
             text = joined_text + "\n".join(filter(None, _paragraph_texts(block, styles)))
             joined_text = ""
@@ -126,12 +128,13 @@ def _heading_level(paragraph: Any, levels: dict[str, int]) -> int | None:
     return None if style is None else levels.get(style.get(f"{_W}val") or "")
 
 
-def _row_texts(table: Any, styles: _Styles) -> Iterator[str]:
-    """Yield the rows of a table; what cells over several rows say is said in each."""
-    texts_above: dict[int, str] = {}
+def _rows(table: Any, styles: _Styles) -> Iterator[list[tuple[str | None, int]]]:
+    """Yield the cells of each row, with their widths; None goes on from the row above."""
     for row in outermost(table, f"{_W}tr"):
-        column, cells = 0, []
-        is_left_out = any(_is_on(row.find(f"{_W}trPr/{_W}{each}")) for each in ("del", "hidden"))
+        before = row.find(f"{_W}trPr/{_W}gridBefore")
+        cells: list[tuple[str | None, int]] = (
+            [] if before is None else [("", span_of(before, f"{_W}val"))]
+        )
         for cell in outermost(row, f"{_W}tc"):
             texts = (
                 text
@@ -140,14 +143,15 @@ def _row_texts(table: Any, styles: _Styles) -> Iterator[str]:
             )
             text = " ".join(" ".join(texts).split())
             merged, span = (cell.find(f"{_W}tcPr/{_W}{e}") for e in ("vMerge", "gridSpan"))
-            if merged is not None and merged.get(f"{_W}val") != "restart":
-                text = text or texts_above.get(column, "")
-            texts_above[column] = text
-            width = "" if span is None else span.get(f"{_W}val") or ""
-            column += int(width[:3]) if width.isdecimal() else 1
-            cells.append(text)
-        if not is_left_out:
-            yield " | ".join(cells)
+            goes_on = merged is not None and merged.get(f"{_W}val") != "restart"
+            cells.append(
+                (
+                    text or None if goes_on else text,
+                    1 if span is None else span_of(span, f"{_W}val"),
+                )
+            )
+        if not any(_is_on(row.find(f"{_W}trPr/{_W}{each}")) for each in ("del", "hidden")):
+            yield cells
 
 
 def _paragraph_texts(paragraph: Any, styles: _Styles) -> Iterator[str]:

@@ -1,0 +1,328 @@
+"""An evaluation: conditions by cases by seeds, each a durable run, then graded."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from moothall import Budget, ConfigError, NoSuchRun, Reply
+from moothall.agents import AgentSource
+from moothall.build import (
+    check_function,
+    check_integer,
+    error_text,
+    json_text,
+    log_failure,
+    refuse_on_loop,
+    side_by_side,
+)
+from moothall.evals.calls_to_take import CallsToTake
+from moothall.evals.cases import Case, Dataset
+from moothall.evals.equality import json_key
+from moothall.evals.frozen_world import FrozenWorld
+from moothall.evals.graders import GradedCell, Grader, call_lines, check_grader, grade_of, name_of
+from moothall.evals.other_programs import run_elsewhere
+from moothall.evals.results import CellResult, Evaluated
+from moothall.journal import REASONS, Journal, RunView
+
+if TYPE_CHECKING:
+    from moothall import Agent
+
+import logging
+
+logger = logging.getLogger("moothall.evals")
+
+Conditions: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""By name, what is another than the agent's own: `model`, `system_prompt`, or `program`."""
+_PARTS = ("model", "system_prompt", "program")
+
+
+class Evaluation:
+    """An evaluation of an agent: what it replies to each case, in each condition, and how good.
+
+    A case of a recorded run is asked in that run's frozen world, and any other case in a world of
+    which nothing is recorded, so that no action with an effect is executed. Each cell, a case in a
+    condition, is a run in a journal of the evaluation's own: if the process is killed, the next one
+    goes on, and asks no model twice for what has ended. Another grader asks no model.
+
+    Args:
+        agent: the agent; a function that makes one; or `MODULE:NAME`
+        data: the cases
+        graders: functions of a reply and its case: `moothall.evals` has some
+        conditions: by name, what is another than the agent's own: `model`, `system_prompt`,
+            or `program`, as `FILE.py:NAME`, which runs in a process of its own. Differences are to
+            the first. By default the agent as it is
+        seeds: how often each case is asked; the number is the `seed` of a model that takes one
+        journal: where the cells are recorded: a journal, or its path
+        world: `frozen`, or `live` to have the agent act as always
+        leaves: what becomes of a call that the record does not have, as `FrozenWorld` takes it
+        live: names of actions that only read, and are executed then
+        approvals: `live` to ask the agent's own approver
+        deps: returns the `deps` of a case
+        budget: what all cells may spend together
+        concurrency: how many cells reply at a time
+
+    Raises:
+        ConfigError: an argument is not valid
+    """
+
+    def __init__(
+        self,
+        agent: Agent | Callable[[], Agent] | str,
+        data: Dataset | Iterable[Case],
+        graders: Sequence[Grader],
+        conditions: Conditions | None = None,
+        seeds: int = 1,
+        *,
+        journal: Journal | str | PathLike[str] = "evals.db",
+        world: Literal["frozen", "live"] = "frozen",
+        leaves: Any = "refuse",
+        live: Iterable[str] = (),
+        approvals: Literal["record", "live"] = "record",
+        deps: Callable[[Case], Any] | None = None,
+        budget: Budget | None = None,
+        concurrency: int = 8,
+    ) -> None:
+        check_integer("Evaluation: seeds=", seeds)
+        check_integer("Evaluation: concurrency=", concurrency)
+        check_function("Evaluation: deps=", deps, "case", optional=True)
+        if world not in ("frozen", "live"):
+            raise ConfigError(f"world= must be 'frozen' or 'live', got {world!r:.80}")
+        if world == "live" and hasattr(agent, "reply"):
+            raise ConfigError("world='live' needs a function that makes the agent, or MODULE:NAME")
+        for grader in graders:
+            check_grader(grader)
+        grader_names = [name_of(each) for each in graders]
+        if len(set(grader_names)) < len(grader_names):
+            raise ConfigError(f"two graders have one name: {', '.join(grader_names)}")
+        self.data: Dataset = data if isinstance(data, Dataset) else Dataset(data)
+        self.graders: list[Grader] = list(graders)
+        self.conditions: dict[str, dict[str, Any]] = {
+            name: dict(parts) for name, parts in (conditions or {"as it is": {}}).items()
+        }
+        for name, parts in self.conditions.items():
+            if unknown := parts.keys() - set(_PARTS):
+                raise ConfigError(
+                    f"condition {name!r} takes {', '.join(_PARTS)}, got {', '.join(unknown)}"
+                )
+        self._agent = agent
+        self._seeds = seeds
+        self._journal = Journal.from_argument(journal, "Evaluation")
+        self._world = world
+        self._leaves = leaves
+        self._live = (*live,)
+        self._approvals = approvals
+        self._deps = deps
+        self._budget = budget
+        self._concurrency = concurrency
+
+    def run_sync(self, progress: Callable[[int, int], object] | None = None) -> Evaluated:
+        """Call `run` from a script, and wait for the results."""
+        refuse_on_loop("Evaluation.run_sync", "run()")
+        return asyncio.run(self.run(progress))
+
+    async def run(self, progress: Callable[[int, int], object] | None = None) -> Evaluated:
+        """Ask and grade what is missing, and return the results.
+
+        Args:
+            progress: called with how many cells are done, and how many there are
+
+        Raises:
+            ConfigError: the agent cannot reply in a frozen world
+        """
+        for parts in self.conditions.values():
+            if "program" not in parts:
+                self._check_world(self._make_agent(), parts)
+        cells = [
+            CellResult(condition, case, seed)
+            for condition in self.conditions
+            for case in self.data
+            for seed in range(1, self._seeds + 1)
+        ]
+        done = 0
+
+        def note_done() -> None:
+            nonlocal done
+            done += 1
+            if progress is not None:
+                progress(done, len(cells))
+
+        slots = asyncio.Semaphore(self._concurrency)
+        works = []
+        for name, parts in self.conditions.items():
+            own_cells = [each for each in cells if each.condition == name]
+            if "program" in parts:
+                works.append(self._ask_elsewhere(parts, own_cells, note_done))
+            else:
+                works += [self._ask(each, parts, slots, note_done) for each in own_cells]
+        if cells:
+            await side_by_side(works)
+        replies: dict[tuple[str, str, int], Reply[Any]] = {}
+        for cell in cells:
+            if cell.run:
+                await self._grade(cell, replies)
+        return Evaluated(cells, [*self.conditions])
+
+    # -- asking ------------------------------------------------------------------------------------
+
+    def _make_agent(self) -> Any:
+        agent: Any = self._agent
+        if isinstance(agent, str):
+            return AgentSource(agent, "the agent").make()
+        return agent() if not hasattr(agent, "reply") else agent
+
+    def _world_of(self, parts: Mapping[str, Any], case: Case | None) -> FrozenWorld:
+        options: dict[str, Any] = {"leaves": self._leaves, "live": self._live}
+        options["approvals"] = self._approvals
+        options |= {name: parts[name] for name in ("model", "system_prompt") if name in parts}
+        if case is None or not case.run or self.data.journal is None:
+            return FrozenWorld.without_record(**options)
+        return FrozenWorld(self.data.journal, case.run, **options)
+
+    def _check_world(self, agent: Any, parts: Mapping[str, Any]) -> None:
+        if self._world == "frozen":
+            self._world_of(parts, None).check(agent)
+
+    async def _ask_elsewhere(
+        self, parts: Mapping[str, Any], cells: list[CellResult], note_done: Callable[[], None]
+    ) -> None:
+        """Have another process ask the cells of a condition with a program of its own."""
+        if self._deps is not None or self._leaves != "refuse" or self._budget is not None:
+            raise ConfigError("a condition with program= takes no deps=, budget= or leaves=")
+        job = {
+            "agent": parts["program"],
+            "parts": {name: each for name, each in parts.items() if name != "program"},
+            "cases": [each.to_json() for each in self.data],
+            "cells": [[n, each.case.name, each.seed] for n, each in enumerate(cells)],
+            "runs": None if self.data.journal is None else self.data.journal.path,
+            "journal": self._journal.path,
+            "world": self._world,
+            "live": [*self._live],
+            "seeds": self._seeds,
+            "concurrency": self._concurrency,
+        }
+        async for answer in run_elsewhere(job):
+            cell = cells[answer["number"]]
+            cell.run = answer.get("run", "")
+            if "error" in answer:
+                cell.errors[""] = answer["error"]
+            note_done()
+        for cell in cells:
+            if not cell.run and not cell.errors:
+                cell.errors[""] = "its process has ended without an answer"
+
+    async def _ask(
+        self,
+        cell: CellResult,
+        parts: Mapping[str, Any],
+        slots: asyncio.Semaphore,
+        note_done: Callable[[], None],
+    ) -> None:
+        """Have the agent reply to a case, unless it has; note the run, or what went wrong."""
+        async with slots:
+            try:
+                cell.run = await self.reply_to(cell.case, parts, cell.seed)
+            except Exception as error:
+                log_failure(logger, f"case {cell.case.name!r} failed", error)
+                cell.errors[""] = error_text(error)
+        note_done()
+
+    async def reply_to(self, case: Case, parts: Mapping[str, Any], seed: int) -> str:
+        """Have the agent reply to a case, unless it has; return the id of the run."""
+        agent = self._make_agent()
+        run_id = self._run_id(agent, case, parts, seed)
+        with suppress(NoSuchRun):
+            view = RunView(self._journal, run_id)
+            if view.outline.state in REASONS.final:
+                return run_id
+            is_recorded = parts.get("model") == "recorded"  # it costs nothing to begin anew
+            if is_recorded or any(each.path for each in view.entries):  # a helper has replied
+                self._journal.delete(run_id)
+        options: dict[str, Any] = {"run_id": run_id, "tags": {"case": case.name[:200]}}
+        if self._deps is not None:
+            options["deps"] = self._deps(case)
+        if self._budget is not None:
+            options["budget"] = self._budget
+        model = parts.get("model", getattr(agent, "model_or_name", None))
+        is_of_server = isinstance(model, str) and model not in ("recorded", "local")
+        if self._seeds > 1 and (is_of_server or hasattr(model, "with_options")):
+            options["options"] = {"seed": seed}
+        text, options = _asked(case.inputs, options)
+        if self._world == "live":
+            agent.journal = self._journal
+            for name in ("model", "system_prompt"):
+                if name in parts:
+                    setattr(agent, name, parts[name])
+            reply = await agent.reply(text, **options)
+        else:
+            world = self._world_of(parts, case)
+            reply = await world.reply(agent, text, journal=self._journal, **options)
+        if reply.stop_reason == "budget":
+            raise ConfigError(f"the budget is spent: {reply.detail}")
+        return run_id
+
+    def _run_id(self, agent: Any, case: Case, parts: Mapping[str, Any], seed: int) -> str:
+        """Return the id of a cell's run: the same for the same contents."""
+        program = agent.describe_program() if hasattr(agent, "describe_program") else {}
+        contents = {name: _described(each) for name, each in parts.items()}
+        world = [self._world, _described(self._leaves), sorted(self._live), self._approvals]
+        text = json_key([str(agent.id), program, contents, case.contents, seed, world])
+        return f"eval-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+
+    # -- grading -----------------------------------------------------------------------------------
+
+    async def _grade(
+        self, cell: CellResult, replies: dict[tuple[str, str, int], Reply[Any]]
+    ) -> None:
+        """Grade a cell by what its journal has."""
+        view = RunView(self._journal, cell.run)
+        reply = view.reply
+        if not isinstance(reply, Reply):
+            cell.errors[""] = f"run {cell.run!r} has no reply, it is {view.outline.state}"
+            return
+        case = cell.case
+        has_record = case.run and self.data.journal is not None
+        record = RunView(self.data.journal, case.run) if has_record else None  # type: ignore[arg-type]
+        cell.text, cell.stop_reason, cell.calls = reply.text, reply.stop_reason, call_lines(view)
+        if record is not None:
+            rest = CallsToTake(record.calls)
+            cell.left_calls = [
+                f"{each.action} {json_key(each.asked_args)}"
+                for each in view.calls
+                if not each.path and rest.take("", each.action, each.asked_args) is None
+            ]
+        replies[cell.condition, case.name, cell.seed] = reply
+        first = replies.get((next(iter(self.conditions)), case.name, cell.seed))
+        graded = GradedCell(case, cell.condition, cell.seed, view, record, first)
+        for grader in self.graders:
+            name = name_of(grader)
+            try:
+                grade = await grade_of(grader, reply, graded)
+            except Exception as error:
+                cell.errors[name] = error_text(error)
+                continue
+            cell.grades[name] = grade.value
+            if grade.why:
+                cell.reasons[name] = grade.why
+
+
+def _asked(inputs: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return what an agent is asked for the inputs of a case, and with which options."""
+    if not isinstance(inputs, list):
+        return inputs if isinstance(inputs, str) else json_text(inputs), options
+    if inputs and all(isinstance(each, dict) and "role" in each for each in inputs):
+        *history, last = inputs  # chat messages, of which the last is the request
+        return last.get("content"), {**options, "history": history}
+    return inputs, options
+
+
+def _described(value: Any) -> Any:
+    """Return what tells a part of a condition from others, as JSON data."""
+    if isinstance(value, str | int | float | None):
+        return value
+    name = getattr(value, "name", None) or getattr(value, "__qualname__", None)
+    return [type(value).__qualname__, str(name)]

@@ -1,0 +1,48 @@
+"""Cells of another version of a program, whose modules have the same names: in another process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any
+
+from moothall import MoothallError
+
+
+async def run_elsewhere(job: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+    """Have another process ask the cells of a job, and yield each one's `number` and `run`.
+
+    A cell that has failed has an `error` instead.
+
+    Raises:
+        MoothallError: the process has failed
+    """
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "moothall.evals"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    errors = asyncio.ensure_future(process.stderr.read())
+    try:
+        process.stdin.write(json.dumps(job).encode())
+        process.stdin.close()
+        async for line in process.stdout:
+            if line.startswith(b'{"number"'):  # else the program has printed it
+                yield json.loads(line)
+        lines = (await errors).decode(errors="replace").strip().splitlines()
+        if await process.wait():
+            fault = lines[-1] if lines else "no reason given"
+            raise MoothallError(f"the program {job['agent']!r} has failed: {fault}")
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+        errors.cancel()

@@ -1,0 +1,373 @@
+"""A citizen's status as a view of its row: what no column has lies beside, in the dict itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from typing import Any, Final, NamedTuple, cast
+
+from moothall import ConfigError
+from moothall.society.columns.column import COMMIT_COLUMNS, Column
+from moothall.society.columns.register import Register
+from moothall.society.kernel.wants import PLACE
+
+_SETTLED: Final = ("money", "place", "moving")
+_HIDDEN: Final = "\0"
+"""An entry that no view shows: `json` writes a dict without any as an empty one."""
+
+
+class Field(NamedTuple):
+    """A key of a status that a column has."""
+
+    name: str
+    column: Column
+
+
+class Settled(NamedTuple):
+    """A key that the commit stage alone writes."""
+
+    name: str
+
+
+class Codec(NamedTuple):
+    """A key that a block writes into columns of its own: its `to_status` and `from_status`."""
+
+    block: Any
+
+
+Layout = dict[str, Any]
+"""What has each key of a status: a `Field`, a `Settled`, a `Codec`, or the layout of a part."""
+
+
+def layout_of(register: Register) -> Layout:
+    """Return what has each key of the statuses of a register's rows."""
+    layout: Layout = {name: Settled(name) for name in _SETTLED}
+    for name, column in register.declared.items():
+        if name not in COMMIT_COLUMNS and not column.own:
+            *path, key = column.key or (name,)
+            _part_of(layout, path)[key] = Field(name, column)
+    for block in register.blocks:
+        for *path, key in getattr(block, "status_keys", ()):
+            _part_of(layout, path).setdefault(key, Codec(block))
+    return layout
+
+
+def _part_of(layout: Layout, path: Iterable[str]) -> Layout:
+    for each in path:
+        layout = layout.setdefault(each, {})
+    return layout
+
+
+class Part(dict[str, Any]):
+    """A dict within a status, such as its needs: each key is read and written where it stands."""
+
+    __slots__ = ("_layout", "_path", "_root")
+    _layout: Layout
+    _path: tuple[str, ...]
+    _root: Status
+
+    def __init__(self, root: Status, layout: Layout, path: tuple[str, ...]) -> None:
+        super().__init__({_HIDDEN: None})
+        self._root, self._layout, self._path = root, layout, path
+
+    def __missing__(self, key: str) -> Any:
+        entry = self._layout.get(key)
+        value = None if entry is None else self._root.read(entry, (*self._path, key))
+        if value is None and (entry is None or not _may_be_none(entry)):
+            raise KeyError(key)
+        return value
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        entry = self._layout.get(key)
+        if entry is None:
+            super().__setitem__(key, value)
+        elif isinstance(entry, dict):
+            if not isinstance(value, Mapping):
+                raise self._root.error(f"{key} must be a dict, got {value!r:.80}")
+            part = self._root.read(entry, (*self._path, key))
+            for each in [*value]:
+                part[each] = value[each]
+        else:
+            self._root.write(entry, (*self._path, key), value)
+
+    def __delitem__(self, key: str) -> None:
+        if key in self._layout:
+            self[key]  # raises KeyError
+            self._root.write(self._layout[key], (*self._path, key), None)
+        else:
+            super().__delitem__(key)
+
+    def __contains__(self, key: object) -> bool:
+        return self.get(cast(str, key), self) is not self
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a value, or the default."""
+        try:
+            return self[key]
+        except (KeyError, TypeError):
+            return default
+
+    def __iter__(self) -> Iterator[str]:
+        yield from (key for key in self._layout if key in self)
+        yield from (key for key in super().__iter__() if key not in self._layout and key != _HIDDEN)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __bool__(self) -> bool:
+        return next(iter(self), None) is not None
+
+    def keys(self) -> KeysView[str]:  # type: ignore[override]
+        """Return the keys."""
+        return KeysView(self)
+
+    def items(self) -> ItemsView[str, Any]:  # type: ignore[override]
+        """Return the keys with their values."""
+        return ItemsView(self)
+
+    def values(self) -> ValuesView[Any]:  # type: ignore[override]
+        """Return the values."""
+        return ValuesView(self)
+
+    def pop(self, key: str, *default: Any) -> Any:
+        """Remove a key; return its value, or the default."""
+        if key not in self and default:
+            return default[0]
+        value = self[key]
+        value = value.plain() if isinstance(value, Part) else value
+        del self[key]
+        return value
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """Return a value; of a key that is not there the default, which it has then."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def update(self, *args: Any, **values: Any) -> None:
+        """Set the values of a dict."""
+        for key, value in dict(*args, **values).items():
+            self[key] = value
+
+    def clear(self) -> None:
+        """Remove all."""
+        for key in [*self]:
+            if not isinstance(self._layout.get(key), Settled):
+                del self[key]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mapping) and self.plain() == (
+            other.plain() if isinstance(other, Part) else other
+        )
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __or__(self, other: Any) -> dict[str, Any]:
+        return self.plain() | dict(other)
+
+    def __repr__(self) -> str:
+        return repr(self.plain())
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return dict, (self.plain(),)
+
+    def copy(self) -> dict[str, Any]:
+        """Return a copy, as `plain` does."""
+        return self.plain()
+
+    def plain(self) -> dict[str, Any]:
+        """Return a copy that is a dict as any other."""
+        return {key: v.plain() if isinstance(v, Part) else v for key, v in self.items()}
+
+    def beside(self) -> dict[str, Any]:
+        """Return what no column has, with that of its parts."""
+        own = {}
+        for key, value in super().items():
+            value = value.beside() if isinstance(value, Part) else value
+            if key != _HIDDEN and (value or key not in self._layout):
+                own[key] = value
+        return own
+
+    def take_beside(self, own: Mapping[str, Any]) -> None:
+        """Have these values beside the columns, and no others."""
+        for key in [*super().keys()]:
+            if isinstance(self._layout.get(key), dict):
+                super().__getitem__(key).take_beside({})
+            elif key != _HIDDEN:
+                super().__delitem__(key)
+        for key, value in own.items():
+            if isinstance(self._layout.get(key), dict):
+                self[key].take_beside(value)
+            else:
+                super().__setitem__(key, value)
+
+    def takes(self, values: Mapping[str, Any]) -> bool:
+        """Have beside what no column has of some values; return whether columns have the others."""
+        for key, value in values.items():
+            entry = self._layout.get(key)
+            if entry is None:
+                super().__setitem__(key, value)
+            elif isinstance(entry, dict):
+                if not isinstance(value, dict) or not self[key].takes(value):
+                    return False
+            elif self.get(key) != value:
+                return False
+        return True
+
+    def keep_part(self, key: str, part: Part) -> Part:
+        """Keep a part, which the dict then finds itself."""
+        super().__setitem__(key, part)
+        return part
+
+
+class Status(Part):
+    """The status of the citizen in a row; `row` follows where rows are renumbered."""
+
+    __slots__ = ("broken_by", "register", "row", "stuck_by")
+    register: Register
+    row: int
+    stuck_by: str  # why it cannot get to its item's place, in words
+    broken_by: str  # why its plan has broken in this step, in words
+
+    def __init__(self, register: Register, layout: Layout, row: int) -> None:
+        super().__init__(self, layout, ())
+        self.register, self.row = register, row
+        self.stuck_by = self.broken_by = ""
+
+    def beside(self) -> dict[str, Any]:
+        """Return what no column has, with that of its parts."""
+        stuck_by = {"stuck": self.stuck_by} if self.stuck_by and "stuck" in self else {}
+        return super().beside() | stuck_by
+
+    def take_beside(self, own: Mapping[str, Any]) -> None:
+        """Have these values beside the columns, and no others."""
+        self.stuck_by = own.get("stuck", "")
+        super().take_beside({key: value for key, value in own.items() if key != "stuck"})
+
+    def error(self, reason: str) -> ConfigError:
+        """Return an error that names the citizen."""
+        return ConfigError(f"citizen {self.register.id_of(self.row)}: {reason}")
+
+    def read(self, entry: Any, path: tuple[str, ...]) -> Any:
+        """Return the value of a key; None for none."""
+        register, row = self.register, self.row
+        if isinstance(entry, Field):
+            name, column = entry
+            found: dict[str, Any] = {}
+            column.to_status("", found, register.pull_column(name)[row], register.places)
+            for key in column.key or ("",):
+                found = found.get(key, {})
+            return None if found == {} else found
+        if isinstance(entry, Settled):
+            return register.settled_status(row)[entry.name]
+        if isinstance(entry, dict):
+            *above, key = path
+            parent: Part = self
+            for each in above:
+                parent = parent[each]
+            if dict.__contains__(parent, key):
+                return dict.__getitem__(parent, key)
+            return parent.keep_part(key, Part(self, entry, path))
+        found = {}
+        entry.block.to_status(register, row, found)
+        for key in path:
+            if not isinstance(found, dict) or key not in found:
+                return None
+            found = found[key]
+        if path == ("stuck",) and self.stuck_by:
+            return self.stuck_by
+        return _live(found, lambda value: self.write(entry, path, value))
+
+    def write(self, entry: Any, path: tuple[str, ...], value: Any) -> None:
+        """Write the value of a key; None for none. Raises ConfigError: it does not fit."""
+        register, row = self.register, self.row
+        if isinstance(entry, Settled):
+            raise self.error(f"only the commit stage changes its {entry.name!r}")
+        if isinstance(entry, dict):
+            self.read(entry, path).clear()
+            return
+        register.note_change()
+        try:
+            if isinstance(entry, Field):
+                name, column = entry
+                is_number = not column.words and column.dtype != PLACE
+                number = column.default
+                if value is not None or not is_number:
+                    number = column.number_of(name, value, register.place_number)
+                register.set_value(name, row, number)
+                return
+            *above, key = path
+            before = self.plain()
+            values = {**before, **{each: {**before.get(each, {})} for each in above}}
+            within = values
+            for each in above:
+                within = within[each]
+            within[key] = value
+            if value is None:
+                del within[key]
+            try:
+                entry.block.from_status(register, row, values)
+            except ConfigError:
+                entry.block.from_status(register, row, before)
+                raise
+        except ConfigError as error:
+            raise error if str(error).startswith("citizen ") else self.error(str(error)) from None
+
+
+def _may_be_none(entry: Any) -> bool:
+    """Return whether a key is there where its value is None: a place, and what is settled."""
+    return isinstance(entry, Settled) or (isinstance(entry, Field) and not entry.column.words)
+
+
+# -- values that a block reads of columns and writes into them -------------------------------------
+
+
+def _live(value: Any, save: Callable[[Any], None]) -> Any:
+    """Return a list or a dict whose changes, also within, are saved at once."""
+    if isinstance(value, dict):
+        return _LiveDict(value, save)
+    return _LiveList(value, save) if isinstance(value, list) else value
+
+
+def _saving(name: str) -> Any:
+    """Return a method of a live list or dict that saves it after a change."""
+
+    def changing(self: Any, *args: Any, **options: Any) -> Any:
+        result = getattr(super(type(self), self), name)(*args, **options)
+        self.save()
+        return self if name.startswith("__i") else result
+
+    return changing
+
+
+class _LiveDict(dict[str, Any]):
+    """A dict that is saved after each change."""
+
+    def __init__(self, values: dict[str, Any], save: Callable[[Any], None]) -> None:
+        self.save = lambda: save(self)
+        super().__init__({k: _live(v, lambda _: self.save()) for k, v in values.items()})
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return dict, ({**self},)
+
+
+class _LiveList(list[Any]):
+    """A list that is saved after each change."""
+
+    def __init__(self, values: list[Any], save: Callable[[Any], None]) -> None:
+        self.save = lambda: save(self)
+        super().__init__(_live(each, lambda _: self.save()) for each in values)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return list, ([*self],)
+
+
+for _name in ("__setitem__", "__delitem__", "pop", "popitem", "setdefault", "update", "clear"):
+    setattr(_LiveDict, _name, _saving(_name))
+for _name in (
+    *("__setitem__", "__delitem__", "__iadd__", "append", "extend", "insert", "pop", "remove"),
+    *("clear", "sort", "reverse"),
+):
+    setattr(_LiveList, _name, _saving(_name))

@@ -1,0 +1,67 @@
+"""Cases from runs, lists and files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moothall import ConfigError, Journal
+from moothall.evals import Case, Dataset
+
+
+async def test_cases_of_runs_are_what_was_asked_and_come_back_from_their_file(
+    runs: Journal, tmp_path: Path
+) -> None:
+    data = Dataset.from_runs(runs, text="A0")
+    assert [(e.name, e.inputs, e.expected, e.run) for e in data] == [
+        ("run-0", "Where is A0", None, "run-0"),
+    ]
+    data.to_file(tmp_path / "cases.jsonl")
+    again = Dataset.from_file(tmp_path / "cases.jsonl", journal=runs)
+    assert again.cases == data.cases
+
+
+async def test_cases_of_a_deleted_run_are_left_out(runs: Journal, tmp_path: Path) -> None:
+    Dataset.from_runs(runs).to_file(tmp_path / "cases.jsonl")
+    runs.delete("run-1")
+    data = Dataset.from_file(tmp_path / "cases.jsonl", journal=runs)
+    assert [each.run for each in data] == ["run-0", "run-2"]
+    assert data.left_out == {"run-1": "its run was deleted"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    (
+        ("a.jsonl", '{"input": "2+2?", "target": "4", "id": 7, "metadata": {"level": "easy"}}\n'),
+        ("a.json", '[{"input": "2+2?", "target": "4", "id": 7, "level": "easy"}]'),
+        ("a.csv", "id,input,target,level\n7,2+2?,4,easy\n"),
+        (
+            "a.yaml",
+            "cases:\n- name: '7'\n  inputs: '2+2?'\n  expected_output: '4'\n"
+            "  metadata: {level: easy}\n",
+        ),
+    ),
+)
+def test_cases_of_files_of_others_have_the_same_parts(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    assert Dataset.from_file(tmp_path / name).cases == [Case("7", "2+2?", "4", {"level": "easy"})]
+
+
+@pytest.mark.parametrize(
+    ("rows", "fault"),
+    (
+        ([{"question": "?"}], "case 1 has no `inputs`, but question"),
+        ([{"inputs": "?", "run": "r"}], "is of the run 'r': name its journal="),
+        ([{"inputs": "a", "name": "x"}, {"inputs": "b", "name": "x"}], "two cases have the name"),
+        ({"rows": []}, "must be a list of cases"),
+    ),
+)
+def test_cases_that_are_wrong_are_refused_with_their_place(
+    tmp_path: Path, rows: Any, fault: str
+) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(rows))
+    with pytest.raises(ConfigError, match=fault):
+        Dataset.from_file(tmp_path / "a.json")

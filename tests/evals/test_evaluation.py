@@ -1,0 +1,186 @@
+"""Evaluations: conditions by cases by seeds, their grades, and what survives a kill."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evals import shop
+from evals.shop import desk
+from moothall import ConfigError, Journal, Reply, ScriptedModel
+from moothall.evals import (
+    Case,
+    Dataset,
+    Evaluation,
+    Grade,
+    called,
+    calls_in_order,
+    contains,
+    equals,
+    judge,
+    matches_schema,
+    same_calls_as_record,
+)
+
+
+async def test_evaluation_of_the_same_program_is_equal_and_asks_no_model(
+    runs: Journal, tmp_path: Path
+) -> None:
+    def no_model(messages: Any, actions: Any) -> Any:
+        raise AssertionError("a model was asked")
+
+    agent = desk()
+    agent.model = ScriptedModel(no_model)
+    conditions = {"recorded": {"model": "recorded"}}
+    data = Dataset.from_runs(runs)
+    evaluation = Evaluation(
+        agent, data, [same_calls_as_record], conditions, journal=tmp_path / "evals.db"
+    )
+    results = await evaluation.run()
+    mean = results.mean("same_calls_as_record")
+    assert (mean.mean, mean.n, results.errors) == (1.0, 3, [])
+    assert len(runs.runs()) == 3
+
+
+async def test_evaluation_compares_conditions_case_by_case(runs: Journal, tmp_path: Path) -> None:
+    def other(messages: Any, actions: Any) -> Any:
+        return (
+            "I do not know." if "A1" in messages[1]["content"] else shop.answer(messages, actions)
+        )
+
+    def words(reply: Reply[Any], case: Case) -> Grade:
+        return Grade(len(reply.text.split()), "counted")
+
+    conditions: dict[str, Any] = {"as it is": {}, "other": {"model": ScriptedModel(other)}}
+    graders = [called("find"), calls_in_order("find"), words]
+    data = Dataset.from_runs(runs)
+    results = await Evaluation(desk, data, graders, conditions, journal=tmp_path / "evals.db").run()
+    assert results.mean("called_find").mean == 1.0
+    assert round(results.mean("called_find", "other").mean, 2) == 0.67
+    difference = results.difference("called_find", "other")
+    assert (round(difference.mean, 2), difference.n) == (-0.33, 3)
+    assert results.mean("words").mean == 5.0
+    assert {each["why"] for each in results.rows if each["grader"] == "words"} == {"counted"}
+    results.write_html(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "I do not know." in page
+    assert "run-0" not in page  # it does not differ
+    assert "http" not in page
+
+
+async def test_evaluation_of_cases_without_a_run_grades_what_is_expected(tmp_path: Path) -> None:
+    cases = [Case("sum", "2+2?", 4), Case("word", "Say hi", ["hi", "hello"]), Case("no", "?")]
+    agent = desk()
+    agent.model = ScriptedModel(lambda messages, actions: "4" if "2+2" in str(messages) else "hi")
+    graders = [equals, contains, matches_schema(int)]
+    results = await Evaluation(agent, cases, graders, journal=tmp_path / "evals.db").run()
+    rows = {(each["case"], each["grader"]): each for each in results.rows}
+    assert [rows[case, "contains"]["value"] for case in ("sum", "word")] == [True, True]
+    assert [rows[case, "matches_schema"]["value"] for case in ("sum", "word")] == [True, False]
+    assert rows["word", "equals"]["value"] is True
+    assert rows["no", "equals"]["error"] == "ConfigError: case 'no': equals needs `expected`"
+    assert len(results.errors) == 2
+
+
+async def test_evaluation_judges_pairwise_with_the_sides_swapped(
+    runs: Journal, tmp_path: Path
+) -> None:
+    def verdict(messages: Any, actions: Any) -> Any:
+        text = messages[0]["content"]
+        first = text.partition("Answer A:")[2].partition("Answer B:")[0]
+        return '{"reason": "r", "better": "' + ("A" if "Here" in first else "B") + '"}'
+
+    model = ScriptedModel(lambda messages, actions: "No idea.")
+    conditions: dict[str, Any] = {"other": {"model": model}, "as it is": {}}
+    graders = [judge("Which helps more?", model=ScriptedModel(verdict), pairwise=True)]
+    data = Dataset.from_runs(runs)
+    results = await Evaluation(desk, data, graders, conditions, journal=tmp_path / "evals.db").run()
+    assert results.mean("judge_pairwise=better", "as it is").mean == 1.0
+    always_first = ScriptedModel(lambda m, a: '{"reason": "r", "better": "A"}')
+    graders = [judge("Which helps more?", model=always_first, pairwise=True)]
+    results = await Evaluation(desk, data, graders, conditions, journal=tmp_path / "evals.db").run()
+    assert results.mean("judge_pairwise=tie", "as it is").mean == 1.0
+
+
+@pytest.mark.parametrize("value", (None, float("nan"), "", [1]))
+async def test_evaluation_grade_that_is_none_is_an_error_and_no_zero(
+    runs: Journal, tmp_path: Path, value: Any
+) -> None:
+    def odd(reply: Reply[Any], case: Case) -> Any:
+        return value
+
+    data = Dataset.from_runs(runs)
+    results = await Evaluation(desk, data, [odd], journal=tmp_path / "evals.db").run()
+    assert len(results.errors) == 3
+    with pytest.raises(ConfigError, match="no grade is of 'odd'"):
+        results.mean("odd")
+
+
+async def test_evaluation_asks_another_prompt_again_and_another_grader_not(
+    runs: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = tmp_path / "asked"
+    monkeypatch.setenv("ASKED", str(asked))
+    data = Dataset.from_runs(runs)
+    options: dict[str, Any] = {"journal": tmp_path / "evals.db"}
+    await Evaluation(desk, data, [called("find")], **options).run()
+    count = len(asked.read_text().splitlines())
+    await Evaluation(desk, data, [calls_in_order("find")], **options).run()
+    assert len(asked.read_text().splitlines()) == count == 6
+    prompts: dict[str, Any] = {"other": {"system_prompt": "You are at the till."}}
+    await Evaluation(desk, data, [called("find")], prompts, **options).run()
+    assert len(asked.read_text().splitlines()) == 12
+
+
+async def test_evaluation_asks_chat_messages_as_messages_and_acts_only_where_it_lives(
+    tmp_path: Path,
+) -> None:
+    messages = [
+        {"role": "user", "content": "I am Ann."},
+        {"role": "assistant", "content": "Hello."},
+        {"role": "user", "content": "Where is A7"},
+    ]
+    cases, options = [Case("talk", messages)], {"journal": tmp_path / "evals.db"}
+    frozen = await Evaluation(desk, cases, [called("find")], **options).run()
+    assert frozen.cells[0].left_calls == []
+    assert frozen.cells[0].text.startswith("Here: {")  # the action is not available
+    live = await Evaluation(desk, cases, [called("find")], world="live", **options).run()
+    assert live.cells[0].text == "Here: order A7 is here"
+    with pytest.raises(ConfigError, match="a function that makes the agent"):
+        Evaluation(desk(), cases, [called("find")], world="live")
+
+
+_PROGRAM = """
+import sys
+from evals.shop import desk
+from moothall.evals import Dataset, Evaluation, called
+results = Evaluation(
+    desk, Dataset.from_runs(sys.argv[1]), [called("find")], seeds=4, journal=sys.argv[2],
+    concurrency=2,
+).run_sync()
+print(len(results.cells), results.mean("called_find").mean, results.errors)
+"""
+
+
+def test_evaluation_killed_at_any_moment_has_no_cell_twice_and_loses_none(
+    tmp_path: Path, runs: Journal
+) -> None:
+    asked = tmp_path / "asked"
+    folder = str(Path(__file__).parent.parent)
+    env = {**os.environ, "ASKED": str(asked), "PYTHONPATH": folder}
+    command = [sys.executable, "-c", _PROGRAM, runs.path, str(tmp_path / "evals.db")]
+    for kill_at in (1, 2, 5, 9, 14):
+        process = subprocess.run(
+            command, env={**env, "KILL_AT": str(kill_at)}, capture_output=True, check=False
+        )
+        assert process.returncode == -signal.SIGKILL
+    output = subprocess.run(command, env=env, capture_output=True, check=True, text=True).stdout
+    assert output == "12 1.0 []\n"
+    # Two requests for each cell; a kill cuts off at most the two that are under way.
+    assert 24 <= len(asked.read_text().splitlines()) <= 24 + 5 * 2

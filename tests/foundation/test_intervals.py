@@ -1,0 +1,40 @@
+"""Means, shares and their intervals: against scipy's, and at their edges."""
+
+from __future__ import annotations
+
+import pytest
+from scipy.special import stdtrit
+
+from moothall import ConfigError, Interval
+from moothall.foundation.intervals import t_quantile
+
+
+@pytest.mark.parametrize("freedom", (*range(1, 41), 99, 1000, 100_000))
+def test_t_quantile_is_scipys_to_nine_digits(freedom: int) -> None:
+    for level in (0.001, 0.025, 0.5, 0.6, 0.9, 0.975, 0.9999):
+        assert t_quantile(level, freedom) == pytest.approx(
+            float(stdtrit(freedom, level)), rel=1e-9, abs=1e-9
+        )
+
+
+def test_interval_of_a_share_is_wilsons_and_no_point_at_its_ends() -> None:
+    share = Interval.of_share([1.0] * 20)
+    assert (share.mean, round(share.low, 4), share.high) == (1.0, 0.8389, 1.0)
+    assert round(Interval.of_share([0.0] * 20).high, 4) == 0.1611
+
+
+def test_interval_of_samples_is_the_same_each_time() -> None:
+    cases = [0.0, 1.0, 1.0, 0.0, 1.0, 1.0]
+
+    def mean(values: object) -> float:
+        return sum(values) / len(values)  # type: ignore[call-overload, arg-type, no-any-return]
+
+    first = Interval.of_samples(cases, mean)
+    assert first == Interval.of_samples(cases, mean)
+    assert first.low < first.mean < first.high
+
+
+def test_interval_of_no_value_is_an_error() -> None:
+    for make in (Interval.of_values, Interval.of_share):
+        with pytest.raises(ConfigError, match="no value"):
+            make([])
