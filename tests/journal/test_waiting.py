@@ -504,7 +504,7 @@ async def test_later_of_what_is_no_action_is_an_error_and_of_an_approver_waits(
         ({"until": datetime(9999, 12, 31)}, "until= must be seconds from now on, at most"),
         ({"remind": 0}, "remind= must be seconds above 0"),
         ({"default": object()}, "default= is not JSON"),
-        ({"who": [3]}, "who= must be 1–255 printable"),
+        ({"who": [3]}, "who= must be a text of 1 to 255 characters"),
         ({"who": {"eva": 1}}, "who= must be a name or several, got {'eva': 1}"),
         ({"text": 3}, "text= must be a text"),
     ),

@@ -200,8 +200,8 @@ def test_job_that_cannot_begin_or_resume_says_why(told: Told, studio: Studio, fo
         ),
         (lambda: jobs.resume(done, {"max_usd": math.inf}), "max_usd must be a number above 0, got"),
         (lambda: jobs.stop(done), "has ended: it is done"),
-        (lambda: jobs.pause(done), "is not under way here"),
-        (lambda: jobs.steer(done, "x"), "is not under way here"),
+        (lambda: jobs.pause(done), "cannot be paused: it is done"),
+        (lambda: jobs.steer(done, "x"), "cannot be told something: it is done"),
         (lambda: jobs.steer(done, " "), "write what the agent is to be told"),
     ]
     for begun, words in cases:

@@ -16,6 +16,9 @@ from moothall.agents.ready.terminal import Terminal as Terminal
 from moothall.agents.replies.reply_context import cancel_run as cancel_run
 from moothall.agents.replies.reply_request import ReplyRequest as ReplyRequest
 from moothall.agents.replies.sub_agents.going_on import bounded_resumption as bounded_resumption
+from moothall.agents.replies.sub_agents.program_check import RunFit as RunFit
+from moothall.agents.replies.sub_agents.program_check import fits_of as fits_of
+from moothall.agents.replies.sub_agents.program_check import get_ready as get_ready
 from moothall.agents.replies.sub_agents.resumer import ResumeHost as ResumeHost
 from moothall.agents.replies.sub_agents.resumer import Resumer as Resumer
 from moothall.agents.replies.sub_agents.resuming import Retries as Retries

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import KW_ONLY, dataclass, field
 from random import Random
@@ -216,16 +216,32 @@ def with_injected(
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class PendingQuestion:
-    """A question to a person, asked when the caller waits for the answer."""
+class PendingQuestion(Coroutine[Any, Any, str]):
+    """A question to a person, asked when the caller waits for the answer, or in a task."""
 
     _agent: Agent
     _question: Question
     _channel: CallChannel
     _loop: asyncio.AbstractEventLoop | None
+    _coroutine: Coroutine[Any, Any, str] | None = None
 
     def __await__(self) -> Generator[Any, None, str]:
         return self._answer().__await__()
+
+    def send(self, value: Any) -> Any:
+        """Go on, as a task of `asyncio.create_task` does."""
+        self._coroutine = self._coroutine or self._answer()
+        return self._coroutine.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Raise an error, such as its cancellation, where it waits."""
+        self._coroutine = self._coroutine or self._answer()
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        """Ask nothing more."""
+        if self._coroutine is not None:
+            self._coroutine.close()
 
     async def _answer(self) -> str:
         recall = self._channel.from_journal

@@ -394,6 +394,7 @@ def _checked_limits(method: Any, limits: Limits, per: Per | None) -> tuple[Any, 
 def _title(name: Any, default: str) -> str:
     if name is None:
         return default
-    if not isinstance(name, str) or not name or not name.isprintable():
+    # Of a person's name, joiners and hard spaces are a part.
+    if not isinstance(name, str) or name.splitlines() != [name] or "\0" in name:
         raise ConfigError(f"Budget: name= must be a text of one line, got {excerpt(name)}")
     return f"budget {shorten(name)!r}"

@@ -174,7 +174,7 @@ def execute_order(
             refusal = resume_refusal(store, run_id, allow_ended=True)
             if report_refusal(recorded_run, refusal, as_json):
                 return 1
-            store.waits.keep_going(run_id)
+            store.held_runs.requests.keep_going(run_id)
         return runner(order, as_json, recorded_run)
 
 

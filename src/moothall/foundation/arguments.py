@@ -338,6 +338,23 @@ def check_text(
         raise ConfigError(f"{name} must be 1–255 printable characters, got {excerpt(value)}")
 
 
+def is_name(value: object) -> bool:
+    """Return whether a value can name a person or a conversation: 1–255 characters of any script.
+
+    Joiners, hard spaces and marks of direction are part of names. UTF-8 must carry them.
+    """
+    try:
+        return isinstance(value, str) and 0 < len(value) <= 255 and bool(value.encode())
+    except UnicodeEncodeError:  # half a character, which no store can keep
+        return False
+
+
+def check_name(name: str, value: object, *, optional: bool = False) -> None:
+    """Raise ConfigError unless a value can name a person or a conversation."""
+    if not (is_name(value) or (value is None and optional)):
+        raise ConfigError(f"{name} must be a text of 1 to 255 characters, got {value!r:.80}")
+
+
 def unknown_value_error(name: str, choices: Sequence[str], value: object) -> ConfigError:
     """Return the error for an unknown value; it names the known ones."""
     *but_last, last = choices

@@ -278,7 +278,8 @@ def readable(text: str) -> str:
     if text.isascii():
         return text
     paired = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
-    return paired.encode("utf-8", "replace").decode()
+    readable_text = paired.encode("utf-8", "replace").decode()
+    return text if readable_text == text else readable_text  # it may be more than a text
 
 
 def json_line(value: Any, *, escapes: bool = False) -> str:

@@ -68,8 +68,8 @@ def _checked_tags(value: Any) -> dict[str, str]:
     if len(tags) > _MAX_TAGS:
         raise ConfigError(f"tags= must be at most {_MAX_TAGS}, got {len(tags)}")
     for text in tags.values():
-        if not isinstance(text, str) or len(text) > _MAX_TEXT_CHARS:
-            limit = f"a text of at most {_MAX_TEXT_CHARS} characters"
+        if not isinstance(text, str) or len(text) > _MAX_TEXT_CHARS or "\0" in text:
+            limit = f"a text of at most {_MAX_TEXT_CHARS} characters without a NUL"
             raise ConfigError(f"tags=: each tag must have {limit}, got {text!r:.80}")
     return {name: readable(text) for name, text in tags.items()}
 

@@ -1,7 +1,4 @@
-"""Runs that this process works on, and the commits that write their noted entries.
-
-Entries are written in transactions; runs that wait at the same time share one.
-"""
+"""Runs that this process works on, and the commits: runs that wait for one at a time share it."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from moothall.journal.doubt import calls_below
 from moothall.journal.entry import Entry
 from moothall.journal.stop_reason import FINAL_REASONS, OPEN_STATES, REASONS
 from moothall.journal.store.holding import hashes_in, holder_of, note_holder
-from moothall.journal.store.run_requests import RunWork
+from moothall.journal.store.run_work import RunWork
 from moothall.journal.store.store import RunEnd, Store, WriteUncertain
 from moothall.journal.store.wait_rows import (
     WAIT_ENTRY_KINDS,
@@ -106,7 +103,7 @@ class OpenRun:
         """Add an entry to the next commit."""
         text, values = self._commits.file.encode_data(data)
         with self._lock:
-            if kind in WAIT_ENTRY_KINDS:
+            if kind in WAIT_ENTRY_KINDS or "told_keys" in data:
                 self._waits.append(WaitEntry(len(self._entries), path, kind, data))
                 self.has_waits = True
             self._entries.append((path, kind, text))
@@ -392,7 +389,8 @@ class Commits:
                 db.execute("UPDATE runs SET open = TRUE WHERE number = ?", (run.number,))
             end = self.file.write_entries(db, run.number, run.end, batch.entries, batch.state, work)
             if batch.waits or (run.has_waits and batch.state is not None):
-                write_rows(db, run.number, run.end[0], batch.waits, batch.state is not None)
+                end_fields = batch.waits, batch.state is not None, run.work.has_paused
+                write_rows(db, run.number, run.end[0], *end_fields)
                 if batch.state in FINAL_REASONS:
                     end_rows(db, run.number)
             written_batches[run] = batch, end

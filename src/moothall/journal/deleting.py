@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Final
 from weakref import ref
 
-from moothall.foundation.arguments import check_integer, check_text
+from moothall.foundation.arguments import check_integer, check_name
 from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError, JournalError, RunHeld
 from moothall.journal.doubt import Doubt
@@ -123,7 +123,7 @@ class Deletions:
         are_several = isinstance(threads, Iterable) and not isinstance(threads, str)
         thread_ids: list[Any] = [] if threads is None else [*threads] if are_several else [threads]
         for thread in thread_ids:
-            check_text("thread=", thread)
+            check_name("thread=", thread)
         numbers: dict[int, str] = {}
         left_reasons: dict[str, str] = {}
         self._store.make_room()

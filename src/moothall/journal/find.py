@@ -23,7 +23,7 @@ from moothall.journal.attributes import RunAttributes, query_paths
 from moothall.journal.entry import Outline
 from moothall.journal.stop_reason import MISMATCH_STATE, STATES
 from moothall.journal.store.operator_waits import IS_MISMATCH_SQL
-from moothall.journal.store.run_requests import IS_CANCELLED_SQL
+from moothall.journal.store.run_requests import IS_CANCELLED_SQL, IS_PAUSED_SQL
 from moothall.journal.tally import SUM_COLUMNS
 
 Moment: TypeAlias = float | datetime
@@ -41,7 +41,7 @@ def _sum_sql(name: str) -> str:
 
 _END_SQL: Final = (
     f"CASE WHEN {IS_CANCELLED_SQL} THEN 'cancelled' WHEN {IS_MISMATCH_SQL} THEN "
-    f"'{MISMATCH_STATE}' ELSE state END"
+    f"'{MISMATCH_STATE}' WHEN {IS_PAUSED_SQL} THEN 'waiting' ELSE state END"
 )
 _COLUMNS: Final = (
     f"number, id, kind, agent, task, began, changed, last, {', '.join(SUM_COLUMNS)}, "

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, Self, Unpack
 from moothall.actions.provenance import with_sources
 from moothall.actions.provenance.reading import add_sources_of, current_reading
 from moothall.foundation import postgres
-from moothall.foundation.arguments import check_boolean, check_integer, check_text
+from moothall.foundation.arguments import check_boolean, check_integer, check_name
 from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import readable
@@ -33,6 +33,7 @@ from moothall.journal.run_waits import Waits
 from moothall.journal.shared_budgets import SharedBudgets
 from moothall.journal.store.backup import back_up, find_faults, restore_journal
 from moothall.journal.store.by_path import open_store
+from moothall.journal.store.operated_runs import OperatedRuns
 from moothall.journal.store.store import Store
 from moothall.journal.tally import SUM_COLUMNS, TASK_CHARS, detail_in
 from moothall.journal.wait_kinds import Decision, Wait
@@ -41,7 +42,7 @@ _TASK_ENTRIES: Final = 10  # so many entries of a run have its task, with its ma
 _SHA256: Final = re.compile("[0-9a-f]{64}")
 
 
-class Journal(ProcessBound, remedy="give its path, and open it there"):
+class Journal(OperatedRuns, ProcessBound, remedy="give its path, and open it there"):
     """The durable record of runs, in an SQLite file.
 
     An agent with a `journal=` records each answer of its model, and the start and end of each
@@ -352,7 +353,7 @@ class Journal(ProcessBound, remedy="give its path, and open it there"):
         decided about first, and it goes on no more. NoSuchRun without one, StateError after its
         end.
         """
-        check_text("by=", by, optional=True)
+        check_name("by=", by, optional=True)
         return self.waits.cancel(run_id, "it was cancelled" if by is None else f"{by} cancelled it")
 
     def fork(

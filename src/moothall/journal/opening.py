@@ -23,7 +23,8 @@ from moothall.journal.commits import Commits, OpenRun
 from moothall.journal.doubt import Doubt
 from moothall.journal.entry import ROOT, Entry, subpath
 from moothall.journal.stop_reason import ELSEWHERE_STATE, OPEN_STATES
-from moothall.journal.store.run_requests import RequestLook, cancel_cause
+from moothall.journal.store.run_requests import read_requests
+from moothall.journal.store.run_work import RunRequests, RunWork
 from moothall.journal.store.store import RunEnd, Store, WriteUncertain
 from moothall.journal.store.wait_rows import WAIT_ENTRY_KINDS
 from moothall.journal.tally import search_text
@@ -54,7 +55,7 @@ class RunOpener:
         # Held until a run of a cancelled caller is released, so that the next finds it free.
         self._opening_lock = guard(threading.Lock())
         self._open_runs: WeakSet[OpenRun] = WeakSet()
-        self.requests: RequestLook = RequestLook(store, self.leased_runs)
+        self.requests: RunRequests = RunRequests(store, self.leased_runs)
         self.resumes_cancelled_runs: bool = False  # at the next start
 
     def close(self) -> None:
@@ -185,8 +186,8 @@ class RunOpener:
                         f"run {run_id!r} may go on in the journal that it was copied from or moved "
                         "to: delete it there, then `moothall runs adopt` lets it go on here"
                     )
-                cause = cancel_cause(db, number, state)
                 has_rows = db.execute(_HAS_ROWS, (number,)).fetchone() is not None
+                work = RunWork(read_requests(db, number, state)) if has_rows else RunWork()
                 if last_holder != this_process:
                     db.execute(
                         "UPDATE runs SET holder = ? WHERE number = ?", (this_process, number)
@@ -213,7 +214,7 @@ class RunOpener:
         kinds = {entry.kind for part in past_entries.values() for entry in part}
         run.has_waits = not WAIT_ENTRY_KINDS.isdisjoint(kinds) or bool(run.open_calls) or has_rows
         run.waiting_runs, run.is_open = waiting_runs, state in OPEN_STATES
-        run.work.cancel_cause = cause
+        run.work = work
         self._open_runs.add(run)
         if (
             self.resumes_cancelled_runs

@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, ClassVar, Final
 
-from moothall.foundation.arguments import check_text
+from moothall.foundation.arguments import check_name, check_text
 from moothall.foundation.database import Database
 from moothall.foundation.errors import NoSuchRun, RunHeld, StateError
 from moothall.foundation.jsonvalue import json_text
@@ -23,7 +23,7 @@ from moothall.journal.store.due_runs import DueRuns, is_due
 from moothall.journal.store.entry_values import stored_json
 from moothall.journal.store.holding import batches, placeholders
 from moothall.journal.store.run_deaths import deaths_of, forget_deaths, note_resumption
-from moothall.journal.store.run_requests import ask_to_cancel, withdraw_cancel
+from moothall.journal.store.run_requests import PAUSE_KEY, PAUSED, ask_to_cancel, withdraw_cancel
 from moothall.journal.store.shapes import end_of_cut_off
 from moothall.journal.store.store import Store
 from moothall.journal.store.wait_answers import give_answer
@@ -59,7 +59,7 @@ _COLUMNS: Final = (
     "r.id, CASE WHEN w.name <> '' AND NOT EXISTS (SELECT 1 FROM waits o WHERE o.run = w.run "
     "AND o.name = w.name AND o.key <> w.key) THEN w.name ELSE w.key END, w.kind, w.agent, "
     "w.thread, w.path, w.step, w.place, w.since, w.until, "
-    "w.value, w.decided_by, w.answered"
+    "w.value, w.decided_by, w.answered, w.run"
 )
 
 # A mark is no wait: no answer can have its key, since that is not printable.
@@ -98,7 +98,10 @@ class Waits(DueRuns):
         self, run_id: str | None, agent: str | None, kind: str | Iterable[str] | None
     ) -> list[Wait]:
         """Return what waits, the longest first."""
-        terms = ["NOT w.taken AND w.value IS NULL AND w.kind <> 'doubt'"]
+        terms = [
+            "NOT w.taken AND w.value IS NULL AND w.kind <> 'doubt' AND (w.kind <> 'paused' "
+            "OR r.state IS NULL OR r.state IN ('waiting', 'in_doubt'))"
+        ]
         values: list[Any] = []
         kinds = checked_kinds(kind)
         check_text("agent=", agent, optional=True)
@@ -182,10 +185,14 @@ class Waits(DueRuns):
             values,
         ).fetchall()
         for run, key, kind, agent, thread, path, step, place, *answer_cells in rows:
-            since, until, value, answered_by, answered = answer_cells
+            since, until, value, answered_by, answered, number = answer_cells
             details: dict[str, Any] = {}
             if kind == DOUBT:
                 details["action"] = f"step {step}" if step else RESUME
+            elif kind == PAUSED:
+                if self._runs.leased_runs([number]):  # it is to stop before its next step
+                    continue
+                details["text"], step, path = step, "", ""
             elif kind in operator_waits.KINDS:
                 details["text"], step = step, ""
             else:
@@ -217,9 +224,12 @@ class Waits(DueRuns):
         which one call waits.
         """
         check_text("key=", key)
-        check_text("by=", by, optional=True)
+        check_name("by=", by, optional=True)
         if key.startswith(f"{DOUBT}:"):
             self._answer_doubt(run_id, key, value, by)
+            return
+        if key == PAUSE_KEY and WAIT_KINDS[PAUSED].check_answer(key, value):
+            self._runs.requests.go_on(run_id, by)
             return
         outcome = WaitOutcome(None, by, sources=sources)
         if key == operator_waits.PROGRAM_KEY and value == "fork":
@@ -310,7 +320,7 @@ class Waits(DueRuns):
 
         `only` is the key of the one call that is decided about, unless that was done before.
         """
-        check_text("by=", by, optional=True)
+        check_name("by=", by, optional=True)
         run = self._runs.open(run_id)
         try:
             entries = sorted(
@@ -331,7 +341,7 @@ class Waits(DueRuns):
 
     def resume(self, run_id: str, by: str | None) -> None:
         """Record that a run is to be resumed: it is due, unless it is already."""
-        check_text("by=", by, optional=True)
+        check_name("by=", by, optional=True)
         run = self._runs.open(run_id)
         try:
             state = state_of_parts(run.past_entries.values())
@@ -364,7 +374,7 @@ class Waits(DueRuns):
         try:
             run = self._runs.open(run_id)
         except RunHeld:
-            self._ask_to_cancel(run_id, cause)
+            self._runs.requests.cancel(run_id, cause)
             try:
                 run = self._runs.open(run_id)  # it may have been left just before it was asked
             except RunHeld:
@@ -398,15 +408,6 @@ class Waits(DueRuns):
         if not is_in_doubt:
             self.answer_askers([run_id], f"it has no answer: {cause}")
         return not is_in_doubt
-
-    def keep_going(self, run_id: str) -> None:
-        """Forget that a run was to be cancelled, since a person resumes it."""
-        with suppress(NoSuchRun), self._store.writing() as db:
-            withdraw_cancel(db, self._store.run_number(db, run_id))
-
-    def _ask_to_cancel(self, run_id: str, cause: str) -> None:
-        with self._store.writing() as db:
-            ask_to_cancel(db, self._store.run_number(db, run_id), cause)
 
     def mark(self, run_id: str, mark: str, still: bool = True) -> bool:
         """Leave a mark of a door at a run, for other processes, or remove it; whether it had it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
@@ -51,13 +52,27 @@ def _text_answer(key: str, answer: Any) -> Any:
 
 def _check_changed_args(run: str, answer: Any, wait_data: Mapping[str, Any]) -> None:
     decision = DECISION_KINDS.read(answer)
-    args = decision.args if isinstance(decision, ChangedArgs) else {}
+    if not isinstance(decision, ChangedArgs):
+        return
+    args, schema = decision.args, wait_data.get("schema") or {}
     parameters: list[str] = wait_data.get("takes", [*args])
+    if schema.get("additionalProperties") is False:
+        parameters = [*schema.get("properties", ())]
     if unknown := [each for each in args if each not in parameters]:
         raise ConfigError(
             f"run {run!r}: {wait_data['action']!r} takes {', '.join(parameters) or 'nothing'}, "
             f"and ChangedArgs has {', '.join(map(escaped, unknown))}: leave that out"
         )
+    from moothall.actions.signature.schema import (  # no first agent needs jsonschema
+        SchemaValidator,
+        WrongSchema,
+    )
+
+    with suppress(WrongSchema):  # the run checks them all the same
+        if schema and (fault := SchemaValidator(schema).wrong(args)) is not None:
+            raise ConfigError(
+                f"run {run!r}: {wait_data['action']!r}: ChangedArgs{fault.place()}: {fault.reason}"
+            )
 
 
 def _operator_answer(key: str, answer: Any) -> Any:
@@ -72,6 +87,12 @@ def _operator_answer(key: str, answer: Any) -> Any:
 
 def _refuse_answer(key: str, answer: Any) -> Any:
     raise ConfigError(f"{key!r} takes no answer: the run goes on by itself once the agents are up")
+
+
+def _go_on_answer(key: str, answer: Any) -> Any:
+    if answer != "go-on":
+        raise ConfigError(f"the answer to {key!r} must be 'go-on', got {answer!r:.80}")
+    return answer
 
 
 def _no_answer(key: str, answer: Any) -> Any:
@@ -95,6 +116,7 @@ WAIT_KINDS: Final = {
     "moment": WaitKind("a moment, for {call}{more}", check_answer=_no_answer),
     "operator": WaitKind("a decision: {text}", True, False, True, _operator_answer),
     "agents": WaitKind("the agents {text}, which are not up", check_answer=_refuse_answer),
+    "paused": WaitKind("somebody to let it go on: {text}", True, False, True, _go_on_answer),
     "doubt": WaitKind("a decision about {call}, whose outcome is unknown", by_person=True),
 }
 """The kinds of waits."""
@@ -126,8 +148,8 @@ class Wait:
             its name, or a key of its own once several calls of the run have asked under that name
         kind: `approval`, `question` (to a person), `result` (from outside), `moment`, `operator`:
             the program that began the run has changed, or its process has ended each time that it
-            went on, `agents`: agents that it may call are not up, or `doubt`: a call whose outcome
-            is unknown
+            went on, `paused`: somebody has paused it, `agents`: agents that it may call are not
+            up, or `doubt`: a call whose outcome is unknown
         agent: the id of the run's agent
         thread: the id of the conversation; None for the agent's own
         path: the part of the run; empty for that of the run's own agent

@@ -493,7 +493,9 @@ class Researcher(RecordedAgent, ProgressView):
         bench.request = request
         bench.record = record
         bench.run_id = request.run_id
-        texts = [*request.state.take_texts(), *(each["content"] for each in record.received)]
+        new_texts = request.state.take_texts()
+        record.take_told(new_texts)
+        texts = [*new_texts, *(each["content"] for each in record.received)]
         bench.progress.told.extend([*(request.state.agent_state or ()), *texts])
         request.state.agent_state = None
 

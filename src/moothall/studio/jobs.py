@@ -154,7 +154,7 @@ class Jobs(ResumeHost):
         refusal = resume_refusal(journal, run_id, allow_ended="iterations" in more)
         if refusal is not None:
             raise StateError(refusal.text)
-        journal.waits.keep_going(run_id)
+        journal.held_runs.requests.keep_going(run_id)
         try:
             return self.start(order, run_id=run_id, text=text)
         except RunMismatch as error:
@@ -177,7 +177,7 @@ class Jobs(ResumeHost):
             raise StateError(refusal.text)
         if run.under_way and run_id not in self._jobs:
             raise StateError(f"run {run_id!r} is under way elsewhere")
-        journal.waits.keep_going(run_id)
+        journal.held_runs.requests.keep_going(run_id)
         return self.run(run_id, partial(resume, journal, run_id), run.kind)
 
     async def at_look(self) -> None:
@@ -242,8 +242,9 @@ class Jobs(ResumeHost):
         self._refresh_waits()
 
     def pause(self, run_id: str) -> None:
-        """Pause an act run before its next call of a model or a tool; its time limit runs on."""
-        job = self._job(run_id)
+        """Pause a run before its next step; the time limit of an act run here runs on."""
+        if (job := self._job_here(self._hub.journal.pause, run_id)) is None:
+            return
         if not isinstance(job.order, ActOrder):
             raise ConfigError(
                 f"a run of {job.command} cannot be paused: stop it, and resume it later"
@@ -252,7 +253,8 @@ class Jobs(ResumeHost):
 
     def unpause(self, run_id: str) -> None:
         """Continue a paused run."""
-        job = self._job(run_id)
+        if (job := self._job_here(self._hub.journal.go_on, run_id)) is None:
+            return
         self._set_state(job, "running", job.resume_event.set)
 
     def steer(self, run_id: str, text: str) -> None:
@@ -262,7 +264,8 @@ class Jobs(ResumeHost):
         """
         if not text.strip():
             raise ConfigError("write what the agent is to be told")
-        job = self._job(run_id)
+        if (job := self._job_here(self._hub.journal.tell, run_id, text.strip())) is None:
+            return
         if not isinstance(job.order, ActOrder):
             raise ConfigError(f"a run of {job.command} takes no message")
         job.messages.append(text.strip())
@@ -290,10 +293,11 @@ class Jobs(ResumeHost):
         for job in jobs:
             job.thread.join(CLOSE_S)
 
-    def _job(self, run_id: str) -> _BackgroundJob:
-        job = self._jobs.get(run_id)
-        if job is None:
-            raise ConfigError(f"run {run_id!r} is not under way here")
+    def _job_here(self, ask: Callable[..., Any], run_id: str, *text: str) -> _BackgroundJob | None:
+        """Return the job of a run under way here; of any other run, ask that by the journal."""
+        if (job := self._jobs.get(run_id)) is None:
+            ask(run_id, *text)
+            self._refresh_waits()
         return job
 
     def _set_state(self, job: _BackgroundJob, state: str, change: Callable[[], object]) -> None:

@@ -223,6 +223,7 @@ class RunsTab(Tab):
         doubts = Doubt.among(entries, decided=True)
         return {
             **outline_row(outline),
+            "paused": bool(self._journal.waiting(run, kind="paused")),
             "in_doubt": [
                 {
                     "number": each.number,

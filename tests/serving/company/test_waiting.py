@@ -384,13 +384,15 @@ schedules:
         assert second.end() == 0
 
 
-def sent(port: int | None, token: str | None, body: object = None) -> tuple[int, dict[str, Any]]:
-    """Return the status and the data of an answer of `/waiting`; a body is posted."""
+def sent(
+    port: int | None, token: str | None, body: object = None, path: str = "/waiting"
+) -> tuple[int, dict[str, Any]]:
+    """Return the status and the data of an answer of a path; a body is posted."""
     headers = {"Content-Type": "application/json"}
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
     data = None if body is None else json.dumps(body).encode()
-    asked = urllib.request.Request(f"http://127.0.0.1:{port}/waiting", data, headers)
+    asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, headers)
     try:
         with urllib.request.urlopen(asked, timeout=30) as answer:
             return answer.status, json.load(answer)
@@ -431,6 +433,36 @@ def test_route_with_a_token_lists_what_waits_and_takes_answers(
         assert other[0] == 409
         with Journal(folder / "runs.db") as office:
             await until(lambda: office.run("r").state == "done")
+
+    live(company, work)
+
+
+def test_route_with_a_token_has_a_hand_on_a_run(folder: Path, make_company: MakeCompany) -> None:
+    (folder / "program.py").write_text(AGENTS)
+    http = "http: {listen: '127.0.0.1:0', token: '${TOKEN}'}\n"
+    company = make_company(COMPANY + http, TOKEN="secret")
+
+    async def work(me: Agent) -> None:
+        agent: Any = company.agents["Clerk"]
+        assert (await agent.reply("Pay.", run_id="a/r")).stop_reason == "waiting"
+
+        async def ask(verb: str, token: str | None = "secret", body: object = None) -> Any:
+            path = f"/runs/a%2Fr/{verb}"
+            return await asyncio.to_thread(sent, company.port, token, body or {}, path)
+
+        assert (await ask("pause", None))[0] == 401
+        assert await ask("pause") == (200, {"run": "a/r", "state": "waiting", "held": False})
+        assert (await ask("tell", body={"text": "Hurry."}))[0] == 200
+        assert [(await ask("tell"))[0], (await ask("hop"))[0]] == [400, 404]
+        with Journal(folder / "runs.db") as office:
+            (wait,) = office.waiting(kind="approval")
+            office.answer("a/r", wait.key, True)
+            (paused,) = office.waiting(kind="paused")
+            assert paused.text == "token has paused it"
+            assert (await ask("go-on"))[0] == 200
+            await until(lambda: office.run("a/r").state == "done")
+            assert [e.data for e in office.entries("a/r") if "told_keys" in e.data]
+        assert [(await ask(verb))[0] for verb in ("go-on", "pause", "cancel")] == [409] * 3
 
     live(company, work)
 

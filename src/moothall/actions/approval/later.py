@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias
 
-from moothall.foundation.arguments import check_text
+from moothall.foundation.arguments import check_name, check_text
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import NotJSON, to_json
 
@@ -144,5 +144,5 @@ def names_of(names_or_one: object) -> tuple[str, ...]:
         raise ConfigError(f"who= must be a name or several, got {names_or_one!r:.80}")
     names = tuple(given_names)
     for name in names:
-        check_text("who=", name)
+        check_name("who=", name)
     return names

@@ -48,19 +48,26 @@ Origins: TypeAlias = dict[str, list[Origin]]
 
 
 class SourcedText(str):
-    """A text that is from outside.
+    """A text that is from outside, or that somebody tells a run from another process.
 
     Attributes:
-        sources: where it comes from
+        sources: where it comes from, if from outside
+        told_key: the key under which a journal keeps it until the run has heard it; else empty
     """
 
     sources: list[str]
+    told_key: str
 
-    def __new__(cls, text: str, sources: Iterable[str]) -> SourcedText:
+    def __new__(cls, text: str, sources: Iterable[str], told_key: str = "") -> SourcedText:
         """Return the text with its sources."""
         sourced = super().__new__(cls, text)
-        sourced.sources = [*sources]
+        sourced.sources, sourced.told_key = [*sources], told_key
         return sourced
+
+
+def told_keys(texts: Iterable[Any]) -> list[str]:
+    """Return the keys under which a journal keeps texts until they are heard."""
+    return [each.told_key for each in texts if isinstance(each, SourcedText) and each.told_key]
 
 
 def origins_of(data: Any) -> Origins:

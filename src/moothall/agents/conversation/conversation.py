@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from moothall.actions.message import ENCLOSING_REPLIES
 from moothall.actions.provenance import sources_of
+from moothall.actions.provenance.origin import SourcedText
 from moothall.agents.agent import CURRENT, leads_to
 from moothall.agents.conversation.conversation_record import (
     prepare_state,
@@ -156,6 +157,11 @@ class Conversation(Group):
         sourced_text = checked_content(text, "interrupt"), sources_of_asker(self)[0]
         return steer(self._thread_to_steer(thread), sourced_text, self._keep_for_all)
 
+    def steer_thread(self, thread: Thread, text: str) -> Interruption:
+        """Interrupt the speakers of a thread with a text; else its next reply begins with it."""
+        sources = text.sources if isinstance(text, SourcedText) else []
+        return steer(thread, (text, sources), self._keep_for_all)
+
     def _keep_for_all(self, sourced_text: tuple[Content, list[str]], thread: Thread) -> None:
         """Keep a text, and its sources, for everyone to hear in the reply under way or the next."""
         content, sources = sourced_text
@@ -241,7 +247,9 @@ class Conversation(Group):
             state.steps.clear()
         elif record.state is None:
             state.begin()
-            for content, known_to, outside in (*thread.take_texts(), (request.content, (), ())):
+            texts = thread.take_texts()
+            record.take_told(content for content, *_ in texts)
+            for content, known_to, outside in (*texts, (request.content, (), ())):
                 state.add(None, content, known_to=known_to, outside=outside)
         if self.until is not None:
             self.until.begin(state.kept, "u")

@@ -96,6 +96,8 @@ class Exchange:
         except NoChoice as error:
             state.usage = state.usage + error.usage
             raise Stop("unreadable", str(error)) from error
+        except Stop:  # it is paused
+            raise
         except Exception as error:
             raise self._failure_stop("choosing the next speaker", error) from error
         state.usage = state.usage + choice.usage
@@ -173,6 +175,8 @@ class Exchange:
             try:
                 condition = setup.until.check(state, "u")
                 reason = await await_in_time(condition, state.budget, "until= was checked")
+            except Stop:
+                raise
             except Exception as fault:
                 raise self._failure_stop("the until= condition", fault) from fault
             if reason is not None:
@@ -263,7 +267,8 @@ class Exchange:
     def interrupt(self, sourced_text: tuple[Content, list[str]]) -> None:
         """Interrupt the speakers with a text and its sources; others hear it after this turn."""
         content, outside = sourced_text
-        heard_text = Utterance(1, None, content).heard(self._state.agents)
+        plain = str(content) if isinstance(content, str) else content  # its record has the key
+        heard_text = Utterance(1, None, plain).heard(self._state.agents)
         informed_ids: list[str] = []
         # Raises MailboxFull if too many wait.
         self._keep_for_later((content, informed_ids, outside), self._request.state)
@@ -288,4 +293,6 @@ class Exchange:
 
 def reason_of(error: BaseException | None) -> StopReason:
     """Return the stop reason for this error."""
+    if isinstance(error, Stop):
+        return error.reason
     return Stop.at_limit(error).reason if isinstance(error, BudgetExceeded) else "error"

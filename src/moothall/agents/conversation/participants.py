@@ -18,7 +18,7 @@ from moothall.agents.replies.events import Done, TurnStarted
 from moothall.agents.replies.group import ask_member, cancellation_as_error, thread_option
 from moothall.agents.replies.read_record import group_program
 from moothall.agents.replies.record import Record
-from moothall.agents.replies.reply import Content, Reply, Utterance
+from moothall.agents.replies.reply import Content, Reply, Stop, Utterance
 from moothall.agents.replies.reply_context import ask_context
 from moothall.agents.replies.threaded import Threaded
 from moothall.foundation.arguments import check_integer
@@ -231,8 +231,10 @@ class Participants:
         except Exception as error:
             if self._is_recorded and isinstance(error, JournalError | RunMismatch):
                 raise
-            turn.error = error
-            turn.fault = error_text(error, MAX_ERROR)
+            turn.error, turn.fault = error, error_text(error, MAX_ERROR)
+            if isinstance(error, Stop):  # it is paused
+                turn.fault = error.detail
+                return turn
             logger.warning("participant %r of %r failed: %s", id, self._setup.id, turn.fault)
             return turn
         turn.reply = reply

@@ -51,8 +51,8 @@ logger: logging.Logger = logging.getLogger("moothall.agents")
 
 T = TypeVar("T")
 
-_RUN_ERRORS = (JournalError, RunMismatch)
-"""Errors that are not failures of H or R: the run cannot continue, or not by this program."""
+_RUN_ERRORS = (JournalError, RunMismatch, Stop)
+"""What is no failure of H or R: the run cannot continue, or not by this program, or is paused."""
 
 
 class Rounds:
@@ -81,7 +81,9 @@ class Rounds:
         self._briefing = config.briefing()
         self._budget = agent.budget if request.budget is None else request.budget
         self._working_members: list[Any] = []
-        progress.told.extend(request.state.take_texts())
+        texts = request.state.take_texts()
+        progress.told.extend(texts)
+        record.take_told(texts)
         self._received_messages: list[Any] = list(record.received)  # in the repeated turn
         sources = [source for each in self._received_messages for source in each.get("outside", ())]
         request.note_sources([*progress.outside, *sources])
@@ -89,9 +91,11 @@ class Rounds:
     def interrupt(self, text: str) -> None:
         """Interrupt the members at work. H hears later what R was told, or what nobody heard."""
         interruptible = [each for each in self._working_members if hasattr(each, "interrupt")]
-        for each in interruptible:
-            each.interrupt(text, **thread_option(each.interrupt, self._request.thread))
-        if not interruptible or self._progress.turn == "reactive":
+        hears = not interruptible or self._progress.turn == "reactive"
+        for each in interruptible:  # whoever records it has the key under which a journal keeps it
+            heard_text = str(text) if hears else text
+            each.interrupt(heard_text, **thread_option(each.interrupt, self._request.thread))
+        if hears:
             self._progress.tell(text, bool(interruptible))
             self._progress.outside = outside = sources_of_thread(self._request)
             sources = {"outside": outside} if outside else {}
@@ -291,6 +295,9 @@ class Rounds:
             part = f"R{self._progress.r_runs + 1}{suffix}/{agent.id}"
             try:
                 reply = await self._ask(agent, text, schema, part)
+            except Stop as stop:
+                run.stop = stop
+                return run
             except _RUN_ERRORS:
                 raise
             except Exception as error:

@@ -143,8 +143,7 @@ async def permits(
             permitted = await ask_unrecorded(ask, change)
         else:
             details = {**data_of_call(call), "args": args, "text": note}
-            if (schema := action.parameters).get("additionalProperties") is False:
-                details["takes"] = [*schema["properties"]]
+            details["schema"] = action.parameters
             exact = request_now()
             by = decider_title(agent.find_approver())
             permitted = await step.permitted(exact.fingerprint, ask, change, details, exact, by)

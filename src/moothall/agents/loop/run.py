@@ -293,10 +293,12 @@ class LoopRun:
         return has_spoken or bool(self._past_steps(f"{self.state.iteration + 1}."))
 
     def _take_new_texts(self) -> None:
-        turn = LoopTurn()
-        for text in self._steering.take_texts():  # the turn may have ended though we cancelled it
+        turn, texts = LoopTurn(), self._steering.take_texts()
+        for text in texts:  # the turn may have ended though we cancelled it
             marks = Marks(text.sources) if isinstance(text, SourcedText) else None
             turn.add({"role": "user", "content": str(text)}, marks)
+        if self.record is not None:
+            self.record.take_told(texts)
         self.state.reset_faults()
         self.run_memory.save(self.state, turn, ends=False)
 

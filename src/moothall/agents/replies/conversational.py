@@ -56,7 +56,7 @@ from moothall.agents.replies.reply_request import (
 from moothall.agents.replies.stream import ReplyStream
 from moothall.agents.replies.sub_agents.ask_agent import ask_action, call_of_own_say, reply_to_call
 from moothall.agents.replies.sub_agents.askers import approver_of_asker, who_asks
-from moothall.agents.replies.thread import Interruption, Thread, steer
+from moothall.agents.replies.thread import Interruption, Thread
 from moothall.agents.replies.threaded import Threaded
 from moothall.agents.workflow import AgentOptions
 from moothall.foundation import tracing
@@ -434,7 +434,7 @@ class ConversationalAgent(Threaded):
         if not isinstance(text, str):
             raise ConfigError(f"interrupt takes a text, got {type(text).__name__}")
         state = self._thread_to_steer(thread)
-        return steer(state, text_with_sources(self, readable(text), state), self._keep_text)
+        return self.steer_thread(state, text_with_sources(self, readable(text), state))
 
     # -- hooks -------------------------------------------------------------------------------------
 

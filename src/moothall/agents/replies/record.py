@@ -18,7 +18,7 @@ from moothall.actions.approval import Later
 from moothall.agents.replies.charging import OFFSETS, charge_spent, spending_of
 from moothall.agents.replies.read_record import PastStep, ReadRecord, RunResult
 from moothall.agents.replies.reply import Stop
-from moothall.agents.replies.state import Codec, codec_of
+from moothall.agents.replies.state import Codec, RecordNotes, codec_of
 from moothall.agents.replies.step import ONCE, StepForm, StepHandle
 from moothall.foundation import tracing
 from moothall.foundation.errors import (
@@ -53,7 +53,7 @@ StepCall: TypeAlias = Callable[[StepHandle], Awaitable[T]]
 """Does the work of a step, and reports its progress by the step that it gets."""
 
 
-class Record(ReadRecord[S]):
+class Record(RecordNotes, ReadRecord[S]):
     """One agent's part of a recorded run; one task writes it, with the tasks that it starts."""
 
     open_count: int = 0  # how many steps are under way
@@ -69,6 +69,9 @@ class Record(ReadRecord[S]):
         self.at_end: Callable[[], None] | None = None  # called when the reply has ended
         # Of its entries, including those not yet committed.
         self.count: int = len(part.past_entries)
+        self.heard_keys: list[
+            str
+        ] = []  # the keys of what it was told, which the next state has heard
 
     @property
     def run(self) -> OpenRun:
@@ -236,6 +239,8 @@ class Record(ReadRecord[S]):
                 is_skipped = past_step.is_skipped and form.decided is None
                 step.end("ended", {"result": None if is_skipped else codec.dump(result)})
                 return result
+        if self.run_part.run.work.pause_cause:
+            raise self.paused_stop
         if past_step.requests and past_step.wait_key is not None and not form.anew:
             answer = await step.find_outcome(past_step.wait_key)  # raises until there is an answer
             if past_step.later_key is not None and answer is not None and not form.goes_on:
@@ -307,11 +312,6 @@ class Record(ReadRecord[S]):
             self._idle_event = asyncio.Event()
             await self._idle_event.wait()
 
-    def mark(self, key: str, result: Any = None, /, **details: Any) -> None:
-        """Note a step without a call: an event, or a step that was cut off."""
-        data = {"key": key, "about": details} if details else {"key": key}
-        self.note("ended", {**data, "result": result})
-
     def _recorded_result(self, past_step: PastStep, codec: Codec) -> Any:
         """Return the result that a step ended with; StateError if it is none of this step's."""
         if past_step.result_hash is not None:
@@ -338,14 +338,12 @@ class Record(ReadRecord[S]):
             f"`moothall resume {self.run_id} --repeat`, --skip or --done 1=RESULT (journal.decide)"
         )
 
-    def hear(self, data: Any) -> None:
-        """Note input from outside; it belongs to the next state."""
-        self.note("heard", data)
-
     def save(self, state: S, **earlier: tuple[int, str]) -> None:
         """Note the state between two turns. Append-only lists are recorded item by item."""
         # `earlier`: so many items at the beginning of a list are already kept by this name.
-        extra = {"earlier": {name: key for name, (_, key) in earlier.items()}} if earlier else {}
+        extra: Any = {"earlier": {n: key for n, (_, key) in earlier.items()}} if earlier else {}
+        if self.heard_keys:
+            extra["told_keys"], self.heard_keys = self.heard_keys, []
         for name in earlier:
             self._counts[name] = earlier[name][0]
         new_items: dict[str, Any] = {}
@@ -356,12 +354,6 @@ class Record(ReadRecord[S]):
                 self._counts[name] = count
         scalars = dict(zip(self._scalars, map(getattr, repeat(state), self._scalars), strict=True))
         self.note("state", {"state": scalars, "appended": new_items, **extra})
-
-    def drop(self, state: S, name: str) -> None:
-        """Drop all items of a list but the last, to save memory: they are recorded."""
-        items = getattr(state, name)
-        del items[:-1]
-        self._counts[name] = len(items)
 
     def after_commit(self, done: Callable[[], None]) -> None:
         """Call something once all entries noted so far are in the file."""
@@ -506,7 +498,8 @@ class Record(ReadRecord[S]):
 
     def _still_waits(self) -> bool:
         """Return whether a run waits as before: nothing has happened since it was opened."""
-        return self.over is not None and self.over["reason"] == "waiting" and not self.entry_count
+        is_changed = self.entry_count or self.run.work.is_let_go_on
+        return self.over is not None and self.over["reason"] == "waiting" and not is_changed
 
     def _cut_off_reason(self, error: BaseException) -> str:
         """Return why the run was cut off, and what it asked a person; empty if nothing says it."""

@@ -31,6 +31,7 @@ from moothall.agents.replies.sub_agents.resuming import (
     ResumingRuns,
     results_of,
 )
+from moothall.agents.replies.sub_agents.told_texts import attend, forget_told
 from moothall.foundation import tracing
 from moothall.foundation.arguments import check_function, check_integer
 from moothall.foundation.errors import DefinitionError, RunMismatch
@@ -172,6 +173,8 @@ class RecordedAgent(ConversationalAgent):
                 raise
             request.recorded = record
             _note_run(part, request.state)
+            if request.record is None:
+                attend(self, record, request.state)
             if record.is_over:  # it has its span
                 return await self.recorded_reply(request, record)
             if request.record is None and part.past_entries:
@@ -196,6 +199,8 @@ class RecordedAgent(ConversationalAgent):
             if record.at_end is not None:
                 record.at_end()
             if request.record is None:
+                if part.run.work.heard_keys:
+                    forget_told(part.run, request.state)
                 part.close()
                 if record.is_over:
                     self.end_run(f"{part.run.key}/", request.thread)

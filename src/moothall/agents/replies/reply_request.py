@@ -18,7 +18,7 @@ from moothall.actions.signature.annotation import (
     validator_of,
 )
 from moothall.actions.signature.schema import SchemaValidator, WrongSchema
-from moothall.foundation.arguments import unknown_argument_error
+from moothall.foundation.arguments import check_name, is_name, unknown_argument_error
 from moothall.foundation.errors import ConfigError, DefinitionError
 from moothall.foundation.jsonvalue import (
     NotJSON,
@@ -253,12 +253,9 @@ def thread_id(thread: str | int | None) -> str | None:
 
 
 def _valid_id(value: Any, name: str) -> str:
-    try:
-        if isinstance(value, str) and 0 < len(value) <= 255 and value.encode():
-            return value
-    except UnicodeEncodeError:  # half a character, which no store can keep
-        pass
-    raise ConfigError(f"{name}= must be a text of 1 to 255 characters, got {value!r:.80}")
+    if not is_name(value):
+        check_name(f"{name}=", value)
+    return value  # type: ignore[no-any-return]
 
 
 def check_changed(changed: dict[str, Any], request: ReplyRequest) -> None:

@@ -230,7 +230,7 @@ class _NullRecord(Record[S]):
         cancelled_questions=(),
         past_entries={},
         add_waiting_calls=lambda count: None,
-        work=SimpleNamespace(cancel_cause=""),
+        work=SimpleNamespace(cancel_cause="", pause_cause="", is_let_go_on=False),
     )
 
     def __init__(self) -> None:

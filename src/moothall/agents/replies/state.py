@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 from moothall.actions.provenance import origins_of
-from moothall.agents.replies.reply import Reply, Step
+from moothall.actions.provenance.origin import told_keys
+from moothall.agents.replies.reply import Reply, Step, Stop
 from moothall.foundation.errors import StateError
 from moothall.foundation.format_version import json_version_problem
 from moothall.foundation.jsonvalue import NotJSON, as_json, copy_json, deep_json, to_json
@@ -74,6 +75,43 @@ ANSWER: Final = Codec(ModelReply.json_of, ModelReply.of_json)
 """The codec of a model's answer as the result of a step."""
 
 S = TypeVar("S")
+
+
+class RecordNotes:
+    """What a record notes beside its steps: events, and what the run was told from outside."""
+
+    heard_keys: Any = ()  # of what it was told, which the next state has heard
+
+    def note(self, kind: str, data: Any) -> None:
+        """Note an entry."""
+        raise NotImplementedError
+
+    def mark(self, key: str, result: Any = None, /, **details: Any) -> None:
+        """Note a step without a call: an event, or a step that was cut off."""
+        data = {"key": key, "about": details} if details else {"key": key}
+        self.note("ended", {**data, "result": result})
+
+    def hear(self, data: Any) -> None:
+        """Note input from outside; it belongs to the next state."""
+        keys = told_keys([data.get("content")]) if isinstance(data, dict) else []
+        self.note("heard", {**data, "told_keys": keys} if keys else data)
+
+    def take_told(self, texts: Iterable[Any]) -> None:
+        """Note with the next state that texts were heard which somebody has told the run."""
+        self.heard_keys = told_keys(texts)
+
+    def drop(self: Any, state: Any, name: str) -> None:
+        """Drop all items of a list but the last, to save memory: they are recorded."""
+        items = getattr(state, name)
+        del items[:-1]
+        self._counts[name] = len(items)
+
+    @property
+    def paused_stop(self: Any) -> Stop:
+        """The Stop of a run that somebody has paused."""
+        self.run.work.has_paused = True
+        return Stop("waiting", self.run.work.pause_cause)
+
 
 VERSION: Final = 1
 

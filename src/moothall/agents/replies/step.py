@@ -279,10 +279,7 @@ class StepHandle:
         return wait_of(request, run=self.record.run_id, since=since, **no_place)
 
     async def begins(
-        self,
-        args: Any = None,
-        reserved: Mapping[str, Any] | None = None,
-        resumes: bool = False,
+        self, args: Any = None, reserved: Mapping[str, Any] | None = None, resumes: bool = False
     ) -> None:
         """Note that the effect begins now; return when that is in the file.
 
@@ -295,8 +292,10 @@ class StepHandle:
             data["reserved"] = dict(reserved)
         if self.past.args is not None and self.past.is_charged(resumes):
             data["again"] = True
-        self.has_begun = True
         record = self.record
+        if record.run_part.run.work.pause_cause:  # since it was to begin
+            raise record.paused_stop
+        self.has_begun = True
         if self.past.state == "started" and record.find(f"{self._key}{KEPT_SUFFIX}") is not None:
             return  # the call that began then goes on
         if resumes and self.past.state == "started" and not self.past.asks_person:

@@ -25,7 +25,7 @@ from moothall.agents.replies.checked_parts import (
 from moothall.agents.replies.reply_context import Replying, current_request, thread_of_caller
 from moothall.agents.replies.reply_request import AnswerSchema, thread_id
 from moothall.agents.replies.stream import Watchers, event_json
-from moothall.agents.replies.thread import Thread, Threads
+from moothall.agents.replies.thread import Interruption, Thread, Threads, steer
 from moothall.foundation.errors import ConfigError, DefinitionError, MailboxFull
 from moothall.foundation.lazily import is_ours
 from moothall.foundation.threads import WORKERS, awaited, context_value, guard
@@ -279,11 +279,9 @@ class Threaded(Replier, Agent):
 
     def _note_threads(self, *threads: Thread) -> None:
         """Let the space tell this agent when the senders of these threads leave."""
-        if self.space_mailbox is None:
-            return
         for each in threads:
-            if each.id is not None:
-                self.space_mailbox.space.note_keeper(self, Thread.sender_of(each.id))
+            if (mailbox := self.space_mailbox) is not None and each.id is not None:
+                mailbox.space.note_keeper(self, Thread.sender_of(each.id))
 
     def note_senders(self) -> None:
         """Have its space tell it when the senders of its conversations leave."""
@@ -383,12 +381,15 @@ class Threaded(Replier, Agent):
 
     def check_joining(self) -> None:
         """Refuse a space if it cannot keep threads apart."""
-        fault = None if self.shared else self.thread_fault()
-        if fault is not None:
+        if not self.shared and (fault := self.thread_fault()) is not None:
             raise DefinitionError(
                 f"agent {self.id!r} cannot be added to a space, where each sender has a "
                 f"conversation of its own: {fault}. Pass shared=True for one conversation with all"
             )
+
+    def steer_thread(self, thread: Thread, text: str) -> Interruption:
+        """Interrupt the reply under way in a thread with a text; else the next one hears it."""
+        return steer(thread, text, self._keep_text)
 
     def _keep_text(self, text: Any, thread: Thread) -> None:
         if not thread.keep_text(text, _MAX_INTERRUPTIONS):

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import suppress
 from typing import Any, Final
 
 import click
 
-from moothall import ConfigError, Journal, StateError
+from moothall import ConfigError, Journal
 from moothall.build import counted, escaped
 from moothall.cli import completing
+from moothall.cli.operate.control import cancel, go_on, pause, tell
+from moothall.cli.operate.deployment import check_program
 from moothall.cli.operate.erasing import EXISTING_FILE, OLD_STATE_TEXT, delete, print_deleted
-from moothall.cli.operate.waiting import user_name
 from moothall.cli.option_types import Age, FileToWrite, WholeNumberType
-from moothall.cli.recorded_runs import filter_options, full_run_id, run_filters
+from moothall.cli.recorded_runs import filter_options, run_filters
 from moothall.cli.shared_options import (
     as_usage_error,
     journal_option,
@@ -23,9 +22,6 @@ from moothall.cli.shared_options import (
     open_journal,
 )
 from moothall.journal import REASONS
-
-_CANCEL_WAIT_S: Final = 5.0
-"""For how long `cancel` waits for the process that works on the run."""
 
 
 @click.command(short_help="Delete old runs.")
@@ -158,48 +154,6 @@ def adopt(run_id: str, journal: str | None) -> int:
     return 0
 
 
-@click.command(short_help="End a run, whoever works on it.")
-@click.argument("run_id", metavar="ID", shell_complete=completing.runs)
-@journal_option("The journal.")
-@click.option("--as", "by", metavar="NAME", help="Who ends it; by default the user of this system.")
-def cancel(run_id: str, journal: str | None, by: str | None) -> int:
-    """End the run with this ID, and the runs of the agents that it has asked.
-
-    A process that works on it ends it within a second, also within a call of a model or an async
-    action; a plain function runs on, and its result is dropped. A run that waits, or was cut off,
-    ends at once: what comes later is refused.
-
-    \b
-    Example:
-      moothall runs cancel 79a0b5265e6033b5
-    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    with open_journal(journal) as store, as_usage_error():
-        run_id = full_run_id(store, run_id)
-        if not store.cancel(run_id, by=user_name(by)):
-            asyncio.run(_until_left(store, run_id))
-            with suppress(StateError):  # its process was killed meanwhile
-                store.cancel(run_id, by=user_name(by))
-        run = store.run(run_id)
-        id = escaped(run.id)
-        if run.held:
-            click.echo(f"run {id} is to end: the process that works on it has not done so yet")
-        elif run.state == "in_doubt":
-            click.echo(f"run {id} goes on no more, and calls of it are in doubt: moothall waiting")
-        elif run.state == "cancelled":
-            click.echo(f"run {id} is cancelled")
-        else:
-            click.echo(f"run {id} had ended before: it is {run.state}")
-    return 0
-
-
-async def _until_left(store: Journal, run_id: str) -> None:
-    """Wait until no process works on a run, for some seconds."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_CANCEL_WAIT_S):
-            async for _ in store.follow(run_id, store.run(run_id).entries):
-                pass
-
-
 @click.command(short_help="Copy the journal while it is written.")
 @click.argument("path", metavar="PATH", type=FileToWrite())
 @journal_option("The journal.")
@@ -242,15 +196,31 @@ def restore(path: str, journal: str | None) -> int:
     return 0
 
 
-@click.command(short_help="Look whether the journal is whole.")
+@click.command(short_help="Look whether the journal is whole, or fits a program.")
 @journal_option("The journal.")
-def check(journal: str | None) -> int:
+@click.option(
+    "--agent",
+    "agents",
+    metavar="MODULE:NAME",
+    multiple=True,
+    help="Which runs this agent, or a company's FILE.yaml, would take. May be repeated.",
+)
+def check(journal: str | None, agents: tuple[str, ...]) -> int:
     """Read everything in the journal, and name what is damaged, beside processes that use it.
 
+    With --agent, name the runs that wait or were cut off and that this program would not take, each
+    with what differs, and exit with 1 if there are any: before a deployment. No model is asked, no
+    action executed and nothing written; the program itself is imported, and its MCP servers are
+    asked for their actions.
+
     \b
-    Example:
+    Examples:
       moothall runs check --journal runs.db
+      moothall runs check --agent my_agents:Clerk
+      moothall runs check --agent company.yaml
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    if agents:
+        return check_program(journal, agents)
     with open_journal(journal) as store:
         run_count, faults = store.sums().runs, store.check()
     for each in faults:
@@ -268,6 +238,9 @@ COMMANDS: Final = {
     "import": import_,
     "adopt": adopt,
     "cancel": cancel,
+    "pause": pause,
+    "go-on": go_on,
+    "tell": tell,
     "backup": backup,
     "restore": restore,
     "check": check,

@@ -149,6 +149,9 @@ def _print_list(
             continue
         if each.kind == "agents":
             continue  # it goes on once they are up
+        if each.kind == "paused":
+            click.echo(f"  {typed_command('moothall', 'runs', 'go-on', each.run)}{option}")
+            continue
         value, *other_choices = each.choices or ("VALUE",)
         other_values = "".join(f", or {word}" for word in other_choices)
         if each.kind == "doubt":

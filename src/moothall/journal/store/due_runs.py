@@ -10,6 +10,7 @@ from moothall.foundation.errors import NoSuchRun
 from moothall.journal.entry import MAX_FIRST_ENTRIES, begin_data_of
 from moothall.journal.stop_reason import FINAL_REASONS
 from moothall.journal.store.operator_waits import PROGRAM_KEY
+from moothall.journal.store.run_requests import is_paused_sql, paused_runs
 
 if TYPE_CHECKING:
     from moothall.journal.store.store import Store
@@ -31,22 +32,32 @@ class DueRuns:
         """
         query = (  # by the agent's index, all that waits would be read
             "SELECT r.id, w.agent, min(w.due) FROM waits w JOIN runs r ON r.number = w.run "
-            "WHERE NOT w.taken AND w.due <= ? AND w.place > 0 AND NOT r.deleted "
+            "WHERE NOT w.taken AND w.due > 0.0 AND w.due <= ? AND w.place > 0 AND NOT r.deleted "
             "GROUP BY r.number, r.id, w.agent ORDER BY 3"
         )
         now = time.time()
         with self._store.reading() as db:
             rows = db.execute(query, (now,)).fetchall()
+            paused_ids = paused_runs(db) if rows else set[str]()
         agent_by_run = {id: run_agent for id, run_agent, _ in rows}
         self._askers = {id: each for id, each in self._askers.items() if id in agent_by_run}
+        held_back = set[str]()
         for id, _, due_at in rows:
-            visited = {id: None}
+            visited, askers = {id: None}, dict[str, str]()
             while (asker := self.asker_of(id)) is not None and asker[0] not in visited:
                 id, asker_agent, changed = asker
                 visited[id] = None
                 if due_at > changed or now > changed + _RETRY_S:
-                    agent_by_run.setdefault(id, asker_agent)
-        return [id for id, run_agent in agent_by_run.items() if agent in (None, run_agent)]
+                    askers[id] = asker_agent
+            if paused_ids.isdisjoint(visited):
+                agent_by_run |= {id: each for id, each in askers.items() if id not in agent_by_run}
+            else:  # it goes on with the run that it is for
+                held_back.update(visited)
+        return [
+            id
+            for id, run_agent in agent_by_run.items()
+            if agent in (None, run_agent) and id not in held_back
+        ]
 
     def asker_of(self, run_id: str) -> tuple[str, str, float] | None:
         """Return the run that waits for this run of an agent asked, its agent and last change."""
@@ -90,6 +101,7 @@ class DueRuns:
         query = (
             "SELECT DISTINCT r.id FROM waits w JOIN runs r ON r.number = w.run LEFT JOIN runs h ON "
             "h.id = w.key WHERE w.agent = ? AND NOT w.taken AND w.value IS NULL AND NOT r.deleted "
+            f"AND NOT {is_paused_sql('w.run')} "
             f"AND (w.key = '{PROGRAM_KEY}' OR w.kind = 'result' AND h.state IN "
             f"({', '.join('?' * len(FINAL_REASONS))}))"
         )
@@ -103,7 +115,7 @@ def is_due(store: Store, run_id: str) -> bool:
         "WITH RECURSIVE below (number) AS (SELECT number FROM runs WHERE id = ? UNION "
         "SELECT r.number FROM below b JOIN waits w ON w.run = b.number AND NOT w.taken "
         "JOIN runs r ON r.id = w.key) SELECT 1 FROM below b JOIN waits w ON w.run = b.number "
-        "WHERE NOT w.taken AND w.place > 0 AND w.due <= ? LIMIT 1"
+        "WHERE NOT w.taken AND w.place > 0 AND w.due > 0.0 AND w.due <= ? LIMIT 1"
     )
     with store.reading() as db:
         return db.execute(query, (run_id, time.time())).fetchone() is not None

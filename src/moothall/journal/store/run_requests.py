@@ -1,193 +1,224 @@
-"""What somebody asks of a run: a row that is taken up by the process that works on it."""
+"""What somebody asks of a run, each a row: to end, to pause, to hear something.
+
+The process that works on the run takes it up (`run_work.py`); else whoever would go on with it.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import threading
+import json
+import secrets
 import time
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Any, Final, Protocol
-from weakref import WeakValueDictionary, ref
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
 
 from moothall.foundation.database import Database
-from moothall.foundation.errors import MoothallError, TooManyThreads
-from moothall.foundation.threads import WORKERS, guard, in_child
-from moothall.journal.stop_reason import FINAL_REASONS
-from moothall.journal.store.store import Store
+from moothall.foundation.errors import StateError
+from moothall.journal.stop_reason import FINAL_REASONS, OPEN_STATES
 
-_LOOK_S: Final = 0.5
-"""Seconds between two looks of a process that works on runs."""
-_KIND: Final = "cancel"
-_KEY: Final = "\x01cancel"  # no answer can have it, since it is not printable
+CANCEL: Final = "cancel"
+PAUSED: Final = "paused"
+"""The kind of wait of a run that is to stop before its next step, until somebody lets it go on."""
+TELL: Final = "tell"
+_CANCEL_KEY: Final = "\x01cancel"  # no answer can have it, since it is not printable
+PAUSE_KEY: Final = "operator:pause"
+GO_ON: Final = "go-on"
+"""The answer by which a paused run goes on."""
 
-# The text is the cause. It is found by the index of what is due.
-_INSERT: Final = (
+_MAX_TOLD: Final = 100
+"""How many texts of one run wait to be heard."""
+_MARK_UNTIMELY: Final = "0.0"  # what is due then is no answer: only requests are found by it
+
+# The text is the cause.
+_INSERT_CANCEL: Final = (
     "INSERT INTO waits (run, key, kind, agent, thread, path, step, place, since, due) "
-    f"VALUES (?, '{_KEY}', '{_KIND}', '', '', '', ?, 0, ?, 0.0) ON CONFLICT (run, key) "
+    f"VALUES (?, '{_CANCEL_KEY}', '{CANCEL}', '', '', '', ?, 0, ?, {_MARK_UNTIMELY}) "
+    "ON CONFLICT (run, key) "
     "DO UPDATE SET step = excluded.step, since = excluded.since, taken = FALSE"
 )
-_SELECT: Final = f"SELECT step FROM waits WHERE run = ? AND key = '{_KEY}' AND NOT taken"
-_SELECT_ALL: Final = (
-    "SELECT r.number, r.id, r.state, w.step FROM waits w JOIN runs r ON r.number = w.run "
-    f"WHERE NOT w.taken AND w.due <= 0.0 AND w.kind = '{_KIND}' AND NOT r.deleted"
+# The text is the step; the path is the run with which it was paused.
+_INSERT_PAUSE: Final = (
+    "INSERT INTO waits (run, key, kind, agent, thread, path, step, place, since, due) "
+    f"SELECT number, '{PAUSE_KEY}', '{PAUSED}', agent, coalesce(thread, ''), ?, ?, "
+    f"(number << 32) + last, ?, {_MARK_UNTIMELY} FROM runs WHERE number = ? AND NOT deleted "
+    # Not with a run that goes on meanwhile.
+    f"AND (id = ? OR EXISTS (SELECT 1 FROM runs p JOIN waits q ON q.run = p.number "
+    f"WHERE p.id = ? AND q.key = '{PAUSE_KEY}' AND NOT q.taken AND q.value IS NULL)) "
+    "ON CONFLICT (run, key) DO UPDATE SET path = excluded.path, step = excluded.step, "
+    "place = excluded.place, since = excluded.since, due = excluded.due, value = NULL, "
+    "decided_by = NULL, answered = NULL, taken = FALSE WHERE waits.taken OR waits.value IS NOT NULL"
 )
+_INSERT_TOLD: Final = (
+    "INSERT INTO waits (run, key, kind, agent, thread, path, step, place, since, due, decided_by, "
+    f"sources) VALUES (?, ?, '{TELL}', '', '', '', ?, 0, ?, {_MARK_UNTIMELY}, ?, ?)"
+)
+_GO_ON: Final = (
+    f"UPDATE waits SET value = ?, decided_by = ?, answered = ?, due = ? WHERE key = '{PAUSE_KEY}' "
+    "AND NOT taken AND value IS NULL AND (run = ? OR path = ?)"
+)
+_SELECT: Final = (
+    "SELECT key, kind, step, value, decided_by, sources FROM waits WHERE run = ? AND NOT taken "
+    f"AND kind IN ('{CANCEL}', '{PAUSED}', '{TELL}') ORDER BY since, key"
+)
+
+
+def is_paused_sql(run: str) -> str:
+    """Return the condition that somebody has paused a run; `run` is what has its number."""
+    return (
+        f"EXISTS (SELECT 1 FROM waits q WHERE q.run = {run} AND q.key = '{PAUSE_KEY}' "
+        "AND NOT q.taken AND q.value IS NULL)"
+    )
+
+
+def paused_runs(db: Database) -> set[str]:
+    """Return the runs that are paused."""
+    query = (
+        "SELECT r.id FROM waits w JOIN runs r ON r.number = w.run WHERE NOT w.taken AND "
+        f"w.due <= {_MARK_UNTIMELY} AND w.kind = '{PAUSED}' AND w.value IS NULL"
+    )
+    return {str(id) for (id,) in db.execute(query)}
+
+
 IS_CANCELLED_SQL: Final = (
     "(coalesce(state, 'waiting') = 'waiting' AND EXISTS "
-    f"(SELECT 1 FROM waits q WHERE q.run = number AND q.key = '{_KEY}' AND NOT q.taken))"
+    f"(SELECT 1 FROM waits q WHERE q.run = number AND q.key = '{_CANCEL_KEY}' AND NOT q.taken))"
 )
 """The condition that a run goes on no more: nobody works on it, and it is to be cancelled."""
+IS_PAUSED_SQL: Final = f"(state IS NULL AND {is_paused_sql('number')})"
+"""The condition that a run that was cut off waits, since it is paused."""
+
+_NO_STEPS: Final = {
+    **dict.fromkeys(("Society", "Survey"), "cancel it: `moothall resume` goes on with its steps"),
+    "Schedule": "the run of the agent that it asks can be, and `moothall schedules pause`",
+}
+"""The kinds of runs that cannot be paused or told something, each with what else there is."""
+
+
+class ToldText(NamedTuple):
+    """What a run is to hear: the key of its row, the text, who says it, and what that is from."""
+
+    key: str
+    text: str
+    by: str | None
+    sources: tuple[str, ...]
+
+    @classmethod
+    def of_row(cls, key: str, text: str, by: str | None, sources: str | None) -> ToldText:
+        """Return the text of a row."""
+        return cls(key, text, by, () if sources is None else tuple(json.loads(sources)))
+
+
+class Requests(NamedTuple):
+    """What is asked of a run that is opened: why it ends or pauses, and what it is to hear."""
+
+    cancel_cause: str = ""
+    pause_cause: str = ""
+    is_let_go_on: bool = False
+    told_texts: tuple[ToldText, ...] = ()
+
+
+NO_REQUESTS: Final = Requests()
 
 
 def ask_to_cancel(db: Database, run: int, cause: str) -> None:
     """Have the process that works on a run end it, or whoever would go on with it."""
-    db.execute(_INSERT, (run, cause, time.time()))
+    db.execute(_INSERT_CANCEL, (run, cause, time.time()))
 
 
 def withdraw_cancel(db: Database, run: int) -> None:
     """Forget that a run is to be cancelled."""
-    db.execute("DELETE FROM waits WHERE run = ? AND key = ?", (run, _KEY))
+    db.execute("DELETE FROM waits WHERE run = ? AND key = ?", (run, _CANCEL_KEY))
 
 
-def cancel_cause(db: Database, run: int, state: str | None) -> str:
-    """Return why a run that is opened is to be cancelled; empty if it is not, or is over."""
-    row = db.execute(_SELECT, (run,)).fetchone()
-    if row is None:
-        return ""
-    if _is_over(state):
-        withdraw_cancel(db, run)
-        return ""
-    return str(row[0])
+def withdraw_all(db: Database, run: int) -> None:
+    """Forget what was asked of a run: it has ended."""
+    query = "DELETE FROM waits WHERE run = ? AND NOT taken AND kind IN (?, ?, ?)"
+    db.execute(query, (run, CANCEL, PAUSED, TELL))
 
 
-def _is_over(state: str | None) -> bool:
+def ask_to_pause(db: Database, run: int, cause: str, root: str) -> None:
+    """Have a run stop before its next step, with the run `root` for which it works."""
+    db.execute(_INSERT_PAUSE, (root, cause, time.time(), run, root, root))
+
+
+def let_go_on(db: Database, run: int, id: str, by: str | None) -> bool:
+    """Let a paused run go on, with what was paused with it; return False if it is not paused."""
+    now = time.time()
+    return db.execute(_GO_ON, (json.dumps(GO_ON), by, now, now, run, id)).rowcount > 0
+
+
+def keep_told(
+    db: Database, run: int, id: str, text: str, by: str | None, sources: Sequence[str]
+) -> str:
+    """Keep a text until a run has heard it; return its key."""
+    query = "SELECT count(*) FROM waits WHERE run = ? AND kind = ? AND NOT taken"
+    if db.execute(query, (run, TELL)).fetchone()[0] >= _MAX_TOLD:
+        raise StateError(f"run {id!r} has {_MAX_TOLD} texts already that it has not heard")
+    now = time.time()
+    key = f"\x01tell:{now:020.6f}:{secrets.token_hex(4)}"
+    db.execute(_INSERT_TOLD, (run, key, text, now, by, json.dumps([*sources]) if sources else None))
+    return key
+
+
+def note_heard(db: Database, run: int, keys: Iterable[str]) -> None:
+    """Note that a run has heard texts: the entry that says so is written with it."""
+    for key in keys:
+        db.execute("UPDATE waits SET taken = TRUE WHERE run = ? AND key = ?", (run, key))
+
+
+def is_unheard(db: Database, run: int, key: str) -> bool:
+    """Return whether a run has still to hear a text."""
+    query = "SELECT 1 FROM waits WHERE run = ? AND key = ? AND NOT taken"
+    return db.execute(query, (run, key)).fetchone() is not None
+
+
+def read_requests(db: Database, run: int, state: str | None) -> Requests:
+    """Return what is asked of a run that is opened; of one that is over, nothing any more."""
+    rows = db.execute(_SELECT, (run,)).fetchall()
+    if not rows:
+        return NO_REQUESTS
+    if is_over(state):
+        withdraw_all(db, run)
+        return NO_REQUESTS
+    texts = {kind: (str(step), value) for _, kind, step, value, *_ in rows}
+    pause_cause, go_on = texts.get(PAUSED, ("", None))
+    told_texts = tuple(
+        ToldText.of_row(key, step, by, sources)
+        for key, kind, step, _, by, sources in rows
+        if kind == TELL
+    )
+    return Requests(
+        texts.get(CANCEL, ("",))[0], "" if go_on else pause_cause, go_on is not None, told_texts
+    )
+
+
+def is_over(state: str | None) -> bool:
+    """Return whether a run in this state of the table goes on no more by itself."""
     return state in FINAL_REASONS or state == "cancelled"
 
 
-class RunWork:
-    """The task that works on a run, which a request cancels.
+def check_askable(db: Database, run: int, id: str, wish: str, *, ended_too: bool = False) -> None:
+    """Raise StateError unless a run can be paused or told something; `wish` says it.
 
-    Attributes:
-        cancel_cause: why it is cancelled; empty until then
-        is_asked: whether that was asked, and not yet done
+    `ended_too`: also one that has stopped, and that somebody may resume.
     """
-
-    __slots__ = ("_task", "cancel_cause", "is_asked", "is_over")
-
-    def __init__(self) -> None:
-        self._task: Callable[[], asyncio.Task[Any] | None] = lambda: None
-        self.cancel_cause: str = ""
-        self.is_asked: bool = False
-        self.is_over: bool = False
-
-    def begin(self) -> None:
-        """Take the current task as the one that works on the run."""
-        task = asyncio.current_task()
-        if task is not None:
-            self._task = ref(task)
-
-    def cancel(self, cause: str) -> None:
-        """Cancel the task, once, in any thread."""
-        if (task := self._task()) is None:
-            return
-
-        def cancel() -> None:
-            if not (self.is_over or self.cancel_cause):  # else the task does other work, or ends
-                self.cancel_cause, self.is_asked = cause, False
-                task.cancel(cause)
-
-        self.is_asked = not self.cancel_cause
-        with suppress(RuntimeError):  # its loop has ended
-            task.get_loop().call_soon_threadsafe(cancel)
+    kind, state = db.execute("SELECT kind, state FROM runs WHERE number = ?", (run,)).fetchone()
+    if advice := _NO_STEPS.get(kind):
+        raise StateError(f"run {id!r} is of a {kind} and cannot be {wish}: {advice}")
+    if is_over(state) or not (ended_too or state == "waiting" or state in OPEN_STATES):
+        raise StateError(f"run {id!r} cannot be {wish}: it is {state}")
 
 
-class WorkedOn(Protocol):
-    """A run that this process works on."""
+def asks_of_open_runs(db: Database, works: Iterable[int], askers: Sequence[str]) -> list[Any]:
+    """Return what is asked of these runs, which of their askers pause, and what is to be cancelled.
 
-    number: int
-    work: RunWork
-
-
-class RequestLook:
-    """Looks for requests to runs, every half a second while this process works on any.
-
-    Args:
-        store: the store
-        leased_runs: returns which of these runs a process works on
+    `works` are their numbers, `askers` the ids of the runs for which they work.
     """
-
-    def __init__(self, store: Store, leased_runs: Callable[[list[int]], list[int]]) -> None:
-        self._store = store
-        self._leased_runs = leased_runs
-        # Ends a run that nobody works on; set by what does that.
-        self.cancel_idle: Callable[[str, str], object] = lambda run_id, cause: None
-        self._lock = guard()
-        self._look_lock = guard(threading.Lock())  # held while it reads
-        self._closing = threading.Event()
-        self._works: WeakValueDictionary[int, WorkedOn] = WeakValueDictionary()
-        self._is_looking = False
-        in_child(self._renew)
-
-    def _renew(self) -> None:
-        self._works.clear()
-        self._is_looking = False
-
-    def add(self, run: WorkedOn) -> None:
-        """Look for requests to a run, as long as it is worked on."""
-        with self._lock:
-            self._works[run.number] = run
-            if self._is_looking:
-                return
-            self._is_looking = True
-        try:
-            WORKERS.submit(_keep_looking, ref(self), self._closing)
-        except TooManyThreads:  # the next run tries it again
-            self._is_looking = False
-
-    def close(self) -> None:
-        """Stop looking: when this returns, nothing reads the store."""
-        self._closing.set()
-        with self._look_lock:
-            pass
-
-    def look_again(self) -> bool:
-        """Look once; return whether to do so again, since a run is still worked on."""
-        with self._lock:
-            self._is_looking = any(not each.work.is_over for each in list(self._works.values()))
-            if not self._is_looking:
-                return False
-        with self._look_lock:
-            if self._closing.is_set():
-                return False
-            with suppress(MoothallError):  # of a database that is away
-                self.look()
-        return True
-
-    def look(self) -> None:
-        """Cancel the runs that are to be cancelled: here, or where nobody works on them."""
-        with self._store.reading() as db:
-            rows = db.execute(_SELECT_ALL).fetchall()
-        if not rows:
-            return
-        leased_runs = self._leased_runs([number for number, *_ in rows])
-        for number, run_id, state, cause in rows:
-            with self._lock:
-                run = self._works.get(number)
-            if number in leased_runs:
-                if run is not None and not run.work.is_over:
-                    run.work.cancel(cause)
-            elif _is_over(state):
-                with self._store.writing() as db:
-                    withdraw_cancel(db, number)
-            elif state != "in_doubt":  # once somebody has decided, whoever goes on with it
-                with suppress(MoothallError):  # it was deleted, or is damaged
-                    self.cancel_idle(run_id, cause)
-
-
-def _keep_looking(look_ref: ref[RequestLook], closing: threading.Event) -> None:
-    """Look until nothing is worked on; a journal that nobody uses any more is not kept open."""
-    while not closing.wait(_LOOK_S):
-        look = look_ref()
-        if look is None or not look.look_again():
-            return
-        del look
+    numbers, marks = ", ".join(map(str, works)) or "NULL", ", ".join("?" * len(askers)) or "NULL"
+    query = (
+        "SELECT r.number, r.id, r.state, w.kind, w.key, w.path, w.step, w.decided_by, w.sources "
+        "FROM waits w JOIN runs r ON r.number = w.run "
+        f"WHERE NOT w.taken AND w.due <= {_MARK_UNTIMELY} AND NOT r.deleted AND "
+        f"(w.kind = '{CANCEL}' OR (w.kind IN ('{PAUSED}', '{TELL}') AND w.run IN ({numbers})) "
+        f"OR (w.kind = '{PAUSED}' AND r.id IN ({marks}))) ORDER BY w.since, w.key"
+    )
+    return db.execute(query, [*askers]).fetchall()

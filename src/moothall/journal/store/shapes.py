@@ -136,6 +136,7 @@ _SHAPE_BY_KIND: Final[dict[str, Shape]] = {
         "remind?": (float, None),
         "name?": str,
         "takes?": [str],
+        "schema?": dict,
         "read?": [str],
         "facts?": _has_facts,
         "charged?": _CHARGE,
@@ -148,7 +149,7 @@ _SHAPE_BY_KIND: Final[dict[str, Shape]] = {
         "sources?": [str],
     },
     "decided": {"key": str, "decision": (RESUME, *DECISIONS).__contains__},
-    "state": {"state": dict, "appended": _has_lists, "earlier?": _has_hashes},
+    "state": {"state": dict, "appended": _has_lists, "earlier?": _has_hashes, "told_keys?": [str]},
     "over": {"reason": str, "detail?": (str, None)},
 }
 """Of every run, by the kind of entry: a run of the user's own orchestrator has these, too."""
@@ -215,9 +216,9 @@ def _our_shape(kind: str, entry: str, data: dict[str, Any]) -> Shape:
     if entry == "over" and kind in _REPLY_BY_KIND:
         return _REPLY | _REPLY_BY_KIND[kind]
     if entry == "heard" and kind == "Conversation":
-        return {"content": object, "known_to": object, "outside?": [str]}
+        return {"content": object, "known_to": object, "outside?": [str], "told_keys?": [str]}
     if entry == "heard" and kind == "DualActAgent":
-        return {"content": str, "by_r": bool, "outside?": [str]}
+        return {"content": str, "by_r": bool, "outside?": [str], "told_keys?": [str]}
     return {}
 
 

@@ -14,6 +14,7 @@ from moothall.foundation.jsonvalue import NotJSON, copy_json
 from moothall.journal.entry import Entry
 from moothall.journal.stop_reason import ANSWERED_REASONS
 from moothall.journal.store.operator_waits import AGENTS, OPERATOR
+from moothall.journal.store.run_requests import PAUSED, note_heard
 from moothall.journal.wait_kinds import WAIT_KINDS, Wait
 
 WAIT_ENTRY: Final = "waits"
@@ -111,11 +112,22 @@ def doubt_key(path: str, step: str) -> str:
 
 
 def write_rows(
-    db: Database, run: int, last_sequence: int, entries: Iterable[WaitEntry], is_over: bool
+    db: Database,
+    run: int,
+    last_sequence: int,
+    entries: Iterable[WaitEntry],
+    is_over: bool,
+    is_paused: bool = False,
 ) -> None:
-    """Write what entries after `last_sequence` say; `is_over`: no process works on the run now."""
+    """Write what entries after `last_sequence` say; `is_over`: no process works on the run now.
+
+    `is_paused`: it has stopped since it is paused; perhaps somebody has let it go on just now.
+    """
     now = time.time()
     for position, path, kind, data, at in entries:
+        if "told_keys" in data:
+            note_heard(db, run, data["told_keys"])
+            continue
         place, step = run << 32 | (last_sequence + position + 1), str(data.get("key"))
         if kind == WAIT_ENTRY:
             until, key, name = data.get("until"), data["wait"], data.get("name", "")
@@ -155,8 +167,9 @@ def write_rows(
             db.execute(_INSERT_DECISION, (*row, data.get("by"), now, run, run))
     if is_over:  # what was decided is carried out
         db.execute(
-            "UPDATE waits SET taken = TRUE WHERE run = ? AND kind IN (?, ?, ?) AND NOT taken",
-            (run, DOUBT, OPERATOR, AGENTS),
+            "UPDATE waits SET taken = TRUE WHERE run = ? AND NOT taken AND (kind IN (?, ?, ?) OR "
+            "(kind = ? AND value IS NOT NULL))",
+            (run, DOUBT, OPERATOR, AGENTS, "" if is_paused else PAUSED),
         )
 
 
@@ -181,8 +194,8 @@ def untaken_answers(db: Database, run: int) -> list[dict[str, Any]]:
     """Return the answers that a run was given and that no entry has yet, as JSON data."""
     rows = db.execute(
         f"SELECT {', '.join(_ANSWER_COLUMNS)} FROM waits "
-        f"WHERE run = ? AND NOT taken AND value IS NOT NULL AND kind <> '{DOUBT}' ORDER BY key",
-        (run,),
+        "WHERE run = ? AND NOT taken AND value IS NOT NULL AND kind NOT IN (?, ?, ?) ORDER BY key",
+        (run, DOUBT, OPERATOR, PAUSED),
     ).fetchall()
     return [dict(zip(_ANSWER_COLUMNS, row, strict=True)) for row in rows]
 

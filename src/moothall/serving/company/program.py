@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from moothall import Agent, ConfigError, DefinitionError, MoothallError
+from moothall import Agent, ConfigError, DefinitionError, Journal, MoothallError
 from moothall.agents import AgentSource
 from moothall.build import call_user, log_failure
 from moothall.serving.company.agent_kinds import fault_of, make_agent
@@ -70,6 +70,14 @@ class CompanyProgram:
             if source is None or isinstance(error.__cause__, ConfigError | DefinitionError | None):
                 self.faults[name] = fault_of(name, error)
             raise
+
+    def agents_for(self, journal: Journal | None) -> list[Agent]:
+        """Make all agents, for who looks at what they do; none enters a space."""
+        agents = [self.create_agent(name) for name in self._sources]
+        for each in agents:
+            if journal is not None and getattr(each, "journal", journal) is None:
+                each.journal = journal  # type: ignore[attr-defined]
+        return agents
 
     def _agent_options(self, name: str) -> dict[str, Any]:
         agent = self._settings.agents[name]

@@ -26,6 +26,10 @@ RESTING: Final = (*Outline.parked, "in_doubt")
 """Why a reply has stopped that goes on once somebody answers, or decides about a call."""
 GOING_ON: Final = ("running", "stopped", *RESTING)
 """The states of a run that has not ended."""
+_OPERATOR_WORDS: Final = {
+    "operator:program": "waiting for its operator, as its program has changed",
+    "operator:pause": "waiting for its operator, who has paused it",
+}
 _OPERATOR_HINT: Final = "; its operator answers (`moothall waiting`)"
 _CANNOT_ASK: Final = (
     "its caller's client cannot ask anybody, and only a reply of an agent with a journal= can wait"
@@ -112,8 +116,8 @@ def asks_of(waits: Iterable[Wait], may_permit: bool) -> dict[str, Ask]:
 def waiting_text(waits: Iterable[Wait]) -> str:
     """Return what a run waits for, and for whom, in words."""
     return "; ".join(
-        "waiting for its operator, as its program has changed"  # not the prompts
-        if each.key == "operator:program"
+        _OPERATOR_WORDS[each.key]  # not the prompts, nor who has paused it
+        if each.key in _OPERATOR_WORDS
         else f"waiting for {each}"
         + ("" if each.who or each.kind in ("moment", "agents") else _OPERATOR_HINT)
         for each in waits

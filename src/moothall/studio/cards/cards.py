@@ -193,8 +193,10 @@ class Cards:
             read = _read_answer
             if kind == "doubt":
                 subject["text"], read = wait.line, _read_doubt
-            elif kind == "operator":
+            elif kind in ("operator", "paused"):
                 kind = "question"
+                if wait.kind == "paused":
+                    subject["text"] = f"{wait.text}: answer 'go-on', and it goes on"
 
         def deliver(value: Any) -> None:
             try:

@@ -58,6 +58,16 @@ export function shownRun(view, id, slot, back, wanted) {
   replace(view, back, head, slot, goes, fault, doubts, reply, replayed, bar, results, earlier, ...Object.values(roots), more, foot, choices);
   const tell = drafted(h("input", { class: "s-input", "aria-label": "Message to the agent", placeholder: "A message for it, before it goes on (may be left out)" }), `resume/${id}`);
   const resuming = h("form", { class: "s-row s-resume", onsubmit: attempt(() => sent(tell, resume)) }, tell, h("button", { class: "s-button primary" }, "Resume"));
+  // A hand on a run that any process works on.
+  const said = drafted(h("input", { class: "s-input", "aria-label": "Tell the run", placeholder: "Interrupt it with a message", required: true }), `tell/${id}`);
+  const telling = h("form", { class: "s-row s-steer", onsubmit: attempt(() => sent(said, (text) => ask("steer", { text }))) }, said, h("button", { class: "s-button" }, "Send"));
+  const canHold = () => ["running", "waiting", "stopped"].includes(about.state) && !["Society", "Survey", "Schedule"].includes(about.kind) && !runs.get(id)?.job;
+  const ask = async (what, body = {}) => {
+    await call(`act/${what}`, { run: id, ...body });
+    const { paused } = await call(`runs/run?run=${encodeURIComponent(id)}`);
+    about = { ...about, paused };
+    top();
+  };
   pick(which);
 
   function pick(name) {
@@ -236,11 +246,11 @@ export function shownRun(view, id, slot, back, wanted) {
     ];
     const more = is ? null : further(id, about.state, about.order, { why: ending?.data?.detail });
     const goesOn = !is && !more && !ENDED.has(about.state), known = about.order || TOLD.kinds.includes(about.kind), resumable = goesOn && !isOpen && known;
-    update(goes, more, resumable && isAct(about) && resuming);
+    update(goes, more, resumable && isAct(about) && resuming, canHold() && telling);
     update(head,
       h("div", { class: "s-row" }, isOpen ? stateBadge("in_doubt") : stateBadge(...stands(runs.get(id) || about)),
         h("span", { class: "s-soft" }, `${isAct(about) || about.kind.toLowerCase() === about.agent.toLowerCase() ? "" : `${about.kind} `}${agentOf(about)}${about.thread ? ` · thread ${about.thread}` : ""} · began ${day(about.began)} · ${entries(about.entries)} · ${duration(t.seconds)}${t.errors ? ` · ${count(t.errors, "error")}` : ""}`),
-        h("span", { class: "s-spacer" }), canStop(about) ? button("Stop", () => stop(id), "danger") : null, !is && titled("Tell the run again from its record: no model is asked, nothing is executed", button("Replay", replay)), titled("A copy that can be resumed with a changed program or another decision; this run stays as it is", button("Fork", () => fork())), resumable && !isAct(about) && button("Resume", () => resume(""), "primary"), home()),
+        h("span", { class: "s-spacer" }), canStop(about) ? button("Stop", () => stop(id), "danger") : null, canHold() && (about.paused ? button("Continue", () => ask("unpause"), "primary") : titled("It ends its step, and waits before the next one until somebody lets it go on", button("Pause", () => ask("pause")))), !is && titled("Tell the run again from its record: no model is asked, nothing is executed", button("Replay", replay)), titled("A copy that can be resumed with a changed program or another decision; this run stays as it is", button("Fork", () => fork())), resumable && !isAct(about) && button("Resume", () => resume(""), "primary"), home()),
       h("h3", { class: "s-text", "aria-level": 2 }, about.task || "(no task)", " ", h("code", { class: "s-soft" }, about.id)),
       h("p", { class: "s-soft" }, about.forked_from
         ? ["This is a fork of ", h("button", { type: "button", class: "s-link", onclick: () => go(["runs", about.forked_from]) }, about.forked_from), `, which stays as it is. ${ENDED.has(about.state) ? "" : `Resume it with ${isAct(about) ? "another message, " : ""}a changed program or another decision.`} `]

@@ -125,8 +125,7 @@ class UpwardCall:
                     name = f"{agent.id}.{action.name}"
                     wait_data = {**data_of_call(call), "action": name, "args": args, "text": ""}
                     wait_data |= {"facts": {**action.facts}} if action.facts else {}
-                    if (schema := action.parameters).get("additionalProperties") is False:
-                        wait_data["takes"] = [*schema["properties"]]
+                    wait_data["schema"] = action.parameters
                     by = decider_title(agent.find_approver())
                     terms = (exact.fingerprint, ask_now, change, wait_data, exact, by)
                     decision = await step.permitted(*terms)

@@ -86,7 +86,7 @@ def _span_in_prompt(prompt: list[Any], run_messages: list[Any]) -> tuple[int, in
         last -= 1
     if not last:
         return len(prompt), len(prompt)
-    return last - _common_length(prompt[:last][::-1], run_messages[::-1]), last
+    return last - _common_end(prompt[:last], run_messages), last
 
 
 # -- lists of earlier runs -------------------------------------------------------------------------
@@ -202,7 +202,11 @@ def _json_bytes(data: Any) -> bytes:
         return json_text(data).encode()
 
 
-def _common_length(first: Sequence[Any], second: Sequence[Any]) -> int:
-    """Return the length of the common prefix."""
-    pairs = zip(first, second, strict=False)
-    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
+def _common_end(first: Sequence[Any], second: Sequence[Any]) -> int:
+    """Return the length of the common suffix."""
+    low, high = 0, min(len(first), len(second))
+    while low < high:  # by halves: lists compare what is the same object at once
+        middle = (low + high + 1) // 2
+        is_common = first[len(first) - middle :] == second[len(second) - middle :]
+        low, high = (middle, high) if is_common else (low, middle - 1)
+    return low

@@ -1,0 +1,128 @@
+"""Names of persons and conversations, as people write them: made, found, answered, deleted."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commands import run as run_command
+from journal.conftest import Place
+from moothall import (
+    ACCESS_REQUESTED,
+    Action,
+    Budget,
+    ChangedArgs,
+    ConfigError,
+    Context,
+    Journal,
+    ReActAgent,
+    ScriptedModel,
+    SQLiteMemory,
+    Waiting,
+)
+from moothall.models.protocol import Call
+
+NAMES = {
+    "a joiner": "نی\u200cکی",
+    "an emoji with a joiner": "anna 👩\u200d💻",
+    "a hard space": "Anna\u00a0Maria",
+    "a mark of direction": "\u200fדנה\u200e",
+    "two lines": "anna\nmaria",
+}
+
+
+async def pay(n: int) -> str:
+    """Pay."""
+    return f"paid {n}"
+
+
+def agent_at(journal: Journal, **options: Any) -> ReActAgent:
+    actions = [Action("pay", pay, "Pay.", access_policy=ACCESS_REQUESTED)]
+    model = ScriptedModel(
+        lambda messages, _: (
+            messages[-1]["content"]
+            if messages[-1]["role"] == "tool"
+            else Call("c", "pay", {"n": 1})
+        )
+    )
+    return ReActAgent("clerk", model, actions=actions, journal=journal, **options)
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_thread_of_any_name_is_found_permits_is_paused_told_and_deleted(
+    tmp_path: Path, kind: str
+) -> None:
+    name, journal = NAMES[kind], Journal(tmp_path / "j.db")
+    budget = Budget(tokens=10**6, name=name) if "\n" not in name else None
+    memory = SQLiteMemory(tmp_path / "m.db")
+    agent = agent_at(journal, memory=memory, approver=Waiting(who=[name]), budget=budget)
+    agent.reply_sync("My words.", thread=name, run_id="r")
+    assert [run.thread for run in journal.runs(thread=name)] == journal.threads() == [name]
+    journal.pause("r", by=name)
+    journal.tell("r", "Go on.", by=name)
+    journal.go_on("r", by=name)
+    (wait,) = journal.waiting(kind="approval")
+    journal.answer("r", wait.key, True, by=name)
+    (result,) = asyncio.run(agent.resume_decided())
+    assert result.reply is not None
+    assert [run.id for run in journal.runs(decided_by=name)] == ["r"]
+    memory.close()
+    path = ("--journal", str(tmp_path / "j.db"), "--memory", str(tmp_path / "m.db"))
+    deleted = run_command("runs", "delete", "--person", name, *path)
+    assert deleted.returncode == 0, deleted.stderr
+    assert journal.runs() == []
+    assert SQLiteMemory(tmp_path / "m.db", name).get_memories() == []
+    agent_at(journal, approver=Waiting()).reply_sync("My words.", thread=name, run_id="s")
+    assert journal.delete(thread=name).runs == ["s"]
+
+
+def test_changed_arguments_of_a_wrong_type_are_refused_where_they_are_typed(
+    tmp_path: Path,
+) -> None:
+    journal = Journal(tmp_path / "j")
+    agent_at(journal, approver=Waiting()).reply_sync("go", run_id="r")
+    (wait,) = journal.waiting()
+    wrong = {
+        "x": {"n": "x"},
+        "missing": {},
+        "more": {"n": 1, "m": 2},
+    }
+    for args in wrong.values():
+        with pytest.raises(ConfigError, match="run 'r': 'pay'"):
+            journal.answer("r", wait.key, ChangedArgs(args), by="eva")
+    journal.answer("r", wait.key, ChangedArgs({"n": 2}), by="eva")
+    (result,) = asyncio.run(agent_at(journal, approver=Waiting()).resume_decided())
+    assert result.reply is not None
+    assert "paid 2" in result.reply.text
+
+
+def test_tag_with_a_nul_is_refused_by_each_database(place: Place) -> None:
+    with Journal(place("j")) as journal:
+        agent = ReActAgent("a", ScriptedModel(["Done."]), journal=journal)
+        with pytest.raises(ConfigError, match="without a NUL"):
+            agent.reply_sync("go", tags={"customer": "a\0b"})
+
+
+async def test_question_to_a_person_is_asked_within_a_task(tmp_path: Path) -> None:
+    async def choose(context: Context[Any]) -> str:
+        tasks = [asyncio.create_task(context.ask_person(each)) for each in ("Red?", "Blue?")]
+        return " and ".join(await asyncio.gather(*tasks))
+
+    journal = Journal(tmp_path / "j")
+    model = ScriptedModel(
+        lambda messages, _: (
+            messages[-1]["content"] if messages[-1]["role"] == "tool" else Call("c", "choose", {})
+        )
+    )
+    actions = [Action("choose", choose, "Choose.", idempotent=True)]
+    agent = ReActAgent("a", model, actions=actions, journal=journal, approver=Waiting())
+    reply: Any = await agent.reply("go", run_id="r")
+    while waits := journal.waiting():
+        for wait in waits:
+            journal.answer("r", wait.key, f"{wait.text} yes", by="eva")
+        (result,) = await agent.resume_decided()
+        reply = result.reply
+    assert "Red? yes and Blue? yes" in reply.text
