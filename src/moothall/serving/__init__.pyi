@@ -3,6 +3,7 @@
 from moothall.serving.a2a.a2a_agent import A2AAgent as A2AAgent
 from moothall.serving.company.company import Company as Company
 from moothall.serving.company.controls import ScheduleControl as ScheduleControl
+from moothall.serving.company.program import agents_of_file as agents_of_file
 from moothall.serving.company.schedule import Schedule as Schedule
 from moothall.serving.company.supervisor import Restart as Restart
 from moothall.serving.company.supervisor import Supervised as Supervised

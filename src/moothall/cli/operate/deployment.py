@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import click
 
-from moothall import Journal
 from moothall.agents import fits_of, get_ready
 from moothall.build import counted, escaped
 from moothall.cli.own_agents import named_agent
 from moothall.cli.shared_options import as_usage_error, open_journal
-from moothall.journal import Outline
+from moothall.journal import Journal, Outline
+from moothall.serving import agents_of_file
 
 _FILES = (".yaml", ".yml")
 
@@ -23,11 +22,16 @@ def check_program(journal: str | None, names: Sequence[str]) -> int:
     """Print which runs agents, or those of a company's file, would take; return the exit code."""
     files = [each for each in names if each.endswith(_FILES)]
     agents: list[Any] = []
+    own_journal: Journal | None = None
     with as_usage_error():
         for each in names:
-            agents += _agents_of_file(each) if each in files else [named_agent(each)]
-            journal = journal or (_journal_of_file(each) if each in files else None)
-        with open_journal(journal) as store:
+            if each not in files:
+                agents.append(named_agent(each))
+                continue
+            company_agents, company_journal = agents_of_file(each)
+            agents += company_agents
+            own_journal = own_journal or company_journal
+        with open_journal(journal) if journal or own_journal is None else own_journal as store:
             asyncio.run(get_ready(agents))
             fits = list(fits_of(agents, store))
     other_runs = [each.run for each in fits if each.is_of_others]
@@ -43,22 +47,3 @@ def check_program(journal: str | None, names: Sequence[str]) -> int:
 
 def _name(run: Outline) -> str:
     return f"run {escaped(run.id)} of {escaped(run.agent)} ({run.state})"
-
-
-def _agents_of_file(name: str) -> list[Any]:
-    from moothall.serving import Company
-    from moothall.serving.company.program import CompanyProgram
-
-    settings, address = Company.read_settings(name), _journal_of_file(name)
-    journal = None if address is None else Journal(address)
-    return list(CompanyProgram(settings, Path(name).resolve().parent).agents_for(journal))
-
-
-def _journal_of_file(name: str) -> str | None:
-    """Return the journal that a company's file names; None without one."""
-    from moothall.serving import Company
-
-    address = Company.read_settings(name).journal
-    if address is None or "://" in address:
-        return address
-    return str(Path(name).resolve().parent / address)

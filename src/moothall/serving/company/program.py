@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +12,7 @@ from moothall import Agent, ConfigError, DefinitionError, Journal, MoothallError
 from moothall.agents import AgentSource
 from moothall.build import call_user, log_failure
 from moothall.serving.company.agent_kinds import fault_of, make_agent
+from moothall.serving.company.company_file import read_settings
 from moothall.serving.company.settings import Settings
 
 logger: logging.Logger = logging.getLogger("moothall.serving.company")
@@ -71,14 +73,6 @@ class CompanyProgram:
                 self.faults[name] = fault_of(name, error)
             raise
 
-    def agents_for(self, journal: Journal | None) -> list[Agent]:
-        """Make all agents, for who looks at what they do; none enters a space."""
-        agents = [self.create_agent(name) for name in self._sources]
-        for each in agents:
-            if journal is not None and getattr(each, "journal", journal) is None:
-                each.journal = journal  # type: ignore[attr-defined]
-        return agents
-
     def _agent_options(self, name: str) -> dict[str, Any]:
         agent = self._settings.agents[name]
         return {**agent.options, **agent.secrets}
@@ -90,3 +84,23 @@ class CompanyProgram:
                 await call_user(hook, *arguments)
             except Exception as error:
                 log_failure(logger, f"{key} failed", error)
+
+
+def agents_of_file(path: str | os.PathLike[str]) -> tuple[list[Agent], Journal | None]:
+    """Return the agents of a company's file, which enter no space, and the company's journal.
+
+    Raises:
+        ConfigError, MissingExtra: as `Company.from_yaml`
+        MoothallError: an agent cannot be made, or the journal cannot be opened
+    """
+    settings, folder = read_settings(Path(path)), Path(path).resolve().parent
+    address = settings.journal
+    if address is not None and not Journal.is_url(address):
+        address = str(folder / address)
+    journal = None if address is None else Journal(address)
+    program = CompanyProgram(settings, folder)
+    agents = [program.create_agent(name) for name in settings.agents]
+    for each in agents:
+        if journal is not None and getattr(each, "journal", journal) is None:
+            each.journal = journal  # type: ignore[attr-defined]
+    return agents, journal
