@@ -173,6 +173,7 @@ FLOORS = {
         "attributes",
         "tally",
         "wait_kinds",
+        "kinds",
         "describe",
         "entry",
         "doubt",
@@ -189,6 +190,7 @@ FLOORS = {
         "journal",
         "run_view",
     ),
+    "journal.kinds": ("entry_kinds", "feedback"),
     "journal.store": (
         "shapes",
         "leases",

@@ -437,3 +437,16 @@ def test_commands_on_a_disk_that_takes_nothing_say_so(
     args = [folder if each == "." else each for each in sandbox] + [folder, "sh", "-c", program]
     done = subprocess.run(args, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode != 0, problem in done.stderr) == (True, True), done.stderr
+
+
+def test_feedback_is_noted_with_the_name_of_who_gives_it(folder: Path) -> None:
+    with Journal(folder / "runs.db") as journal:
+        run_id = journal.runs()[0].id
+    said = moothall(
+        "runs", "feedback", run_id, "--bad", "--note", "Too long.", "--as", "eva", cwd=folder
+    )
+    assert (said.returncode, said.stdout, said.stderr) == (0, "", "")
+    assert "called not good by eva: Too long." in moothall("runs", run_id, cwd=folder).stdout
+    nothing = moothall("runs", "feedback", run_id, cwd=folder)
+    assert nothing.returncode == 2
+    assert "give good=True, good=False or a note=" in nothing.stderr

@@ -7,6 +7,7 @@ from moothall.journal.entry import Entry as Entry
 from moothall.journal.entry import Outline as Outline
 from moothall.journal.entry import Sums as Sums
 from moothall.journal.journal import Journal as Journal
+from moothall.journal.kinds.feedback import Feedback as Feedback
 from moothall.journal.opening import RunPart as RunPart
 from moothall.journal.run_view import RecordedAnswer as RecordedAnswer
 from moothall.journal.run_view import RecordedCall as RecordedCall

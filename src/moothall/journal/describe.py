@@ -8,6 +8,7 @@ from typing import Any, Final
 from moothall.actions.approval.decision import DECISION_ENTRIES, DECISION_KINDS
 from moothall.actions.provenance import Origin, origins_of
 from moothall.foundation.text import counted, escaped, escaped_json
+from moothall.journal.kinds.entry_kinds import ENTRY_KINDS
 from moothall.journal.tally import fault_line, is_refused
 from moothall.journal.wait_kinds import DECISIONS, RESUME, moment_text, wait_in_words, wait_of
 from moothall.models.protocol import call_line
@@ -19,6 +20,8 @@ _FACTS_OF_ANSWERS: Final = {"answered_by": "answered by {}"}
 def entry_line(kind: str, data: dict[str, Any]) -> str:
     """Return what happened, in one line of plain words."""
     describe = _LINE_BY_KIND.get(kind)
+    if describe is None and kind in ENTRY_KINDS:
+        describe = ENTRY_KINDS[kind].line
     if describe is not None:
         try:
             return escaped(describe(data))

@@ -22,6 +22,7 @@ from moothall.journal.entry import (
     begin_data_of,
     rekeyed_data,
 )
+from moothall.journal.kinds.entry_kinds import kind_at
 from moothall.journal.store.store import Store
 from moothall.journal.store.wait_rows import ANSWER_ENTRY, WAIT_ENTRY
 from moothall.journal.tally import Tally, search_text
@@ -53,6 +54,7 @@ def fork_run(
     check_boolean("permitted=", permitted)
     if not permitted:
         entries = _without_permissions(entries)
+    entries = [each for each in entries if kind_at(each.path) is None]  # it is of that run alone
     copies = [
         (entry.path, entry.kind, store.encode_data(data)[0])
         for entry, data in zip(entries, rekeyed_data(entries, key), strict=True)

@@ -27,6 +27,7 @@ from moothall.journal.doubt import Doubt
 from moothall.journal.entry import Entry, Outline, Outlines, Sums, outlines_of_kind, reply_of
 from moothall.journal.find import FIELDS, FILTERS, Filters, RunFilter, RunQuery, with_filters
 from moothall.journal.forking import fork_run
+from moothall.journal.kinds.feedback import TakesFeedback
 from moothall.journal.moving import adopt_run, export_run, file_path, import_run, move_run
 from moothall.journal.opening import RunOpener, RunPart
 from moothall.journal.run_waits import Waits
@@ -42,7 +43,7 @@ _TASK_ENTRIES: Final = 10  # so many entries of a run have its task, with its ma
 _SHA256: Final = re.compile("[0-9a-f]{64}")
 
 
-class Journal(OperatedRuns, ProcessBound, remedy="give its path, and open it there"):
+class Journal(OperatedRuns, TakesFeedback, ProcessBound, remedy="give its path, and open it there"):
     """The durable record of runs, in an SQLite file.
 
     An agent with a `journal=` records each answer of its model, and the start and end of each

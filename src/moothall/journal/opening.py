@@ -20,8 +20,9 @@ from moothall.foundation.database import RUNS, Database
 from moothall.foundation.errors import RequestCancelled, RunHeld, StateError
 from moothall.foundation.threads import WORKERS, guard
 from moothall.journal.commits import Commits, OpenRun
-from moothall.journal.doubt import Doubt
+from moothall.journal.doubt import Doubt, state_of_parts
 from moothall.journal.entry import ROOT, Entry, subpath
+from moothall.journal.kinds.entry_kinds import EntryKind
 from moothall.journal.stop_reason import ELSEWHERE_STATE, OPEN_STATES
 from moothall.journal.store.run_requests import read_requests
 from moothall.journal.store.run_work import RunRequests, RunWork
@@ -138,6 +139,16 @@ class RunOpener:
         self._store.check()
         with self._opening_lock:
             return self._open_with_retries(run_id)
+
+    def note_beside(self, run_id: str, kind: EntryKind, data: dict[str, Any]) -> None:
+        """Note an entry beside the work of a run at rest, whose state stays."""
+        run = self.open(run_id)
+        try:
+            run.state = state_of_parts(run.past_entries.values())
+            run.note(kind.path, kind.name, data)
+            run.commit_now()
+        finally:
+            run.close()
 
     def _open_for(
         self, run_future: concurrent.futures.Future[OpenRun], run_id: str, new_run: NewRun | None

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from moothall.actions.approval.decision import DECISION_KINDS, ChangedArgs
 from moothall.actions.provenance.marks import with_marks, without_marks
@@ -21,6 +21,7 @@ from moothall.journal.entry import (
     read_list,
     reply_of,
 )
+from moothall.journal.kinds.feedback import FEEDBACK, Feedback
 from moothall.models.protocol import ModelReply
 
 if TYPE_CHECKING:
@@ -308,6 +309,12 @@ class RunView:
     def was_cancelled(self) -> bool:
         """Whether somebody has cancelled it, even if a call of it is in doubt."""
         return self.end is not None and self.end.reason == "cancelled"
+
+    @cached_property
+    def feedback(self) -> list[Feedback]:
+        """What people have said of it by `Journal.feedback`, in order."""
+        entries = (each for each in self.entries if each.path == FEEDBACK.path)
+        return [Feedback.read(cast(Any, each.data), each.at) for each in entries]
 
     @cached_property
     def reply(self) -> Any:

@@ -154,6 +154,25 @@ def adopt(run_id: str, journal: str | None) -> int:
     return 0
 
 
+@click.command(short_help="Say whether a run was good.")
+@click.argument("run_id", metavar="ID", shell_complete=completing.runs)
+@journal_option("The journal.")
+@click.option("--good/--bad", default=None, help="Whether it was good.")
+@click.option("--note", metavar="TEXT", default="", help="What else there is to say.")
+@click.option("--as", "by", metavar="NAME", help="Who says it; by default the user of this system.")
+def feedback(run_id: str, journal: str | None, good: bool | None, note: str, by: str | None) -> int:
+    """Note of the run with this ID whether it was good, and why; evaluations choose runs by it.
+
+    \b
+    Example:
+      moothall runs feedback 79a0b5265e6033b5 --bad --note "The price is last year's."
+    """  # noqa: D301 - the \b is for click: it keeps the lines as they are
+    with open_journal(journal) as store, as_usage_error():
+        run_id = full_run_id(store, run_id)
+        store.feedback(run_id, good=good, note=note, by=user_name(by))
+    return 0
+
+
 @click.command(short_help="Copy the journal while it is written.")
 @click.argument("path", metavar="PATH", type=FileToWrite())
 @journal_option("The journal.")
@@ -241,6 +260,7 @@ COMMANDS: Final = {
     "pause": pause,
     "go-on": go_on,
     "tell": tell,
+    "feedback": feedback,
     "backup": backup,
     "restore": restore,
     "check": check,

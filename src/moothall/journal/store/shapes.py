@@ -17,6 +17,7 @@ from moothall.budget.limits import RESERVABLE
 from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import cut
 from moothall.journal.entry import OUR_KINDS, Entry, begin_data_of
+from moothall.journal.kinds.entry_kinds import kind_at
 from moothall.journal.wait_kinds import DECISIONS, RESUME, WAIT_KINDS
 from moothall.models.protocol import Usage
 
@@ -277,6 +278,8 @@ class EntryChecker:
             return f"its time must be in seconds since 1970, got {_excerpt(at)}"
         if kind == "heard":  # whatever the user's own program was told
             return self._fault_of_ours(path, kind, data)
+        if (noted_kind := kind_at(path)) is not None:
+            return noted_kind.fault(data)
         problem = _fault(data, _SHAPE_BY_KIND.get(kind, dict), "")
         if kind == "begun" and not problem:
             self._kind_by_path[path] = data["kind"]

@@ -1,0 +1,71 @@
+"""The kinds of entries that stand beside the work of a run, as their owners register them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from moothall.foundation.jsonvalue import json_text
+from moothall.foundation.text import cut
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+_PART_PREFIX: Final = "@"  # no part of an agent's work begins so
+_EXCERPT_CHARS: Final = 60
+
+
+class EntryKind(NamedTuple):
+    """A kind of entry that may be noted of any run at rest: what journals know of it.
+
+    Attributes:
+        name: the kind of the entry
+        data_type: its data, a TypedDict, by which pydantic checks what is read
+        line: returns what it says in one line of plain words
+    """
+
+    name: str
+    data_type: type[Any]
+    line: Callable[[dict[str, Any]], str]
+
+    @property
+    def path(self) -> str:
+        """The part of a run that has its entries: they are no part of its agent's work."""
+        return f"{_PART_PREFIX}{self.name}"
+
+    def fault(self, data: Any) -> str:
+        """Return what of an entry's data is not as it is written; empty if nothing."""
+        from pydantic import ValidationError
+
+        try:
+            adapter: Any = _adapter(self.data_type)  # type: ignore[arg-type]
+            adapter.validate_python(data, strict=True)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"])) or "it"
+            problem = first["msg"].replace("Input should be", "must be")
+            return f"{place} {problem}, got {cut(json_text(first['input']), _EXCERPT_CHARS)}"
+        return ""
+
+
+ENTRY_KINDS: Final[dict[str, EntryKind]] = {}
+"""The kinds by their names."""
+
+
+def register(kind: EntryKind) -> EntryKind:
+    """Have journals check, describe and show the entries of a kind."""
+    ENTRY_KINDS[kind.name] = kind
+    return kind
+
+
+def kind_at(path: str) -> EntryKind | None:
+    """Return the kind of the entries in a part of a run; None for a part of its agent's work."""
+    return ENTRY_KINDS.get(path[1:]) if path.startswith(_PART_PREFIX) else None
+
+
+@cache
+def _adapter(data_type: Any) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(data_type)
