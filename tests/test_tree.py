@@ -190,7 +190,7 @@ FLOORS = {
         "journal",
         "run_view",
     ),
-    "journal.kinds": ("entry_kinds", "feedback"),
+    "journal.kinds": ("entry_kinds", "feedback", "run_kinds"),
     "journal.store": (
         "shapes",
         "leases",
@@ -212,6 +212,7 @@ FLOORS = {
         "by_path",
     ),
     "agents": (
+        "recorded_kinds",
         "context",
         "decision",
         "dispatch",
@@ -384,6 +385,7 @@ FLOORS = {
         "spans",
     ),
     "research": (
+        "recorded_kinds",
         "findings",
         "scope",
         "sentences",
@@ -425,6 +427,7 @@ FLOORS = {
         "__main__",
     ),
     "society": (
+        "recorded_kinds",
         "clock",
         "arrays",
         "math",

@@ -8,6 +8,7 @@ from moothall.journal.entry import Outline as Outline
 from moothall.journal.entry import Sums as Sums
 from moothall.journal.journal import Journal as Journal
 from moothall.journal.kinds.feedback import Feedback as Feedback
+from moothall.journal.kinds.run_kinds import RunKind as RunKind
 from moothall.journal.opening import RunPart as RunPart
 from moothall.journal.run_view import RecordedAnswer as RecordedAnswer
 from moothall.journal.run_view import RecordedCall as RecordedCall

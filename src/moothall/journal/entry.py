@@ -16,6 +16,7 @@ from moothall.foundation.errors import JournalError, NoSuchRun, StateError
 from moothall.foundation.text.display import SafeHTML
 from moothall.journal.attributes import RecordedAttributes
 from moothall.journal.describe import entry_line, origins_in
+from moothall.journal.kinds.run_kinds import run_kind
 from moothall.journal.stop_reason import PARKED_STATES
 from moothall.journal.tally import (
     SUM_COLUMNS,
@@ -203,12 +204,6 @@ def begin_data_of(entries: Iterable[Entry]) -> dict[str, Any] | None:
     return next((each.data for each in entries if not each.path and each.kind == "begun"), None)
 
 
-OUR_KINDS: Final = frozenset(
-    ("Conversation", "DualActAgent", "ReActAgent", "Researcher", "Society", "Survey")
-)
-"""The kinds of runs whose record moothall's own classes write."""
-
-
 @dataclass(frozen=True, slots=True)
 class Outline(SpentSums, RecordedAttributes):
     """One run of a journal, in short.
@@ -262,7 +257,7 @@ class Outline(SpentSums, RecordedAttributes):
     @property
     def is_ours(self) -> bool:
         """Whether a class of moothall writes its record, and not a program's own orchestrator."""
-        return self.kind in OUR_KINDS
+        return run_kind(self.kind) is not None
 
     @property
     def under_way(self) -> bool:
@@ -369,16 +364,6 @@ def read_list(name: str, read_value: Callable[[str], bytes]) -> list[Any]:
     return [json.loads(read_value(each)) for each in hashes]
 
 
-# By class of agent: the module whose `replayed_reply(run_id, entries)` rebuilds a run. These
-# modules import the journal, so they are only named here.
-_REPLAY_MODULES: Final = {
-    "ReActAgent": "moothall.agents.loop.recording",
-    "DualActAgent": "moothall.agents.dualact.dual_act_state",
-    "Conversation": "moothall.agents.conversation.conversation_record",
-    "Researcher": "moothall.research.recording",
-}
-
-
 def reply_of(run_id: str, entries: Sequence[Entry]) -> Any:
     """Return the reply of a run, rebuilt from its entries; StateError before its end."""
     if (end := Entry.end_of(entries)) is None:
@@ -386,7 +371,7 @@ def reply_of(run_id: str, entries: Sequence[Entry]) -> Any:
             f"run {run_id!r} has not ended: call its agent with this run_id to resume it"
         )
     start = begin_data_of(entries) or {}
-    module = _REPLAY_MODULES.get(str(start.get("kind")))
-    if module is not None:
-        return importlib.import_module(module).replayed_reply(run_id, entries)
+    kind = run_kind(start.get("kind"))
+    if kind is not None and kind.replay_module:
+        return importlib.import_module(kind.replay_module).replayed_reply(run_id, entries)
     return {"begun": start, "state": Entry.state_in(entries) or {}, "over": end.data}

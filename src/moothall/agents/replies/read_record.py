@@ -14,7 +14,8 @@ from moothall.agents.replies.state import APPENDED, UNSAVED, load_state
 from moothall.foundation.errors import RunMismatch, StateError
 from moothall.foundation.jsonvalue import as_json
 from moothall.foundation.text import shorten
-from moothall.journal.entry import OUR_KINDS, ROOT
+from moothall.journal.entry import ROOT
+from moothall.journal.kinds.run_kinds import run_kind
 from moothall.journal.stop_reason import FINAL_REASONS
 from moothall.journal.store.wait_rows import ANSWER_ENTRY, WAIT_ENTRY, WaitOutcome, is_wait_of
 from moothall.journal.wait_kinds import DECISIONS, DoubtDecision
@@ -219,7 +220,7 @@ class ReadRecord(Generic[S]):
             )
         if detail:
             fork = f"use another run_id, or go on with a fork: journal.fork({self.run_id!r})"
-            hint = "" if start["kind"] in OUR_KINDS else fork  # no agent resumes it
+            hint = fork if run_kind(start["kind"]) is None else ""  # no agent resumes it
             raise RunMismatch(self.run_id, (*parts,) or ("agent",), shorten(detail, 500), hint)
 
     @property

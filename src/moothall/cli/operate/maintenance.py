@@ -12,8 +12,9 @@ from moothall.cli import completing
 from moothall.cli.operate.control import cancel, go_on, pause, tell
 from moothall.cli.operate.deployment import check_program
 from moothall.cli.operate.erasing import EXISTING_FILE, OLD_STATE_TEXT, delete, print_deleted
+from moothall.cli.operate.waiting import user_name
 from moothall.cli.option_types import Age, FileToWrite, WholeNumberType
-from moothall.cli.recorded_runs import filter_options, run_filters
+from moothall.cli.recorded_runs import filter_options, full_run_id, run_filters
 from moothall.cli.shared_options import (
     as_usage_error,
     journal_option,

@@ -34,20 +34,6 @@ class EntryKind(NamedTuple):
         """The part of a run that has its entries: they are no part of its agent's work."""
         return f"{_PART_PREFIX}{self.name}"
 
-    def fault(self, data: Any) -> str:
-        """Return what of an entry's data is not as it is written; empty if nothing."""
-        from pydantic import ValidationError
-
-        try:
-            adapter: Any = _adapter(self.data_type)  # type: ignore[arg-type]
-            adapter.validate_python(data, strict=True)
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, first["loc"])) or "it"
-            problem = first["msg"].replace("Input should be", "must be")
-            return f"{place} {problem}, got {cut(json_text(first['input']), _EXCERPT_CHARS)}"
-        return ""
-
 
 ENTRY_KINDS: Final[dict[str, EntryKind]] = {}
 """The kinds by their names."""
@@ -62,6 +48,20 @@ def register(kind: EntryKind) -> EntryKind:
 def kind_at(path: str) -> EntryKind | None:
     """Return the kind of the entries in a part of a run; None for a part of its agent's work."""
     return ENTRY_KINDS.get(path[1:]) if path.startswith(_PART_PREFIX) else None
+
+
+def data_fault(data_type: Any, data: Any) -> str:
+    """Return what of an entry's data is not of a type, and where; empty if nothing."""
+    from pydantic import ValidationError
+
+    try:
+        _adapter(data_type).validate_python(data, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "it"
+        problem = first["msg"].replace("Input should be", "must be")
+        return f"{place} {problem}, got {cut(json_text(first['input']), _EXCERPT_CHARS)}"
+    return ""
 
 
 @cache

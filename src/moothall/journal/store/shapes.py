@@ -16,8 +16,9 @@ from moothall.actions.facts import Fact
 from moothall.budget.limits import RESERVABLE
 from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import cut
-from moothall.journal.entry import OUR_KINDS, Entry, begin_data_of
-from moothall.journal.kinds.entry_kinds import kind_at
+from moothall.journal.entry import Entry, begin_data_of
+from moothall.journal.kinds.entry_kinds import data_fault, kind_at
+from moothall.journal.kinds.run_kinds import run_kind
 from moothall.journal.wait_kinds import DECISIONS, RESUME, WAIT_KINDS
 from moothall.models.protocol import Usage
 
@@ -25,8 +26,6 @@ Shape: TypeAlias = Any
 """A type; a list of one shape; a dict of shapes by key (`key?` may be left out, other keys are
 free); a tuple of which one fits; None; or a function that returns whether a value fits."""
 
-_USAGE_LENGTHS: Final = (2, len(Usage.__slots__))
-"""How many figures of usage there may be."""
 _TYPE_NAMES: Final[dict[type, str]] = {
     str: "a text",
     int: "a whole number",
@@ -36,14 +35,8 @@ _TYPE_NAMES: Final[dict[type, str]] = {
     list: "a list",
 }
 _EXCERPT_CHARS: Final = 60
-_ID_CHARS: Final = 255
 _MAX_TIME_S: Final = 253_000_000_000
 """The year 9987, in seconds since 1970: later ones have no date."""
-_STEP_KEY: Final = re.compile(r"[0-9]{1,9}[./].*", re.DOTALL)
-
-
-def _is_share(value: Any) -> bool:
-    return _fits(value, float) and 0 <= value <= 1
 
 
 def _is_program(value: Any) -> bool:
@@ -58,12 +51,6 @@ def _is_program(value: Any) -> bool:
         and _is_program(each[1])
         for each in members
     )
-
-
-def _is_usage(value: Any) -> bool:
-    if not isinstance(value, list) or len(value) not in _USAGE_LENGTHS:
-        return False
-    return all(_fits(each, int) for each in value)
 
 
 def _has_lists(value: Any) -> bool:
@@ -110,7 +97,6 @@ _PERMISSION: Final = {
     **dict.fromkeys(("action?", "proposed?", "by?"), str),
     **{f"{each.key}?": (bool, each.reads) for each in DECISION_KINDS if each.scope != "call"},
 }
-_MESSAGE: Final = {"role": str}
 
 _SHAPE_BY_KIND: Final[dict[str, Shape]] = {
     "begun": {
@@ -155,113 +141,18 @@ _SHAPE_BY_KIND: Final[dict[str, Shape]] = {
 }
 """Of every run, by the kind of entry: a run of the user's own orchestrator has these, too."""
 
-# -- of our own agents, by the kind of entry and what it is about ----------------------------------
-
-_ANSWER: Final = {
-    "text": str,
-    "calls": [{"id": str, "name": str, "args": (dict, str)}],
-    "usage": _is_usage,
-    "reasoning?": str,
-}
-_OUTCOME: Final = {"args": (dict, str, None), "result": dict}
-_RESOURCES: Final = {"resources": [{"url": str, "description?": (str, None)}]}
-_OBJECTIVES: Final = [{"topic": str, "expertise": _is_share}]
-_CALL: Final = {"tool": str, "args": dict}
-_RESULT_BY_BLOCK: Final[dict[str, Shape]] = {
-    "plan": {"tasks": [{**_CALL, "reasoning?": str}]},
-    "research": {"results": [{**_CALL, "error": (str, None)}]},
-    "narrate": {"narrative": str, "citations": list, "unsupported": list},
-    "evaluate": {"objectives": _OBJECTIVES, "generated": _OBJECTIVES, "remark": str},
-}
-_SPENDING: Final = {"spent?": _is_usage, "notes?": [str]}
-_CONCLUSION: Final = {"summary": str}
-_DECISION: Final = {"action": str, "new_instruction": (str, [str]), "reasoning": str}
-_REPLY: Final = {"text": str, "detail": str}
-
-
-def _end_shape(kind: str, data: dict[str, Any]) -> Shape:
-    """Return the shape of what a step of our own ended with."""
-    details = data.get("about", {})
-    if kind in ("Society", "Survey"):
-        if "unused" in details:
-            return {"result": str}
-        return {"result": ({"answer": _ANSWER}, {"failed": str})} if "model" in details else {}
-    if "model" in details:
-        return {"result": _ANSWER}
-    if {"action", "iteration"} <= details.keys():
-        if kind == "Researcher":
-            inner = {"error?": object, "result?": (_RESOURCES, list, str, float, bool, None)}
-            return {"result": {**_OUTCOME, "result": inner}}
-        return {"result": _OUTCOME}
-    if kind == "Researcher":
-        block = data["key"].partition(".")[2]
-        return {"result": {**_RESULT_BY_BLOCK.get(block, {}), **_SPENDING}}
-    return {}
-
-
-def _our_shape(kind: str, entry: str, data: dict[str, Any]) -> Shape:
-    """Return the shape of an entry of a part of this kind, besides that of every run."""
-    if entry == "begun":
-        return _REQUEST_SHAPE if kind in _REPLY_BY_KIND else {}
-    if entry == "started" and {"action", "iteration"} <= data.get("about", {}).keys():
-        return {"args?": (dict, str, None)}
-    if entry == "started" and "part" in data:
-        return {"agent": str}  # whose part it is
-    if entry == "state":
-        marks = [{"message": int, "provenance?": dict, "result?": list}]
-        messages = {"messages?": [_MESSAGE], "marks?": marks, "rows?": [{"step": int, "time": str}]}
-        rounds = {"conclusions?": [_CONCLUSION], "decisions?": [_DECISION]}
-        return {"appended": {**messages, **rounds} if kind in _KINDS_WITH_ROUNDS else messages}
-    if entry == "ended":
-        return _end_shape(kind, data)
-    if entry == "over" and kind in _REPLY_BY_KIND:
-        return _REPLY | _REPLY_BY_KIND[kind]
-    if entry == "heard" and kind == "Conversation":
-        return {"content": object, "known_to": object, "outside?": [str], "told_keys?": [str]}
-    if entry == "heard" and kind == "DualActAgent":
-        return {"content": str, "by_r": bool, "outside?": [str], "told_keys?": [str]}
-    return {}
-
-
-def _is_blocks(value: Any) -> bool:
-    return value != [] and not _fault(value, [{"type": str}], "")
-
-
-def _is_id(value: Any) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= _ID_CHARS
-
-
-_CONTENT: Final = (str, _is_blocks)
-_REQUEST_SHAPE: Final = {
-    "task": _CONTENT,
-    "given": (None, *_CONTENT),
-    "thread": (None, _is_id),
-    "schema": (dict, bool, None),
-}
-_KINDS_WITH_ROUNDS: Final = ("DualActAgent",)
-_REPLY_BY_KIND: Final[dict[str, Shape]] = {
-    "ReActAgent": {"value": object, "usage": _is_usage},
-    "DualActAgent": {
-        "value": object,
-        "progress?": {"conclusions": [_CONCLUSION], "decisions": [_DECISION]},
-    },
-    "Conversation": {"value": object, "saved?": dict},
-    "Researcher": {"report?": dict},
-}
-_KINDS_WITH_NUMBERS: Final = ("Researcher", "Society", "Survey")
-
 
 def end_of_cut_off(entries: Sequence[Entry]) -> dict[str, Any]:
     """Return the data of an end, but for its reason, of a run that was cut off: as its kind has it.
 
     A report is what its records say.
     """
-    shape = _REPLY_BY_KIND.get((begin_data_of(entries) or {}).get("kind", ""))
-    if shape is None:
+    kind = run_kind((begin_data_of(entries) or {}).get("kind"))
+    if kind is None or not kind.end_fields:
         return {}
     usage = Usage(**(Entry.state_in(entries) or {}).get("usage", {}))
     parts = {"text": "", "value": None, "usage": usage.to_json()}
-    return {name: each for name, each in parts.items() if name in (_REPLY | shape)}
+    return {name: parts[name] for name in kind.end_fields}
 
 
 class EntryChecker:
@@ -279,24 +170,15 @@ class EntryChecker:
         if kind == "heard":  # whatever the user's own program was told
             return self._fault_of_ours(path, kind, data)
         if (noted_kind := kind_at(path)) is not None:
-            return noted_kind.fault(data)
+            return data_fault(noted_kind.data_type, data)
         problem = _fault(data, _SHAPE_BY_KIND.get(kind, dict), "")
         if kind == "begun" and not problem:
             self._kind_by_path[path] = data["kind"]
         return problem or self._fault_of_ours(path, kind, data)
 
     def _fault_of_ours(self, path: str, kind: str, data: Any) -> str:
-        part_kind = self._kind_by_path.get(path, "")
-        if part_kind not in OUR_KINDS:
-            return ""
-        if (
-            kind == "ended"
-            and part_kind in _KINDS_WITH_NUMBERS
-            and not _STEP_KEY.fullmatch(data["key"])
-        ):
-            problem = f"key must begin with a number, as a step of a {part_kind} does"
-            return f"{problem}, got {_excerpt(data['key'])}"
-        return _fault(data, _our_shape(part_kind, kind, data), "")
+        part_kind = run_kind(self._kind_by_path.get(path))
+        return "" if part_kind is None else part_kind.fault(kind, data)
 
 
 def fault_of(value: Any, shape: dict[str, Shape]) -> str:
