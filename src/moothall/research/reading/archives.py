@@ -22,7 +22,6 @@ _MAX_MEMBERS: Final = 10_000
 _MEMBER_BYTES: Final = 64 * 2**20  # of one file inside, unpacked
 _ALL_BYTES: Final = 128 * 2**20  # of all that is read, unpacked
 _MAX_CHAPTERS: Final = 2000
-_MAX_COLUMNS: Final = 200  # over which one cell goes
 _LONGEST_MERGED: Final = 200  # characters of a cell that is repeated
 
 # Strict OOXML names what the usual one does in other words.
@@ -182,12 +181,6 @@ def outermost(element: Any, *tags: str) -> Iterator[Any]:
             yield from outermost(each, *tags)
 
 
-def span_of(cell: Any, name: str) -> int:
-    """Return over how many columns or rows a cell goes, by an attribute; 1 without it."""
-    value = cell.get(name) or ""
-    return min(int(value[:4]), _MAX_COLUMNS) if value.isdecimal() else 1
-
-
 def written_rows(rows: Iterable[Iterable[tuple[str | None, int]]]) -> str:
     """Return a table's rows, of cells with the columns that each goes over, a row a line.
 
@@ -199,10 +192,10 @@ def written_rows(rows: Iterable[Iterable[tuple[str | None, int]]]) -> str:
     for row in rows:
         texts: list[str] = []
         cells = [*row]
-        for text, columns in cells:
-            said = "".join(above[len(texts) : len(texts) + 1]) if text is None else text
-            is_once = len(cells) == 1 or len(said) > _LONGEST_MERGED
-            texts += [said, *[said * (not is_once)] * (columns - 1)]
+        for own_text, columns in cells:
+            text = (above[len(texts) :] or [""])[0] if own_text is None else own_text
+            is_once = len(cells) == 1 or len(text) > _LONGEST_MERGED
+            texts += [text, *[text * (not is_once)] * (columns - 1)]
         above = texts
         lines.append(" | ".join(texts[:1] if len(cells) == 1 else texts))
     return "\n".join(lines)

@@ -187,15 +187,16 @@ def write_merged_cells(tree: Any) -> None:
                         row.append(copy) if cell is None else cell.addprevious(copy)
                 if cell is None:
                     continue
-                columns = _span(cell, "colspan")
-                if (rows := _span(cell, "rowspan")) > 1:
+                columns = span_of(cell, "colspan")
+                if (rows := span_of(cell, "rowspan")) > 1:
                     # One without a text is such as a picture.
                     is_repeated = 0 < len("".join(cell.itertext()).strip()) <= _LONGEST_MERGED
                     open_cells[column] = rows - 1, columns, [cell] * is_repeated
                 column += columns
 
 
-def _span(cell: Any, name: str) -> int:
+def span_of(cell: Any, name: str) -> int:
+    """Return over how many columns or rows a cell goes, by an attribute; 1 without it."""
     value = cell.get(name) or ""
     return min(max(int(value[:4]), 1), _MAX_ROWS) if value.isdecimal() else 1
 

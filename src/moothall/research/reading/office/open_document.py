@@ -10,10 +10,9 @@ from moothall.research.reading.archives import (
     PackedFile,
     SectionWriter,
     outermost,
-    span_of,
     written_rows,
 )
-from moothall.research.reading.flow import mark_script_number
+from moothall.research.reading.flow import mark_script_number, span_of
 from moothall.research.reading.html import Document
 from moothall.research.reading.office.list_numbers import LABEL, mark_labels
 

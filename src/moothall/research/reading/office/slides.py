@@ -10,10 +10,9 @@ from moothall.research.reading.archives import (
     SectionWriter,
     drawing_texts,
     outermost,
-    span_of,
     written_rows,
 )
-from moothall.research.reading.flow import sub_or_superscript
+from moothall.research.reading.flow import span_of, sub_or_superscript
 from moothall.research.reading.html import Document
 from moothall.research.reading.office.open_document import slides_of
 

@@ -13,11 +13,10 @@ from moothall.research.reading.archives import (
     SectionWriter,
     drawing_texts,
     outermost,
-    span_of,
     written_rows,
 )
 from moothall.research.reading.encodings import plain_text
-from moothall.research.reading.flow import formula_line, formula_part, sub_or_superscript
+from moothall.research.reading.flow import formula_line, formula_part, span_of, sub_or_superscript
 from moothall.research.reading.html import Document, is_title_of
 from moothall.research.reading.office.list_numbers import WordNumbers
 
