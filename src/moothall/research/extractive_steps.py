@@ -37,11 +37,17 @@ _TOPIC_WORDS: Final = 3  # words of the topic beside them
 
 
 def plan(bench: Workbench) -> list[ResearchTask]:
-    """Return searches where little is known and reading where more is; objectives take turns."""
+    """Return searches where little is known and reading where more is; objectives take turns.
+
+    One whose answer is sure, or at the target, needs no more.
+    """
     passages = bench.known_passages()
     objectives = sorted((*bench.objectives, *bench.generated), key=lambda each: each.expertise)
     task_lists = [
-        _tasks_for(bench, each, passages) for each in objectives if each.expertise < bench.target
+        _tasks_for(bench, each, passages)
+        for each in objectives
+        if each.expertise < bench.target
+        and not answer(_passages_for(bench, each), each.topic).is_sure
     ]
     tasks: list[ResearchTask] = []
     for task in chain.from_iterable(zip_longest(*task_lists)):
