@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 import logging
 
-logger = logging.getLogger("moothall.evals")
+logger: logging.Logger = logging.getLogger("moothall.evals")
 
 Conditions: TypeAlias = Mapping[str, Mapping[str, Any]]
 """By name, what is another than the agent's own: `model`, `system_prompt`, or `program`."""
