@@ -13,7 +13,7 @@ import pytest
 
 from evals import shop
 from evals.shop import desk
-from moothall import ConfigError, Journal, Reply, ScriptedModel
+from moothall import Budget, ConfigError, Journal, ReActAgent, Reply, ScriptedModel
 from moothall.evals import (
     Case,
     Dataset,
@@ -154,6 +154,31 @@ async def test_evaluation_asks_chat_messages_as_messages_and_acts_only_where_it_
     assert live.cells[0].text == "Here: order A7 is here"
     with pytest.raises(ConfigError, match="a function that makes the agent"):
         Evaluation(desk(), cases, [called("find")], world="live")
+
+
+async def test_evaluation_leaves_out_what_its_budget_does_not_allow_and_goes_on_with_more(
+    runs: Journal, tmp_path: Path
+) -> None:
+    def asker() -> ReActAgent:
+        helper = desk()
+        helper.budget = Budget(actions=100)  # its own is not touched
+        model = ScriptedModel([{"name": "desk", "args": {"text": "Where is A0"}}, "Done."])
+        return ReActAgent("asker", model, actions=[helper.as_action(fresh=True)])
+
+    recorded = asker()
+    recorded.journal = runs
+    for number in range(2):
+        recorded.model = asker().model
+        await recorded.reply("Go", thread=f"a{number}", run_id=f"asker-{number}")
+    data = Dataset.from_runs(runs, agent="asker")
+    options: dict[str, Any] = {"journal": tmp_path / "evals.db", "concurrency": 1}
+    few = Budget(actions=3)
+    results = await Evaluation(asker, data, [called("find")], budget=few, **options).run()
+    assert results.missing == 1
+    assert "the budget is spent" in results.errors[0]
+    more = Budget(actions=100)
+    results = await Evaluation(asker, data, [called("find")], budget=more, **options).run()
+    assert (results.missing, results.mean("called_find").mean) == (0, 1.0)
 
 
 _PROGRAM = """

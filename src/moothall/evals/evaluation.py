@@ -261,8 +261,13 @@ class Evaluation:
         else:
             world = self._world_of(parts, case)
             reply = await world.reply(agent, text, journal=self._journal, **options)
-        if reply.stop_reason == "budget":
-            raise ConfigError(f"the budget is spent: {reply.detail}")
+        entries = () if self._budget is None else RunView(self._journal, run_id).entries
+        ends = {each.path: each for each in entries if each.reason}  # the last of each part
+        spent = next((each for each in ends.values() if each.reason == "budget"), None)
+        if spent is not None:
+            if reply.stop_reason != "budget":  # an agent that it asks has none left
+                self._journal.delete(run_id)
+            raise ConfigError(f"the budget is spent: {spent.detail or reply.detail}")
         return run_id
 
     def _run_id(self, agent: Any, case: Case, parts: Mapping[str, Any], seed: int) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from moothall.actions.approval import Approver
     from moothall.agents.replies.reply import Reply
     from moothall.agents.replies.reply_request import ReplyRequest
+    from moothall.budget import Budget
     from moothall.journal import Journal
     from moothall.models.protocol import Model
 
@@ -72,6 +73,7 @@ class StandIns:
         self._parts_of = parts_of
         self._threads: dict[int, tuple[Any, Threads]] = {}  # with the agent, whose id it keeps
         self._begun_threads: set[Thread] = set()
+        self._budget: Budget | None = None  # what all replies together may spend
 
     def standing_in(self) -> AbstractContextManager[None]:
         """Return a `with` block within which they reply."""
@@ -97,6 +99,10 @@ class StandIns:
         # Servers of actions, and other agents, are not asked for what they offer.
         twin.action_sources, twin.discover = tuple, None
         twin.recorded_reply = partial(_reply_with_steps, twin.recorded_reply, parts.steps)
+        if not is_asked:
+            self._budget = request.budget
+        elif request.budget is None:  # its agent's own is not touched
+            request.budget = self._budget
         request.offered = (*request.offered, *parts.actions)
         if hasattr(twin, "default_memory"):
             twin.environment = _Executor(parts.execute, agent.environment)
