@@ -114,7 +114,7 @@ class Context(Generic[T]):
         if request.beginning is None:
             record = request.recorded
             request.beginning = (
-                time.time() if record is None else record.begin_time,
+                time.time() if record is None else record.run_part.begin_time,
                 request.run_id,
             )
         beginning: tuple[float, str] = request.beginning

@@ -251,7 +251,7 @@ class Evaluation:
         is_of_server = isinstance(model, str) and model not in ("recorded", "local")
         if self._seeds > 1 and (is_of_server or hasattr(model, "with_options")):
             options["options"] = {"seed": seed}
-        text, options = _asked(case.inputs, options)
+        text, options = _request_of(case.inputs, options)
         if self._world == "live":
             agent.journal = self._journal
             for name in ("model", "system_prompt"):
@@ -315,7 +315,7 @@ class Evaluation:
                 cell.reasons[name] = grade.why
 
 
-def _asked(inputs: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _request_of(inputs: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return what an agent is asked for the inputs of a case, and with which options."""
     if not isinstance(inputs, list):
         return inputs if isinstance(inputs, str) else json_text(inputs), options

@@ -203,7 +203,7 @@ class FrozenWorld:
     def _parts_of(self, agent: Any, path: str) -> ReplyParts | None:
         if not agent.is_recorded:
             return None
-        part = _Part(self, path, recorded_path(path, self._parts))
+        part = _ReplyInWorld(self, path, recorded_path(path, self._parts))
         is_loop = agent.run_kind == "ReActAgent"
         outline = None if self.view is None else self.view.outline
         beginning = None if outline is None else (outline.began, outline.id)
@@ -244,7 +244,7 @@ class FrozenWorld:
         own_names = {each.name for each in agent.actions.get_actions()}
         return recorded_actions(self.view, path, own_names)
 
-    def _model_of(self, agent: Any, part: _Part) -> Any:
+    def _model_of(self, agent: Any, part: _ReplyInWorld) -> Any:
         def tell(difference: str) -> None:
             self.differs = self.differs or difference
 
@@ -265,7 +265,7 @@ class FrozenWorld:
 
     # -- the calls ---------------------------------------------------------------------------------
 
-    def begin_part(self, part: _Part, call: ToolCall) -> None:
+    def begin_part(self, part: _ReplyInWorld, call: ToolCall) -> None:
         """Count the calls that a resumed reply has had before, once."""
         if part.path in self._known_parts:
             return
@@ -280,16 +280,16 @@ class FrozenWorld:
             if is_refused or past.permission is not None:
                 self.calls.decision(part.recorded, action, args)
 
-    def is_before(self, part: _Part, call: ToolCall) -> bool:
+    def is_before(self, part: _ReplyInWorld, call: ToolCall) -> bool:
         """Return whether a call is of an answer that is the record's."""
         return not part.path and int(call.key.partition(".")[0] or 0) < self._at
 
-    def note_part(self, part: _Part, call: ToolCall, recorded: RecordedCall) -> None:
+    def note_part(self, part: _ReplyInWorld, call: ToolCall, recorded: RecordedCall) -> None:
         """Note which part of the record an agent that is asked has."""
         self._parts[part.path, call.key] = recorded.part
 
     async def leave(
-        self, part: _Part, call: ToolCall, execute: Callable[[], Awaitable[dict[str, Any]]]
+        self, part: _ReplyInWorld, call: ToolCall, execute: Callable[[], Awaitable[dict[str, Any]]]
     ) -> dict[str, Any]:
         """Return what becomes of a call that the record does not have."""
         args = call.args if call.original_args is None else call.original_args
@@ -318,7 +318,7 @@ class FrozenWorld:
         return {"tool_executed": True, "result": value}
 
 
-class _Part:
+class _ReplyInWorld:
     """One reply in a frozen world: whose calls it answers, and what they are permitted."""
 
     def __init__(self, world: FrozenWorld, path: str, recorded: str) -> None:

@@ -272,6 +272,13 @@ class RunPart:
         return self.run.id
 
     @property
+    def begin_time(self) -> float:
+        """When the run began, in seconds since 1970."""
+        with self.run.file.reading() as db:
+            row = db.execute("SELECT began FROM runs WHERE number = ?", (self.run.number,))
+            return float(row.fetchone()[0])
+
+    @property
     def key(self) -> str:
         """The key of this part, unique among the parts of all runs in all journals."""
         return f"{self.run.key}/{self.path}"

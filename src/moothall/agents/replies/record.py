@@ -83,13 +83,6 @@ class Record(RecordNotes, ReadRecord[S]):
         """Return the path of the part in its run."""
         return self.run_part.path
 
-    @property
-    def begin_time(self) -> float:
-        """When the run began, in seconds since 1970."""
-        with self.run.file.reading() as db:
-            row = db.execute("SELECT began FROM runs WHERE number = ?", (self.run.number,))
-            return float(row.fetchone()[0])
-
     def key_of(self, message: int) -> str:
         """Return the key by which memory deduplicates a message; a fork shares those it copied."""
         for each in self.copied:
