@@ -11,6 +11,7 @@ import pytest
 from moothall import (
     ACCESS_REQUESTED,
     Agent,
+    Budget,
     CallbackApprover,
     ChangedArgs,
     ConfigError,
@@ -271,6 +272,33 @@ async def test_frozen_agent_that_discovers_others_has_their_recorded_actions(
     reply = await FrozenWorld(journal, "r").reply(again)
     assert (reply.steps[0].result["result"], clock.asked) == ("nine", 1)
     assert (await FrozenWorld(journal, "r", model="recorded").reply(again)).text == "Nine."
+
+
+async def test_frozen_agent_leaves_its_own_parts_as_they_are(tmp_path: Path) -> None:
+    asked: list[Any] = []
+
+    class Desk(ReActAgent):
+        async def request_permission(self, proposed_message: dict[str, Any]) -> Any:
+            asked.append(proposed_message)
+            return True
+
+    shop, events = Shop(), list[Any]()
+    budget, options = Budget(actions=9), {"memory": str(tmp_path / "memory.db")}
+    model = ScriptedModel([REFUND, "Done."] * 2)
+    agent = Desk("desk", model, actions=shop.actions(), budget=budget, **options)
+    agent.journal = tmp_path / "runs.db"
+    agent.register_hook("pre_reply", "note", lambda agent, kwargs: None)
+    agent.watch(events.append)
+    await agent.reply("Refund A1", thread="t", run_id="r")
+    messages = agent.memory_in("t").get_memories()
+    counts = len(asked), len(events), len(shop.effects)
+    reply = await FrozenWorld(tmp_path / "runs.db", "r").reply(agent)
+    assert reply.steps[0].result["result"] == "paid 20"
+    assert agent.memory_in("t").get_memories() == messages
+    assert (len(asked), len(events), len(shop.effects)) == counts == (1, counts[1], 1)
+    assert budget.spent.actions == 1
+    assert agent.journal is not None
+    assert [each.id for each in agent.journal.runs()] == ["r"]
 
 
 async def test_frozen_thread_begins_with_the_messages_that_it_had(tmp_path: Path) -> None:

@@ -6,10 +6,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from moothall.actions.environment import execute_in_thread
 from moothall.actions.provenance.reading import current_reading
+from moothall.agents.agent import Agent
 from moothall.agents.replies.read_record import PastStep
 from moothall.agents.replies.reply_context import ASK_CONTEXT, ask_context
 from moothall.agents.replies.thread import Thread, Threads
@@ -89,7 +91,10 @@ class StandIns:
         if parts is None:
             raise NobodyToAsk(f"agent {agent.id!r} has no answer to this in the record")
         twin = self._twin(agent)
-        twin.approver, request.beginning = parts.approver, parts.beginning
+        request.beginning = parts.beginning
+        if parts.approver is not agent.find_approver():  # nor does a method of its own decide
+            twin.request_permission = MethodType(Agent.request_permission, twin)
+        twin.approver = parts.approver
         if parts.journal is not None:
             twin.journal = parts.journal
         if parts.model is not None:
