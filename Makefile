@@ -26,7 +26,7 @@ $(shell rm -f $(VENV)/.local $(VENV)/.studio $(VENV)/.dev $(VENV)/.bench $(VENV)
 endif
 endif
 
-.PHONY: help demo studio docs screenshots test test-core test-research test-society test-serving test-studio test-cli test-docs test-all bench breaks check format dist sbom weights clean
+.PHONY: help demo studio docs screenshots test test-core test-research test-evals test-society test-serving test-studio test-cli test-docs test-all bench breaks check format dist sbom weights clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p; s/^test-.*%:.*## \(.*\)/test-HOUSE\t\1/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-11s %s\n", $$1, $$2 }'
@@ -46,7 +46,7 @@ screenshots: weights $(VENV)/.dev ## Make the README's pictures of each tab, lig
 	@$(RUN) scripts/screenshots.py
 
 # What a test's file is rewritten to is kept: see scripts/read_tests.
-test test-core test-research test-society test-serving test-studio test-cli test-docs test-all: export PYTHONDONTWRITEBYTECODE =
+test test-core test-research test-evals test-society test-serving test-studio test-cli test-docs test-all: export PYTHONDONTWRITEBYTECODE =
 
 test: check weights ## Format, lint, types, then every test but the long ones
 	@scripts/bubblewrap
@@ -62,7 +62,7 @@ test-core: $(VENV)/.dev ## The quick part, without broker, database, browser and
 	@command -v mandoc >/dev/null || scripts/apt mandoc
 	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup -m "not long and not services" $(CORE) $(ARGS)
 
-test-research test-society test-serving test-studio test-cli: test-%: weights $(VENV)/.dev ## One house: research, society, serving, studio or cli
+test-research test-evals test-society test-serving test-studio test-cli: test-%: weights $(VENV)/.dev ## One house: research, evals, society, serving, studio or cli
 	@scripts/bubblewrap
 	@command -v mandoc >/dev/null || scripts/apt mandoc
 	@scripts/rabbitmq
