@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from moothall import ConfigError, NoSuchRun
-from moothall.build import check_text, counted, json_line, written_whole
+from moothall.build import check_function, check_text, counted, json_line, written_whole
 from moothall.evals.case_files import read_cases
 from moothall.evals.equality import json_key
 from moothall.journal import REASONS, Journal, RunView
@@ -86,18 +86,26 @@ class Dataset:
             self.cases.append(case)
 
     @classmethod
-    def from_runs(cls, journal: Journal | str, **filters: Any) -> Dataset:
+    def from_runs(
+        cls,
+        journal: Journal | str,
+        *,
+        which: Callable[[RunView], bool] | None = None,
+        **filters: Any,
+    ) -> Dataset:
         """Return the runs of a journal as cases, each in its own world.
 
         A run that is not over, or whose record no agent of moothall has made, is left out.
 
         Args:
             journal: the journal, or its path
+            which: returns whether a run is a case; all are, if it is left out
             **filters: which runs, as `Journal.runs` takes them, such as `agent="desk"`
 
         Raises:
             JournalError: the journal cannot be read
         """
+        check_function("Dataset.from_runs: which=", which, "view", optional=True)
         store, cases, left_out = Journal.from_argument(journal, "Dataset"), list[Case](), {}
         for outline in store.runs(**filters):
             view = RunView(store, outline)
@@ -105,7 +113,7 @@ class Dataset:
                 left_out[outline.id] = f"it is {outline.state}"
             elif view.request is None or not outline.is_ours:
                 left_out[outline.id] = f"it is of a {outline.kind}"
-            else:
+            elif which is None or which(view):
                 cases.append(Case(outline.id, view.request.text, run=outline.id))
         data = cls(cases, journal=store)
         data.left_out = left_out
