@@ -417,6 +417,7 @@ FLOORS = {
         "calls_to_take",
         "recorded_answers",
         "frozen_world",
+        "replay",
         "case_files",
         "cases",
         "graders",

@@ -27,7 +27,7 @@ from moothall import (
     StateError,
     action,
 )
-from moothall.evals import FrozenWorld, Replay
+from moothall.evals import Dataset, Evaluation, FrozenWorld, Replay, same_calls_as_record
 
 
 class Shop:
@@ -188,6 +188,40 @@ async def test_frozen_helper_replies_again_with_its_own_recorded_calls(tmp_path:
         ("1.0/helper", {"order": "B2"})
     ]
     assert shop.effects == []
+
+
+async def test_frozen_helper_with_a_run_of_its_own_replies_again_until_that_is_deleted(
+    tmp_path: Path,
+) -> None:
+    shop, ask = Shop(), call("helper", text="Where is A1?")
+    journal = Journal(tmp_path / "runs.db")
+
+    def boss(*answers: Any) -> ReActAgent:
+        helper = ReActAgent(
+            "helper", ScriptedModel(list(answers)), actions=shop.actions(), journal=journal
+        )
+        return ReActAgent("boss", ScriptedModel([ask, "Done."]), actions=[helper.as_action()])
+
+    recorded = boss(call("find", order="A1"), "It is there.")
+    recorded.journal = journal
+    await recorded.reply("Go", run_id="r")
+    assert sorted(each.agent for each in journal.runs()) == ["boss", "helper"]
+    shop.effects.clear()
+    changed = [call("find", order="A1"), call("find", order="B2"), "It is gone."]
+    world = FrozenWorld(journal, "r")
+    reply = await world.reply(boss(*changed))
+    assert reply.steps[0].result["result"] == "It is gone."
+    assert [each.args for each in world.left_calls] == [{"order": "B2"}]
+    data = Dataset.from_runs(journal, agent="boss")
+    conditions = {"recorded": {"model": "recorded"}}
+    evaluation = Evaluation(
+        boss, data, [same_calls_as_record], conditions, journal=tmp_path / "evals.db"
+    )
+    assert (await evaluation.run()).mean("same_calls_as_record").mean == 1.0
+    journal.delete(next(each.id for each in journal.runs() if each.agent == "helper"))
+    reply = await FrozenWorld(journal, "r").reply(boss(*changed))
+    assert reply.steps[0].result["result"] == "It is there."
+    assert (shop.effects, len(journal.runs())) == ([], 1)
 
 
 async def test_frozen_run_with_recorded_answers_asks_no_model_until_a_request_differs(

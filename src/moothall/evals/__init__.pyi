@@ -6,7 +6,6 @@ from moothall.evals.cases import Dataset as Dataset
 from moothall.evals.evaluation import Evaluation as Evaluation
 from moothall.evals.frozen_world import FrozenWorld as FrozenWorld
 from moothall.evals.frozen_world import Leaves as Leaves
-from moothall.evals.frozen_world import Replay as Replay
 from moothall.evals.graders import Grade as Grade
 from moothall.evals.graders import GradedCell as GradedCell
 from moothall.evals.graders import Grader as Grader
@@ -19,5 +18,6 @@ from moothall.evals.graders import matches_schema as matches_schema
 from moothall.evals.graders import no_guarded_value_from_outside as no_guarded_value_from_outside
 from moothall.evals.graders import same_calls_as_record as same_calls_as_record
 from moothall.evals.judging import judge as judge
+from moothall.evals.replay import Replay as Replay
 from moothall.evals.results import CellResult as CellResult
 from moothall.evals.results import Evaluated as Evaluated

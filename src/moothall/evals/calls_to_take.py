@@ -9,14 +9,20 @@ from typing import Any, Literal, TypeAlias
 from moothall import Budget
 from moothall.build import ToolCall, completed, json_text
 from moothall.evals.equality import json_key
-from moothall.journal import RecordedCall
+from moothall.journal import RecordedCall, RunView
 
-_EXAMPLES = 8  # how many recorded calls a model that plays an action is example_texts
+_EXAMPLES = 8  # how many recorded calls a model that plays an action is shown
 _Key: TypeAlias = tuple[str, str, str]  # the path of a call's part, its action, its arguments
 
 
-def recorded_path(path: str, asked_parts: Mapping[tuple[str, str], str]) -> str:
-    """Return the path in the record of a part of a reply.
+RecordedPart: TypeAlias = tuple[RunView | None, str]
+"""A run, None without a record, and the path of a part of it."""
+
+
+def recorded_part(
+    path: str, view: RunView | None, asked_parts: Mapping[tuple[str, str], RecordedPart]
+) -> RecordedPart:
+    """Return what the record has of a part of a reply.
 
     `asked_parts` has those of agents that calls have asked, by the caller's path and the call.
     """
@@ -28,8 +34,9 @@ def recorded_path(path: str, asked_parts: Mapping[tuple[str, str], str]) -> str:
         if dot and turn.isdecimal() and place.isdecimal():  # a call; the agent's id is next
             asked_part = asked_parts.get((new, name))
             name = f"{name}/{pieces.pop(0)}"
-        new, old = f"{new}/{name}".strip("/"), asked_part or f"{old}/{name}".strip("/")
-    return old
+        new = f"{new}/{name}".strip("/")
+        view, old = asked_part or (view, f"{old}/{name}".strip("/"))
+    return view, old
 
 
 @dataclass(frozen=True, slots=True)

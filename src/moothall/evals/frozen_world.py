@@ -10,8 +10,14 @@ from typing import Any, Literal, TypeAlias
 
 from moothall import Action, ApprovalRequest, ConfigError, NobodyToAsk, Refused, Reply, StateError
 from moothall.agents import ReplyParts, StandIns
-from moothall.build import ToolCall, call_user, check_integer, error_text
-from moothall.evals.calls_to_take import CallsToTake, LeftCall, play, recorded_path
+from moothall.build import ToolCall, call_user, error_text
+from moothall.evals.calls_to_take import (
+    CallsToTake,
+    LeftCall,
+    RecordedPart,
+    play,
+    recorded_part,
+)
 from moothall.evals.recorded_answers import RecordedAnswers, recorded_actions
 from moothall.journal import Journal, RecordedCall, RunView
 from moothall.models import Model, check_model
@@ -165,9 +171,9 @@ class FrozenWorld:
         self._budget = options.get("budget")
         self.left_calls: list[LeftCall] = []
         self.differs: str = ""
-        self._parts: dict[tuple[str, str], str] = {}  # of calls that ask agents, in the record
+        self._parts: dict[tuple[str, str], RecordedPart] = {}  # of calls that ask agents
         self._known_parts: set[str] = set()
-        self.calls: CallsToTake = CallsToTake([] if self.view is None else self.view.calls)
+        self._calls: dict[str, CallsToTake] = {}
 
     # -- what it refuses -------------------------------------------------------------------------
 
@@ -203,7 +209,7 @@ class FrozenWorld:
     def _parts_of(self, agent: Any, path: str) -> ReplyParts | None:
         if not agent.is_recorded:
             return None
-        part = _ReplyInWorld(self, path, recorded_path(path, self._parts))
+        part = _ReplyInWorld(self, path, *recorded_part(path, self.view, self._parts))
         is_loop = agent.run_kind == "ReActAgent"
         outline = None if self.view is None else self.view.outline
         beginning = None if outline is None else (outline.began, outline.id)
@@ -212,21 +218,21 @@ class FrozenWorld:
             execute=part.execute,
             approver=own_approver or part,
             journal=None if path else self._records_in,
-            messages=() if self.view is None else self.view.messages_before(part.recorded),
-            steps=self._steps_of(agent, part.recorded),
+            messages=() if part.view is None else part.view.messages_before(part.recorded),
+            steps=self._steps_of(agent, part),
             model=self._model_of(agent, part) if is_loop else None,
             system_prompt=None if path else self._system_prompt,
-            actions=self._offered(agent, part.recorded) if is_loop else (),
+            actions=self._offered(agent, part) if is_loop else (),
             beginning=beginning,
         )
 
-    def _steps_of(self, agent: Any, path: str) -> dict[str, Any]:
+    def _steps_of(self, agent: Any, part: _ReplyInWorld) -> dict[str, Any]:
         """Return the recorded results of steps: of functions of the prompt, and of people."""
-        results = {} if self.view is None else self.view.results(path)
+        results = {} if part.view is None else part.view.results(part.recorded)
         if agent.run_kind == "ReActAgent":
             if self._has_deps:
                 return {}
-            is_own = path or self._system_prompt is None
+            is_own = part.path or self._system_prompt is None
             names = ("system_prompt",) if is_own else ()
             return {k: v for k, v in results.items() if k in names or k.startswith("guidance.")}
         other_ids = [f"/{each.id}" for each in agent.member_agents if not each.is_recorded]
@@ -237,12 +243,12 @@ class FrozenWorld:
             if key.endswith((*other_ids, "/")) or key.startswith(chosen)
         }
 
-    def _offered(self, agent: Any, path: str) -> list[Action]:
+    def _offered(self, agent: Any, part: _ReplyInWorld) -> list[Action]:
         """Return the actions of others that were found for the reply, as they were described."""
-        if self.view is None or not (agent.discover or [*agent.action_sources()]):
+        if part.view is None or not (agent.discover or [*agent.action_sources()]):
             return []
         own_names = {each.name for each in agent.actions.get_actions()}
-        return recorded_actions(self.view, path, own_names)
+        return recorded_actions(part.view, part.recorded, own_names)
 
     def _model_of(self, agent: Any, part: _ReplyInWorld) -> Any:
         def tell(difference: str) -> None:
@@ -253,8 +259,8 @@ class FrozenWorld:
 
         if self._model == "recorded" and self.view is None:
             raise ConfigError("model='recorded' needs a recorded run: name another model")
-        if self._model == "recorded" and self.view is not None:
-            return RecordedAnswers(self.view, part.recorded, own_model, tell)
+        if self._model == "recorded" and part.view is not None:
+            return RecordedAnswers(part.view, part.recorded, own_model, tell)
         if part.path:
             return None
         if self._at > 1 and self.view is not None:
@@ -276,17 +282,29 @@ class FrozenWorld:
             data, action = past.result, past.about["action"]
             args, is_refused = data.get("was", data["args"]), _is_refused(data["result"])
             if not is_refused:
-                self.calls.take(part.recorded, action, args)
+                part.calls.take(part.recorded, action, args)
             if is_refused or past.permission is not None:
-                self.calls.decision(part.recorded, action, args)
+                part.calls.decision(part.recorded, action, args)
 
     def is_before(self, part: _ReplyInWorld, call: ToolCall) -> bool:
         """Return whether a call is of an answer that is the record's."""
         return not part.path and int(call.key.partition(".")[0] or 0) < self._at
 
-    def note_part(self, part: _ReplyInWorld, call: ToolCall, recorded: RecordedCall) -> None:
-        """Note which part of the record an agent that is asked has."""
-        self._parts[part.path, call.key] = recorded.part
+    def calls_of(self, view: RunView | None) -> CallsToTake:
+        """Return the calls of a run that nobody has taken yet."""
+        if view is None:
+            return CallsToTake(())
+        return self._calls.setdefault(view.outline.id, CallsToTake(view.calls))
+
+    def goes_deeper(self, part: _ReplyInWorld, call: ToolCall, recorded: RecordedCall) -> bool:
+        """Return whether an agent that a call asks replies again; note which part it has."""
+        if part.view is None or self.is_before(part, call):
+            return False
+        own_run = part.view.asked_run(recorded)
+        if recorded.part or own_run is not None:
+            asked_part = (part.view, recorded.part) if recorded.part else (own_run, "")
+            self._parts[part.path, call.key] = asked_part
+        return bool(recorded.part) or own_run is not None
 
     async def leave(
         self, part: _ReplyInWorld, call: ToolCall, execute: Callable[[], Awaitable[dict[str, Any]]]
@@ -321,10 +339,12 @@ class FrozenWorld:
 class _ReplyInWorld:
     """One reply in a frozen world: whose calls it answers, and what they are permitted."""
 
-    def __init__(self, world: FrozenWorld, path: str, recorded: str) -> None:
+    def __init__(self, world: FrozenWorld, path: str, view: RunView | None, recorded: str) -> None:
         self._world = world
         self.path = path
-        self.recorded = recorded  # the path of the part of the record that it has
+        self.view = view  # the run whose part it has, at the path `recorded`
+        self.recorded = recorded
+        self.calls = world.calls_of(view)
 
     async def execute(
         self, call: ToolCall, execute: Callable[[], Awaitable[dict[str, Any]]]
@@ -332,11 +352,10 @@ class _ReplyInWorld:
         """Return the result of a call."""
         world, args = self._world, call.args if call.original_args is None else call.original_args
         world.begin_part(self, call)
-        recorded = world.calls.take(self.recorded, call.name, args)
+        recorded = self.calls.take(self.recorded, call.name, args)
         if recorded is None:
             return await world.leave(self, call, execute)
-        if recorded.part and not world.is_before(self, call):
-            world.note_part(self, call, recorded)
+        if world.goes_deeper(self, call, recorded):
             return await execute()
         call.read_sources = (*dict.fromkeys((*call.read_sources, *recorded.sources)),)
         for text in recorded.statements:
@@ -345,7 +364,7 @@ class _ReplyInWorld:
 
     async def approve(self, request: ApprovalRequest) -> Any:
         """Return what was decided about an equal call."""
-        recorded = self._world.calls.decision(self.recorded, request.action, request.args)
+        recorded = self.calls.decision(self.recorded, request.action, request.args)
         if recorded is None:
             left_call = LeftCall(self.path, "", request.action, dict(request.args), "undecided")
             self._world.left_calls.append(left_call)
@@ -364,30 +383,3 @@ class _ReplyInWorld:
 
 def _is_refused(result: dict[str, Any]) -> bool:
     return _REFUSED in str(result.get("error", ""))
-
-
-class Replay(FrozenWorld):
-    """A recorded run that goes on from one of its answers, with another model or prompt.
-
-    The answers before are the record's, and so are their calls. It writes nothing to the journal of
-    the run, unlike `journal.fork`.
-
-    Args:
-        journal: the journal of the run, or its path
-        run_id: the run's id; it is over, and that of a `ReActAgent`
-        at: the number of the first new answer, from 1
-        **options: what `FrozenWorld` takes, such as `model=` and `system_prompt=`
-
-    Raises:
-        ConfigError: `at` is no number of an answer of the run
-    """
-
-    def __init__(self, journal: Journal | str, run_id: str, *, at: int = 1, **options: Any) -> None:
-        super().__init__(journal, run_id, **options)
-        assert self.view is not None
-        if self.view.outline.kind != "ReActAgent":
-            raise StateError(f"run {run_id!r} is of a {self.view.outline.kind}, not a ReActAgent")
-        check_integer("at=", at)
-        if at > (count := len(self.view.answers.get("", ()))):
-            raise ConfigError(f"at= must be from 1 to {count}, the answers of the run, got {at}")
-        self._at = at

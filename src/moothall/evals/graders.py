@@ -191,8 +191,10 @@ def call_lines(view: RunView, path: str = "") -> list[str]:
     for each in view.calls:
         if each.path == path:
             lines.append(f"{each.action} {json_key(each.asked_args)}")
-            if each.part:
-                lines += [f"> {line}" for line in call_lines(view, each.part)]
+            own_run = view.asked_run(each)
+            if each.part or own_run is not None:
+                asked_part = (view, each.part) if own_run is None else (own_run, "")
+                lines += [f"> {line}" for line in call_lines(*asked_part)]
     parts = () if path else dict.fromkeys(each.path for each in view.calls)
     for part in parts:
         turn, _, id = part.partition("/")

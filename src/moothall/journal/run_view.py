@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from moothall.actions.approval.decision import DECISION_KINDS, ChangedArgs
 from moothall.actions.provenance.marks import with_marks, without_marks
-from moothall.foundation.errors import StateError
+from moothall.foundation.errors import NoSuchRun, StateError
 from moothall.foundation.jsonvalue import read_json
 from moothall.journal.doubt import Doubt
 from moothall.journal.entry import (
@@ -55,6 +55,7 @@ class RecordedCall:
         statements: what a person has answered in it
         permitted_values: the keys of guarded values from outside that somebody has permitted
         part: the path of the part in which an agent that it asked has replied; empty without one
+        run: the id of the run in which that agent has replied, if it was one of its own; else empty
         was_executed: whether its action was executed, and has ended
     """
 
@@ -68,6 +69,7 @@ class RecordedCall:
     statements: tuple[str, ...] = ()
     permitted_values: tuple[str, ...] = ()
     part: str = ""
+    run: str = ""
     was_executed: bool = False
 
     @property
@@ -202,12 +204,24 @@ class RunView:
                     call.decision = ChangedArgs(data["args"])
             else:
                 call.permitted_values = tuple(data.get("allowed", call.permitted_values))
+                call.run = str(entry.subject.get("asks", call.run))
                 if entry.kind == "ended":
                     self._note_result(call, entry)
         for place, path in parts.items():
             if place in calls:
                 calls[place].part = path
         return sorted(calls.values(), key=lambda each: (each.path, each.place))
+
+    def asked_run(self, call: RecordedCall) -> RunView | None:
+        """Return the run of its own in which an agent that a call asked has replied.
+
+        None if there is none, if it has not ended, or if it was deleted.
+        """
+        try:
+            view = RunView(self._journal, call.run) if call.run else None
+        except NoSuchRun:
+            return None
+        return view if view is not None and view.end is not None else None
 
     @staticmethod
     def _note_result(call: RecordedCall, entry: Entry) -> None:
