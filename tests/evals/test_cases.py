@@ -25,7 +25,7 @@ async def test_cases_of_runs_are_what_was_asked_and_come_back_from_their_file(
 
 
 async def test_cases_of_runs_are_those_that_a_function_chooses(runs: Journal) -> None:
-    data = Dataset.from_runs(runs, which=lambda view: "A2" in view.end_text)
+    data = Dataset.from_runs(runs, is_case=lambda view: "A2" in view.end_text)
     assert [each.run for each in data] == ["run-2"]
 
 

@@ -90,7 +90,7 @@ class Dataset:
         cls,
         journal: Journal | str,
         *,
-        which: Callable[[RunView], bool] | None = None,
+        is_case: Callable[[RunView], bool] | None = None,
         **filters: Any,
     ) -> Dataset:
         """Return the runs of a journal as cases, each in its own world.
@@ -99,13 +99,13 @@ class Dataset:
 
         Args:
             journal: the journal, or its path
-            which: returns whether a run is a case; all are, if it is left out
+            is_case: returns whether a run is a case; all are, if it is left out
             **filters: which runs, as `Journal.runs` takes them, such as `agent="desk"`
 
         Raises:
             JournalError: the journal cannot be read
         """
-        check_function("Dataset.from_runs: which=", which, "view", optional=True)
+        check_function("Dataset.from_runs: is_case=", is_case, "view", optional=True)
         store, cases, left_out = Journal.from_argument(journal, "Dataset"), list[Case](), {}
         for outline in store.runs(**filters):
             view = RunView(store, outline)
@@ -113,7 +113,7 @@ class Dataset:
                 left_out[outline.id] = f"it is {outline.state}"
             elif view.request is None or not outline.is_ours:
                 left_out[outline.id] = f"it is of a {outline.kind}"
-            elif which is None or which(view):
+            elif is_case is None or is_case(view):
                 cases.append(Case(outline.id, view.request.text, run=outline.id))
         data = cls(cases, journal=store)
         data.left_out = left_out
