@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -19,7 +17,14 @@ from moothall.serving.doors import ag_ui_wire as wire
 from moothall.serving.doors.ag_ui_run import PageRun
 from moothall.serving.doors.asks import Ask, waiting_text
 from moothall.serving.doors.callers import sender_of
-from moothall.serving.doors.checks import SSE_COMMENT, Send, in_thread, sse_event, with_keepalives
+from moothall.serving.doors.checks import (
+    SSE_COMMENT,
+    Send,
+    hash_of,
+    in_thread,
+    sse_event,
+    with_keepalives,
+)
 from moothall.serving.doors.openai.door import Endpoint, history_and_content
 from moothall.serving.doors.openai.input import with_call_results
 from moothall.serving.doors.openai.message_content import BadRequest
@@ -47,8 +52,7 @@ class AGUIDoor:
 
     def __init__(self, served: Served) -> None:
         self._served = served
-        self._page_runs = PageRuns(served)
-        self._runs = ServedRuns(served, self._page_runs)
+        self._runs = ServedRuns(served, PageRuns(served, AG_UI))
 
     def routes(self) -> list[Any]:
         """Return the routes of the door."""
@@ -103,9 +107,9 @@ class AGUIDoor:
         agent = self._served.replying()[id]
         earlier_messages, content = history_and_content(chat_request, agent, sends_history=True)
         earlier_messages = [*wire.context_messages(body.get("context") or ()), *earlier_messages]
-        request = self._page_runs.request(
-            self._run_id(id, caller, body), id, caller, body["threadId"], content
-        )
+        sender, context = sender_of(AG_UI.sender, caller), hash_of(body["threadId"], 16)
+        run_id = self._run_id(id, caller, body)
+        request = CallerRequest(run_id, id, sender, caller, context, content)
         page_run = PageRun.for_request(request.id, chat_request)
         reply_request = ReplyRequest(content, None, _own_thread(request), request.id)
         if isinstance(agent, ReActAgent):
@@ -190,17 +194,16 @@ class AGUIDoor:
     ) -> ServedRun:
         """Give a waiting run its answers; each counts for what it answers, once."""
         run_id, entries = wire.resume_entries(body["resume"])
-        sender, token = sender_of(AG_UI.sender, caller), _hash(json_text([run_id, entries]), 32)
-        answered_run = self._runs.answered_run(agent, sender, run_id, token)
-        if answered_run is not None and answered_run.request.context == _hash(thread, 16):
-            answered_run.door_data.tell_again(body.get("messages") or (), answered_run.is_worked_on)
-            return answered_run
+        sender, token = sender_of(AG_UI.sender, caller), hash_of(json_text([run_id, entries]), 32)
         try:
-            run = await self._runs.find_asking(agent, sender, run_id)
+            run = await self._runs.find_asking(agent, sender, run_id, token)
         except RunRefused:
             raise wire.no_run_error() from None
-        if run.request.context != _hash(thread, 16):
+        if run.request.context != hash_of(thread, 16):
             raise wire.no_run_error()
+        if run.answer_token == token:
+            run.door_data.tell_again(body.get("messages") or (), run.is_worked_on)
+            return run
         tool_request = wire.openai_request(agent, body, [{"role": "user", "content": ""}])
         try:
             await self._runs.answer(run, token, partial(wire.answers_in, entries, run))
@@ -225,7 +228,7 @@ class AGUIDoor:
         if self._served.journal_of(id) is None:
             return secrets.token_hex(16)
         # Some clients name all their runs alike.
-        return _hash(
+        return hash_of(
             json_text([id, caller, body["threadId"], body["runId"], body.get("messages")]), 32
         )
 
@@ -233,22 +236,13 @@ class AGUIDoor:
 class PageRuns(DoorRuns):
     """The runs of the AG-UI door: each has a thread of its own, which tells the page's thread."""
 
-    def request(self, id: str, agent: str, caller: str, thread: str, content: Any) -> CallerRequest:
-        """Return a page's request for a run."""
-        ids: Any = {"id": id, "agent": agent, "caller": caller}
-        sender = sender_of(AG_UI.sender, caller)
-        return CallerRequest(**ids, sender=sender, context=_hash(thread, 16), content=content)
-
     def request_in(self, view: RunView, sender: str | None) -> CallerRequest | None:
         """Return who asks for a run of the journal; None if it is no run of this sender."""
-        run, id = view.outline, view.outline.id
-        caller = self._served.callers.name_of_sender(AG_UI.sender, sender or "")
+        run, id, text = view.outline, view.outline.id, view.request
         context = (run.thread or "").removeprefix(f"{sender}/").removesuffix(f"-{id}")
-        ids: Any = {"id": id, "agent": run.agent, "sender": sender, "caller": caller}
-        request = CallerRequest(**ids, context=context)
-        if view.request is None or run.thread != _own_thread(request):
-            return None
-        return replace(request, content=view.request.text)
+        content = "" if text is None else text.text
+        request = self.request(id, run.agent, sender or "", context, content)
+        return None if text is None or run.thread != _own_thread(request) else request
 
 
 async def _next_item(run: ServedRun, reader: Follower) -> RunState | RunEvent | None:
@@ -262,10 +256,6 @@ async def _next_item(run: ServedRun, reader: Follower) -> RunState | RunEvent | 
         async with asyncio.timeout(_GATHER_ASKS_S):
             return await anext(reader, None)
     return None
-
-
-def _hash(text: str, digits: int) -> str:
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:digits]
 
 
 def _own_thread(request: CallerRequest) -> str:

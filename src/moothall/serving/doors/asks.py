@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -12,16 +11,13 @@ from typing import Any, Final, TypeVar
 
 from moothall import ApprovalRequest, Event, Later, NobodyToAsk, Question, Refused, Waiting
 from moothall.actions import DECISION_KINDS
-from moothall.agents import ReplyRequest
 from moothall.build import escaped, json_text
 from moothall.journal import Outline, Wait
 from moothall.serving.doors.callers import LOCAL
+from moothall.serving.doors.checks import hash_of
 
 T = TypeVar("T")
 
-ASK_WAIT_S: Final = 600.0
-"""How long a call waits for an answer that comes with another request."""
-MAX_WAITING: Final = 1000
 RESTING: Final = (*Outline.parked, "in_doubt")
 """Why a reply has stopped that goes on once somebody answers, or decides about a call."""
 GOING_ON: Final = ("running", "stopped", *RESTING)
@@ -153,7 +149,7 @@ class OpenAsks:
     async def _ask(self, request: ApprovalRequest | Question) -> Any:
         ask = ask_of(request, "")
         unique_text = f"{json_text(ask.details)}\n{secrets.token_hex(16)}"
-        ask.key = hashlib.sha256(unique_text.encode(errors="surrogatepass")).hexdigest()
+        ask.key = hash_of(unique_text)
         ask.future = asyncio.get_running_loop().create_future()
         self.open[ask.key] = ask
         self._on_change(ask)
@@ -199,13 +195,6 @@ class Caller:
     name: str = LOCAL
     content: str | list[dict[str, Any]] = ""
     options: dict[str, Any] | None = None
-
-    def request(self, agent: Any, thread: str, schema: Any = None) -> ReplyRequest:
-        """Return its request for a reply of an agent."""
-        request = ReplyRequest(self.content, schema, thread, self.run_id)
-        if self.options:
-            request.take_options(agent, self.options)
-        return request
 
 
 def call_on_loop(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import ipaddress
 import json
 import re
@@ -63,9 +64,14 @@ _SINGLE_HEADERS: Final = (
 """The headers that access depends on: a request has each at most once."""
 
 
-def in_thread(function: Any, *args: Any) -> asyncio.Future[Any]:
+def in_thread(function: Callable[..., T], *args: Any) -> asyncio.Future[T]:
     """Call a function that may take long, such as one that reads a journal, in a thread."""
     return WORKERS.run(asyncio.get_running_loop(), function, *args)
+
+
+def hash_of(text: str, digits: int = 64) -> str:
+    """Return the first hexadecimal digits of a text's SHA-256."""
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:digits]
 
 
 def as_json(data: Any) -> bytes:

@@ -68,7 +68,7 @@ class MCPDoor:
 
         self._served = served
         self._threads = SessionThreads(served)
-        self._runs = ServedRuns(served, CallRuns(served), _ANSWER_WAIT_S)
+        self._runs = ServedRuns(served, CallRuns(served, MCP), _ANSWER_WAIT_S)
         self.server: Server[Any] = Server(
             title,
             version=version("moothall"),
@@ -170,11 +170,11 @@ class MCPDoor:
         # A session's task is not that of the request; a trace in `_meta` is the SDK's to continue.
         trace_headers = () if ctx.request is None or has_trace(params) else ctx.request.headers.raw
         call = MCPCall(params.name, params.arguments or {}, action, args, meta)
-        ids: Any = {"id": f"mcp-{secrets.token_hex(16)}", "agent": id, "caller": caller}
         is_reply = action.name == "say" and id in self._served.replying()
-        rights: Any = {"can_answer": can_ask(ctx), "is_reply": is_reply}
+        ids = f"mcp-{secrets.token_hex(16)}", id, sender, caller
+        request = CallerRequest(*ids, can_answer=can_ask(ctx), is_reply=is_reply)
         with Tracing.join_trace(trace_headers):
-            run = self._start(CallerRequest(**ids, sender=sender, **rights), call, is_new=True)
+            run = self._start(request, call, is_new=True)
         return await self._follow_call(ctx, run)
 
     def _start(self, request: CallerRequest, call: MCPCall, *, is_new: bool = False) -> ServedRun:
@@ -249,8 +249,7 @@ class MCPDoor:
         try:
             answer = answer_in(ask, await self._elicit(ctx, ask))
             if not watch.done():
-                request = run.request
-                recorded = await self._runs.find_run(request.agent, request.sender, run.id)
+                recorded = await self._runs.find_run(*run.ids)
                 with suppress(RunRefused):  # another one that was given before counts
                     token = f"{run.id}.{ask.key}"
                     await self._runs.answer(recorded, token, lambda questions: {ask.key: answer})
@@ -293,18 +292,11 @@ class MCPDoor:
         id, action = self._tools().get(params.name, ("", None))
         args = params.arguments or {}
         token = answer_token(params.request_state or "", result)
-        run = self._runs.answered_run(id, sender, run_id, token)
-        if run is not None and run.door_data.is_same(params.name, args):
-            if run.is_worked_on:
-                text = "this answer was taken: its call goes on in another request"
-                raise MCPError(types.INVALID_PARAMS, text)
-            run.door_data.reader = run.follow()  # it tells nothing more than its outcome
-            return run
         no_call_error = MCPError(
             types.INVALID_PARAMS, "no call waits for this answer: it was given, cancelled or late"
         )
         try:
-            run = await self._runs.find_asking(id, sender, run_id)
+            run = await self._runs.find_asking(id, sender, run_id, token)
         except RunRefused:
             raise no_call_error from None
         if run.view is None:
@@ -317,6 +309,12 @@ class MCPDoor:
             self._runs.drop(run)
             text = "the call is not the one that was asked about"
             raise MCPError(types.INVALID_PARAMS, text)
+        if run.answer_token == token:
+            if run.is_worked_on:
+                text = "this answer was taken: its call goes on in another request"
+                raise MCPError(types.INVALID_PARAMS, text)
+            run.door_data.reader = run.follow()  # it tells nothing more than its outcome
+            return run
 
         def read(questions: RunQuestions) -> dict[str, Any]:
             asks = {**questions.open_asks, **questions.answered_asks}

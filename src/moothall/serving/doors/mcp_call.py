@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import hmac
 import re
 import secrets
@@ -18,10 +17,16 @@ from moothall.build import Thread, json_text
 from moothall.journal import RunView
 from moothall.serving.doors.asks import Ask, Caller, answer_schema, read_form
 from moothall.serving.doors.callers import LOCAL, caller_of
-from moothall.serving.doors.checks import Message, Receive, Scope, Send, in_thread
-from moothall.serving.doors.protocols import MCP, caller_text, fault_of
+from moothall.serving.doors.checks import Message, Receive, Scope, Send, hash_of, in_thread
+from moothall.serving.doors.protocols import caller_text, fault_of
 from moothall.serving.doors.served.recorded_runs import DoorRuns
-from moothall.serving.doors.served.served_run import CallerRequest, Follower, ServedRun, Work
+from moothall.serving.doors.served.served_run import (
+    CallerRequest,
+    Follower,
+    RunEvent,
+    ServedRun,
+    Work,
+)
 from moothall.serving.doors.served_agents import Served
 from moothall.serving.mcp.tool_results import ResultSchema, content_of
 
@@ -59,11 +64,13 @@ class MCPCall:
         """Return what calls its action, once no other process works on its run."""
 
         async def work(run: ServedRun, caller: Caller) -> Any:
-            request, args = run.request, self.args
-            to = (request.sender, request.agent, self.action.name)
+            def tell_progress(text: str) -> None:
+                run.tell(RunEvent(text, is_own=False))
+
+            to = run.request.sender, run.request.agent, self.action.name
             while True:
                 try:
-                    return await served.call(*to, args, caller, run.tell_progress)
+                    return await served.call(*to, self.args, caller, tell_progress)
                 except ActionError as error:
                     if error.type != RunHeld.__name__:
                         raise
@@ -81,10 +88,8 @@ class CallRuns(DoorRuns):
         is_own = sender is not None and (thread == sender or thread.startswith(f"{sender}/"))
         if sender is None or view.request is None or not is_own:
             return None
-        caller = self._served.callers.name_of_sender(MCP.sender, sender.partition("/")[0])
-        ids: Any = {"id": run.id, "agent": run.agent, "caller": caller}
         context = thread.removeprefix(sender).removeprefix("/")
-        return CallerRequest(**ids, sender=sender, context=context, content=view.request.text)
+        return self.request(run.id, run.agent, sender, context, view.request.text)
 
 
 def caller_in(ctx: ServerRequestContext[Any]) -> str:
@@ -189,8 +194,7 @@ def answer_in(ask: Ask, result: Any) -> Any:
 def answer_token(state: str, result: Any) -> str:
     """Return what names an answer of a client, by which one that is sent again is known."""
     content = dict(getattr(result, "content", None) or {})
-    text = json_text([state, str(getattr(result, "action", "")), content])
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
+    return hash_of(json_text([state, str(getattr(result, "action", "")), content]), 32)
 
 
 def input_required_result(run_id: str, ask: Ask) -> types.InputRequiredResult:

@@ -76,7 +76,7 @@ class A2ADoor:
         self._has_token = has_token
         self._front = front
         self._start_date = formatdate(usegmt=True)
-        self._tasks = TaskRuns(served)
+        self._tasks = TaskRuns(served, A2A)
         self._runs = ServedRuns(served, self._tasks, _ANSWER_WAIT_S)
         self._drain_s = drain_s
 
@@ -273,26 +273,26 @@ class A2ADoor:
         after = params.get("statusTimestampAfter")
         since = 0.0 if after is None else seconds_of(after)
         status = params.get("status", ANY_STATE[0])
-        rows = sorted(
+        runs = sorted(
             (
                 each
-                for each in await self._runs.rows(agent, sender)
-                if params.get("contextId") in (None, "", each.context)
-                and status in (*ANY_STATE, STATES[each.state])
-                and each.at >= since
+                for each in await self._runs.runs_of(agent, sender)
+                if params.get("contextId") in (None, "", each.request.context)
+                and status in (*ANY_STATE, STATES[each.state.name])
+                and each.state.at >= since
             ),
-            key=lambda each: (-each.at, each.id),
+            key=_place_of,
         )
         page_size = params.get("pageSize", 50)
-        remaining = [each for each in rows if position is None or (-each.at, each.id) > position]
+        remaining = [each for each in runs if position is None or _place_of(each) > position]
         page, limit = remaining[:page_size], params.get("historyLength", 0)
         tasks = []
         for each in page:
             with suppress(NoSuchRun):  # it was deleted meanwhile
-                run = await self._runs.load(agent, sender, each)
+                run = await self._runs.load(each)
                 tasks.append(task_of(run, limit, params.get("includeArtifacts", False)))
-        token = page_token(page[-1].at, page[-1].id) if len(remaining) > page_size else ""
-        counts = {"pageSize": len(tasks), "totalSize": len(rows)}
+        token = page_token(page[-1].state.at, page[-1].id) if len(remaining) > page_size else ""
+        counts = {"pageSize": len(tasks), "totalSize": len(runs)}
         return {"tasks": tasks, "nextPageToken": token, **counts}
 
     async def _stream_method(
@@ -333,3 +333,8 @@ class A2ADoor:
                     yield update
                 if isinstance(item, RunState) and item.is_paused:
                     return
+
+
+def _place_of(run: ServedRun) -> tuple[float, str]:
+    """Return by what tasks are sorted: those that changed last come first."""
+    return -run.state.at, run.id

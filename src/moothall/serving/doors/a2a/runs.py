@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import re
 import secrets
 from typing import Any, Final
@@ -15,7 +14,7 @@ from moothall.journal import Journal, Outline, RunView
 from moothall.serving.a2a.task_json import first_message
 from moothall.serving.a2a.wire import A2AFault, content_of, text_in
 from moothall.serving.doors.asks import Caller
-from moothall.serving.doors.protocols import A2A
+from moothall.serving.doors.checks import hash_of
 from moothall.serving.doors.served.recorded_runs import DoorRuns
 from moothall.serving.doors.served.served_run import CallerRequest, Content, ServedRun, Work
 
@@ -74,14 +73,6 @@ class TaskRuns(DoorRuns):
         context = context or secrets.token_hex(16)
         return self.request(id, agent, sender, context, content_of(message["parts"]))
 
-    def request(
-        self, id: str, agent: str, sender: str, context: str, content: Content
-    ) -> CallerRequest:
-        """Return a caller's request for a task."""
-        caller = self._served.callers.name_of_sender(A2A.sender, sender)
-        ids: Any = {"id": id, "agent": agent, "sender": sender, "caller": caller}
-        return CallerRequest(**ids, context=context, content=content)
-
     def work(self, request: CallerRequest) -> Work:
         """Return what says it to the agent."""
         say = self._served.agents[request.agent].offers["say"]
@@ -106,16 +97,15 @@ def is_task(run_id: str) -> bool:
 
 def _task_id(nonce: str, agent: str, sender: str) -> str:
     """Return the id of a task; the id tells whose task it is, in the journal too."""
-    owner_hash = hashlib.sha256(f"{nonce}\n{sender}\n{agent}".encode(errors="surrogatepass"))
-    return f"a2a-{nonce}{owner_hash.hexdigest()[:16]}"
+    owner = f"{nonce}\n{sender}\n{agent}"
+    return f"a2a-{nonce}{hash_of(owner, 16)}"
 
 
 def task_id_of_message(message: dict[str, Any], agent: str, sender: str) -> str:
     """Return the id of the task that a message begins: the same if it is sent again."""
     context_and_task = (message.get("contextId") or "", message.get("taskId") or "")
     text = json_text([message["messageId"], *context_and_task, message["parts"]])
-    digest = hashlib.sha256(text.encode(errors="surrogatepass"))
-    return _task_id(digest.hexdigest()[:24], agent, sender)
+    return _task_id(hash_of(text, 24), agent, sender)
 
 
 def _content(content: Any, run: Outline, sender: str) -> Content:

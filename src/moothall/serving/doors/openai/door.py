@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import secrets
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import aclosing
@@ -30,6 +29,7 @@ from moothall.serving.doors.checks import (
     Scope,
     Send,
     body_of,
+    hash_of,
     in_thread,
     with_keepalives,
 )
@@ -65,13 +65,7 @@ from moothall.serving.doors.openai.stored_responses import StoredResponses
 from moothall.serving.doors.protocols import OPENAI, TooOften, caller_text, to_id
 from moothall.serving.doors.served.recorded_runs import DoorRuns
 from moothall.serving.doors.served.reply_work import reply_work
-from moothall.serving.doors.served.served_run import (
-    ENDS,
-    PAUSES,
-    CallerRequest,
-    RunEvent,
-    ServedRun,
-)
+from moothall.serving.doors.served.served_run import CallerRequest, RunEvent, ServedRun
 from moothall.serving.doors.served.served_runs import ServedRuns
 from moothall.serving.doors.served_agents import Served
 
@@ -96,7 +90,7 @@ class OpenAIDoor:
         self._served = served
         self._chain = ResponseChain(served)
         self._stored = StoredResponses(served, self._chain)
-        self._runs = ServedRuns(served, DoorRuns(served))
+        self._runs = ServedRuns(served, DoorRuns(served, OPENAI))
 
     def routes(self) -> list[Any]:
         """Return the routes of the door."""
@@ -194,8 +188,7 @@ class OpenAIDoor:
         if self._served.journal_of(id) is None:
             return None
         text = json_text([sender, {name: each for name, each in body.items() if name != IS_AGAIN}])
-        digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
-        openai_request.digest = digest
+        digest = openai_request.digest = hash_of(text, 32)
         if not body.get(IS_AGAIN):
             return None
         return await self._runs.sent_before(id, sender, _DIGEST, digest)
@@ -265,16 +258,20 @@ class OpenAIDoor:
         work = reply_work(
             self._served, agent, request, earlier_messages, tells=openai_request.stream
         )
-        ids: Any = {"id": run_id, "agent": str(agent.id), "sender": sender, "caller": caller}
+        ids = run_id, str(agent.id), sender, caller
         # Its client cannot be asked: a member's question would wait for nobody.
-        run = self._runs.start(CallerRequest(**ids, content=content, can_answer=False), work)
-        async with self._runs.bound(run):
-            if openai_request.stream:
-                form_stream = FormStream(form, send, only_last_text)
-                await self._stream_answer(run, outcome_for_client, form_stream)
-            else:
-                await run.until(ENDS | PAUSES)
+        caller_request = CallerRequest(*ids, content=content, can_answer=False)
+        if not openai_request.stream:
+
+            async def deliver(run: ServedRun) -> None:
                 await send_json(send, 200, form.complete(outcome_for_client(run)))
+
+            await self._runs.complete(caller_request, work, deliver)
+            return
+        run = self._runs.start(caller_request, work)
+        async with self._runs.bound(run):
+            form_stream = FormStream(form, send, only_last_text)
+            await self._stream_answer(run, outcome_for_client, form_stream)
 
     async def _stream_answer(
         self,

@@ -115,8 +115,8 @@ class StoredResponses:
         echo = view.begun_with(ECHO_KEY) or {}
         request = response_request({**echo, "model": run.agent, "input": "-"})
         response = ResponseForm(request, run_id, int(run.began))
-        ids: Any = {"id": run_id, "agent": run.agent, "sender": sender, "caller": caller}
-        served_run = recorded_run(CallerRequest(**ids), view, agent, False)
+        ids = run_id, run.agent, sender, caller
+        served_run = recorded_run(CallerRequest(*ids), view, agent, may_permit=False)
         state, reply = served_run.state, served_run.reply
         if state.waits:
             usage = Usage() if view.reply is None else view.reply.usage

@@ -23,4 +23,6 @@ class LastItems(dict[K, V], Generic[K, V]):
         """Keep an item as the last one; return those that are dropped for it."""
         self.pop(key, None)
         self[key] = item
+        if len(self) <= self._most:
+            return []
         return [self.pop(next(iter(self))) for _ in range(len(self) - self._most)]

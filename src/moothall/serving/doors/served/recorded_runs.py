@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from moothall import NoSuchRun, StateError
 from moothall.journal import Journal, Outline, RunView
 from moothall.serving.doors.asks import RESTING, asks_of, waiting_text
 from moothall.serving.doors.checks import in_thread
+from moothall.serving.doors.protocols import DoorProtocol
 from moothall.serving.doors.served.served_run import (
     CallerRequest,
+    Content,
     RunQuestions,
     RunRefused,
+    RunState,
     ServedRun,
     Work,
     recorded_run,
@@ -26,24 +28,16 @@ from moothall.serving.doors.served_agents import Served
 
 _CANCEL_WAIT_S: Final = 10.0
 """How long another process may take to cancel a run."""
-
-
 _RECENT_S: Final = 3600.0
 """How long ago a request was sent first, at most: a client waits for ten minutes, three times."""
 
 
-class RunRow(NamedTuple):
-    """A run in a list: when it changed, its id, its context, the name of its state, and itself."""
-
-    at: float
-    id: str
-    context: str
-    state: str
-    source: ServedRun | Outline
-
-
 class DoorRuns:
     """What a door says of its runs; each door overrides what differs.
+
+    Args:
+        served: the agents
+        protocol: the protocol of the door
 
     Attributes:
         noun: what its protocol calls a run
@@ -53,8 +47,22 @@ class DoorRuns:
     noun = "run"
     outlives_request = False
 
-    def __init__(self, served: Served) -> None:
-        self._served = served
+    def __init__(self, served: Served, protocol: DoorProtocol) -> None:
+        self._served, self._protocol = served, protocol
+
+    def request(
+        self,
+        id: str,
+        agent: str,
+        sender: str,
+        context: str = "",
+        content: Content = "",
+        **more: Any,
+    ) -> CallerRequest:
+        """Return the request of the caller who sends as this sender; `more` are other fields."""
+        name = sender.partition("/")[0]
+        caller = self._served.callers.name_of_sender(self._protocol.sender, name)
+        return CallerRequest(id, agent, sender, caller, context, content, **more)
 
     def journal(self, agent: str) -> Journal | None:
         """Return the journal that keeps an agent's runs of this door; None without one."""
@@ -67,9 +75,7 @@ class DoorRuns:
     def request_in(self, view: RunView, sender: str | None) -> CallerRequest | None:
         """Return who asks for a run of the journal; None if it is no run of this door and sender.
 
-        Args:
-            view: the run
-            sender: who asks for it; None if that has to be found out, since it is to go on
+        Without a sender, that has to be found out: the run is to go on.
         """
         return None
 
@@ -87,48 +93,30 @@ class DoorRuns:
 
 
 class RecordedRuns:
-    """The runs of a door that the agents' journals have.
-
-    Args:
-        served: the agents
-        door: what the door says of its runs
-    """
+    """The runs of a door that the agents' journals have; its plain functions read files."""
 
     def __init__(self, served: Served, door: DoorRuns) -> None:
         self._served, self._door = served, door
 
-    async def find_run(self, agent: str, sender: str, id: str) -> ServedRun:
-        """Return a caller's run.
-
-        Raises:
-            RunRefused: the caller has no such run
-        """
-        journal = self._door.journal(agent)
+    def find_run(self, agent: str, sender: str, id: str) -> ServedRun:
+        """Return a caller's run; raise RunRefused if it has none."""
+        run, journal = None, self._door.journal(agent)
         if journal is not None:
-
-            def read_run() -> ServedRun | None:
-                return self._read(agent, sender, RunView(journal, id))
-
             with suppress(NoSuchRun):
-                run: ServedRun | None = await in_thread(read_run)
-                if run is not None:
-                    return run
-        raise RunRefused("unknown", f"there is no such {self._door.noun}")
-
-    async def load(self, agent: str, sender: str, row: RunRow) -> ServedRun:
-        """Return a run of a list whole.
-
-        Raises:
-            NoSuchRun: it was deleted meanwhile
-        """
-        if isinstance(row.source, ServedRun):
-            return row.source
-        journal: Any = self._door.journal(agent)
-        run: ServedRun = await in_thread(self._read, agent, sender, RunView(journal, row.source))
+                run = self._read(agent, sender, RunView(journal, id))
+        if run is None:
+            raise RunRefused("unknown", f"there is no such {self._door.noun}")
         return run
 
+    def load(self, run: ServedRun) -> ServedRun:
+        """Return a run of `outlines` whole; raise NoSuchRun if it was deleted meanwhile."""
+        request, journal = run.request, self._door.journal(run.request.agent)
+        if run.view is None or journal is None:
+            return run
+        view = RunView(journal, run.view.outline)
+        return self._read(request.agent, request.sender, view) or run
+
     def _read(self, agent: str, sender: str, view: RunView) -> ServedRun | None:
-        """Return a caller's run as the journal has it; it reads the file."""
         is_agents = view.outline.agent == agent
         request = self._door.request_in(view, sender) if is_agents else None
         if request is None:
@@ -137,54 +125,39 @@ class RecordedRuns:
         door_data = self._door.door_data(request)
         return recorded_run(request, view, self._served.agents[agent], may_permit, door_data)
 
-    async def rows(self, agent: str, sender: str, live_ids: set[str]) -> list[RunRow]:
-        """Return all runs of a caller and an agent in short, but for those of these ids."""
-        rows: list[RunRow] = await in_thread(lambda: [*self._rows(agent, sender, live_ids)])
-        return rows
-
-    def _rows(self, agent: str, sender: str, live_ids: set[str]) -> Iterator[RunRow]:
-        journal = self._door.journal(agent)
-        for run in [] if journal is None else journal.runs(agent=agent):
+    def outlines(self, agent: str, sender: str, live_ids: Collection[str]) -> Iterator[ServedRun]:
+        """Yield all runs of a caller and an agent but these, with no more than their outlines."""
+        if (journal := self._door.journal(agent)) is None:
+            return
+        for run in journal.runs(agent=agent):
             context = None if run.id in live_ids else self._door.context_of(run, sender)
             if context is not None:
                 name = state_name_of(run, self._served.agents[agent], journal)
-                yield RunRow(run.changed, run.id, context, name, run)
+                request = self._door.request(run.id, agent, sender, context)
+                yield ServedRun(request, RunState(name, at=run.changed), view=RunView(journal, run))
 
-    async def deleted(self, agent: str, ids: set[str]) -> set[str]:
+    def deleted(self, agent: str, ids: set[str]) -> set[str]:
         """Return which of the runs that an agent's journal had were deleted from it."""
-        journal = self._door.journal(agent)
-        if journal is None or not ids:
-            return set()
-        present_ids: set[str] = await in_thread(journal.deletions.ids_present, [*ids])
-        return ids - present_ids
+        journal = self._door.journal(agent) if ids else None
+        return set() if journal is None else ids - journal.deletions.ids_present([*ids])
 
     # -- answering and going on --------------------------------------------------------------------
 
-    async def has_answer(self, run: ServedRun, token: str) -> bool:
+    def has_answer(self, run: ServedRun, token: str) -> bool:
         """Return whether a run has got the answer that a token names, in any process."""
-        journal: Any = self._door.journal(run.request.agent)
-        return bool(await in_thread(journal.waits.marked, [run.id], token))
+        return bool(self._journal_of(run).waits.marked([run.id], token))
 
-    async def questions(self, run: ServedRun) -> RunQuestions:
+    def questions(self, run: ServedRun, view: RunView) -> RunQuestions:
         """Return what a run asks its caller, and has asked."""
-        questions: RunQuestions = await in_thread(self._read_questions, run, run.view)
-        return questions
-
-    def _read_questions(self, run: ServedRun, view: RunView) -> RunQuestions:
-        journal: Any = self._door.journal(run.request.agent)
         caller = run.request.caller
-        decided = journal.waits.decided(caller, run.id)
+        decided = self._journal_of(run).waits.decided(caller, run.id)
         late_keys = view.calls_by_wait.keys() - {each.key for each in (*view.waits, *decided)}
         answered_asks = asks_of(decided, self._served.callers.permits(caller))
         return RunQuestions(run.state.asks, answered_asks, late_keys)
 
     async def give(self, run: ServedRun, token: str, answers: Mapping[str, Any]) -> None:
-        """Give a run answers by key, once; whoever calls this may go on with it.
-
-        Raises:
-            RunRefused: somebody else has answered otherwise
-        """
-        journal: Any = self._door.journal(run.request.agent)
+        """Give a run answers by key; raise RunRefused if somebody else has answered otherwise."""
+        journal = self._journal_of(run)
 
         def give_all() -> None:
             journal.waits.mark(run.id, token)
@@ -196,12 +169,8 @@ class RecordedRuns:
         except StateError as error:
             raise RunRefused("unexpected", str(error)) from error
 
-    async def request_to_go_on(self, agent: str, id: str) -> CallerRequest | None:
+    def request_to_go_on(self, agent: str, id: str) -> CallerRequest | None:
         """Return who asks for a run that can go on; None for any other."""
-        request: CallerRequest | None = await in_thread(self._request_to_go_on, agent, id)
-        return request
-
-    def _request_to_go_on(self, agent: str, id: str) -> CallerRequest | None:
         journal: Any = self._door.journal(agent)
         with journal.file.skipping_damaged(id):
             run = journal.run(id)
@@ -217,71 +186,57 @@ class RecordedRuns:
         Raises:
             RunRefused: the caller has no such run any more, or a person decides about a call of it
         """
-        agent, sender = run.request.agent, run.request.sender
-        run = await self.find_run(agent, sender, run.id)
+        ids, journal, noun = run.ids, self._journal_of(run), self._door.noun
+        run = await in_thread(self.find_run, *ids)
         if run.is_in_doubt and run.state.waits:
-            text = f"{self._door.noun} {run.id} is {waiting_text(run.state.waits)}"
+            text = f"{noun} {run.id} is {waiting_text(run.state.waits)}"
             raise RunRefused("not_cancelable", text)
         if run.state.is_over:
             return None
-        journal: Any = self._door.journal(agent)
-        cause = f"the {self._door.noun} was cancelled"
+        cause = f"the {noun} was cancelled"
         try:
             if not await in_thread(journal.waits.cancel, run.id, cause):
                 async with asyncio.timeout(_CANCEL_WAIT_S):
-                    await self.until_idle(run)
+                    await self.until_idle(run.request.agent, run.id)
         except (TimeoutError, StateError):  # it has just ended
             return None
-        run = await self.find_run(agent, sender, run.id)
+        run = await in_thread(self.find_run, *ids)
         return run if run.state.name == "cancelled" else None
 
-    async def until_idle(self, run: ServedRun) -> None:
+    async def until_idle(self, agent: str, id: str) -> None:
         """Wait until no process works on a run any more."""
-        journal: Any = self._door.journal(run.request.agent)
-        async for _ in journal.follow(run.id):
+        journal: Any = self._door.journal(agent)
+        async for _ in journal.follow(id):
             pass
 
-    async def ids_to_resume(self, agent: str, cut_off: bool) -> list[str]:
+    def ids_to_resume(self, agent: str, cut_off: bool) -> list[str]:
         """Return the runs of an agent that wait, and those that were cut off if these are wanted.
 
         Raises:
             JournalError: the journal cannot be read
         """
         journal = self._door.journal(agent)
-        if journal is None:
-            return []
-        ids: list[str] = await in_thread(journal.waits.run_ids, agent)
-        if cut_off:
-            find_runs = partial(journal.runs, agent=agent, state=Outline.cut_off)
-            ids += [run.id for run in await in_thread(find_runs)]
+        ids = [] if journal is None else journal.waits.run_ids(agent)
+        if cut_off and journal is not None:
+            ids += [run.id for run in journal.runs(agent=agent, state=Outline.cut_off)]
         return [each for each in ids if self._door.is_mine(each)]
 
-    async def sent_before(
+    def sent_before(
         self, agent: str, sender: str, name: str, digest: str, is_taken: Callable[[str], bool]
     ) -> str | None:
         """Return the run of a request that was sent within the last hour, or None.
 
-        Args:
-            agent: its agent
-            sender: its sender
-            name: under what name its beginning has the digest of the request
-            digest: the digest; the last part of the run's id begins with it
-            is_taken: says of a run whether it is not wanted
+        Its beginning has the digest of the request under this name, and the last part of its id
+        begins with it. `is_taken` says of a run that it is not wanted.
         """
-        journal = self._door.journal(agent)
+        journal, since = self._door.journal(agent), time.time() - _RECENT_S
         if journal is None:
             return None
+        for run in journal.runs(agent=agent, thread=sender, since=since, sort="-began"):
+            may_be = run.id.rpartition(".")[2].startswith(digest[:8]) and not is_taken(run.id)
+            if may_be and RunView(journal, run).begun_with(name) == digest:
+                return run.id
+        return None
 
-        def find_sent() -> str | None:
-            since = time.time() - _RECENT_S
-            for run in journal.runs(agent=agent, thread=sender, since=since, sort="-began"):
-                may_be = run.id.rpartition(".")[2].startswith(digest[:8]) and not is_taken(run.id)
-                if may_be and RunView(journal, run).begun_with(name) == digest:
-                    return run.id
-            return None
-
-        run_id: str | None = await in_thread(find_sent)
-        if run_id is not None:  # perhaps it is still being cancelled, or goes on already
-            async for _ in journal.follow(run_id):
-                pass
-        return run_id
+    def _journal_of(self, run: ServedRun) -> Any:
+        return self._door.journal(run.request.agent)

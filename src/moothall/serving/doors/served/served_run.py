@@ -14,6 +14,7 @@ from moothall.build import one_line
 from moothall.journal import REASONS, Outline, RunView
 from moothall.serving.doors.asks import RESTING, Ask, Caller, OpenAsks, asks_of
 from moothall.serving.doors.protocols import caller_text, ended_text
+from moothall.serving.doors.served.last_items import LastItems
 
 if TYPE_CHECKING:
     from moothall.journal import Wait
@@ -44,7 +45,7 @@ class RunRefused(Exception):
         self.reason = reason
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class CallerRequest:
     """Who asks which agent for what: `context` is the conversation that its client names."""
 
@@ -99,28 +100,18 @@ class RunEvent(NamedTuple):
 
 
 class RunQuestions(NamedTuple):
-    """What a run asks its caller.
-
-    Attributes:
-        open_asks: what it asks now, by key
-        answered_asks: what the caller has answered, by key
-        late_keys: the keys of what needs no answer any more
-    """
+    """What a run asks its caller, and has asked, by key."""
 
     open_asks: Mapping[str, Ask]
-    answered_asks: Mapping[str, Ask]
-    late_keys: Collection[str]
-
-    def in_time(self, answers: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the answers that are not too late."""
-        return {key: each for key, each in answers.items() if key not in self.late_keys}
+    answered_asks: Mapping[str, Ask]  # what the caller has answered
+    late_keys: Collection[str]  # of what needs no answer any more
 
 
-class Follower:
+class Follower(asyncio.Queue[RunState | RunEvent | None]):
     """The items of a run, from when it was made on; a wait for the next one may be cancelled."""
 
     def __init__(self, followers: set[Follower]) -> None:
-        self._queue = asyncio.Queue[RunState | RunEvent | None]()
+        super().__init__()
         self._followers = followers
         followers.add(self)
 
@@ -128,23 +119,17 @@ class Follower:
         return self
 
     async def __anext__(self) -> RunState | RunEvent:
-        item = await self._queue.get()
-        if item is None:
+        if (item := await self.get()) is None:
             raise StopAsyncIteration
         return item
 
-    @property
-    def unread(self) -> int:
-        """How many items wait to be read."""
-        return self._queue.qsize()
-
-    def put(self, item: RunState | RunEvent | None) -> None:
+    def tell(self, item: RunState | RunEvent | None) -> None:
         """Tell an item, or by None that no more come."""
         # Its client does not read: its connection ends, before the server's memory does.
-        is_last = item is None or self.unread >= _MAX_UNREAD
+        is_last = item is None or self.qsize() >= _MAX_UNREAD
         if is_last:
             self._followers.discard(self)
-        self._queue.put_nowait(None if is_last else item)
+        self.put_nowait(None if is_last else item)
 
     async def aclose(self) -> None:
         """Read no more."""
@@ -160,14 +145,6 @@ class ServedRun:
         door_data: what its door keeps of it
         view: it in its journal; None while it is of this process
         ask_s: after how many seconds a question to its caller counts as not answered
-
-    Attributes:
-        reply: the agent's reply, once it has ended
-        value: what a message to the agent returns, if it is done
-        error: why it has not ended with a reply
-        task: its work in this process
-        has_begun: whether its run has begun, which a journal keeps
-        is_handed_over: whether the next process goes on with it
     """
 
     def __init__(
@@ -178,16 +155,20 @@ class ServedRun:
         view: RunView | None = None,
         ask_s: float | None = None,
     ) -> None:
-        self.request, self.state, self.door_data, self.view = request, state, door_data, view
-        self.reply: Reply | None = None
-        self.value: Any = None
-        self.error: Exception | None = None
-        self.task: asyncio.Task[None] | None = None
-        self.has_begun = self.is_handed_over = False
+        self.request: CallerRequest = request
+        self.state: RunState = state
+        self.door_data: Any = door_data
+        self.view: RunView | None = view
+        self.reply: Reply | None = None  # the agent's, once it has ended
+        self.value: Any = None  # what a message to the agent returns, if it is done
+        self.error: Exception | None = None  # why it has not ended with a reply
+        self.task: asyncio.Task[None] | None = None  # its work in this process
+        self.has_begun: bool = False  # whether its run has begun, which a journal keeps
+        self.is_handed_over: bool = False  # whether the next process goes on with it
+        self.has_client: bool = False  # whether a request of its client waits for it
         self.open_asks: OpenAsks = OpenAsks(self._show_asks, ask_s)
-        self.answer_token = ""  # that of the last answer here
-        self.has_client = False  # whether a request of its client waits for it
-        self._followers = set[Follower]()
+        self.answer_token: str = ""  # that of the last answer here
+        self._followers: set[Follower] = set()
 
     @property
     def id(self) -> str:
@@ -195,13 +176,13 @@ class ServedRun:
         return self.request.id
 
     @property
-    def questions(self) -> RunQuestions:
-        """What it asks its caller in this process."""
-        return RunQuestions(self.open_asks.open, {}, self.open_asks.withdrawn)
+    def ids(self) -> tuple[str, str, str]:
+        """Its agent, its sender and its id, by which it is found."""
+        return self.request.agent, self.request.sender, self.request.id
 
     def is_of(self, agent: str, sender: str) -> bool:
         """Return whether it is a sender's, and of this agent."""
-        return (self.request.agent, self.request.sender) == (agent, sender)
+        return self.ids[:2] == (agent, sender)
 
     @property
     def is_in_doubt(self) -> bool:
@@ -221,11 +202,6 @@ class ServedRun:
         return not is_stuck and self.state.name not in ("failed", "refused", "cancelled")
 
     @property
-    def has_value(self) -> bool:
-        """Whether its `value` is known: that of a run of another version of moothall is not."""
-        return self.view is None or self.reply is not None
-
-    @property
     def has_other_program(self) -> bool:
         """Whether it waits for the program that began it, which has changed."""
         return getattr(self.error, "type", "") == "RunMismatch"
@@ -237,7 +213,7 @@ class ServedRun:
         # Not a generator: when its first item is asked for, a quick agent has ended.
         follower = Follower(self._followers)
         if not self.is_worked_on:
-            follower.put(None)
+            follower.tell(None)
         return follower
 
     async def until(self, names: Collection[str]) -> None:
@@ -249,73 +225,71 @@ class ServedRun:
 
     async def until_read(self) -> None:
         """Wait while a follower is far behind: its client reads slowly."""
-        while any(each.unread > _SLOW_UNREAD for each in self._followers):  # noqa: ASYNC110
+        while any(each.qsize() > _SLOW_UNREAD for each in self._followers):  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_S)
 
-    def end_followers(self) -> None:
-        """Tell all followers that nothing more comes: its work has ended, in whatever way."""
-        self._tell(None)
-
-    def _tell(self, item: RunState | RunEvent | None) -> None:
-        for each in list(self._followers):
-            each.put(item)
+    def tell(self, item: RunState | RunEvent | None) -> None:
+        """Tell all followers an item, or by None that no more come: its work has ended."""
+        for each in [*self._followers]:
+            each.tell(item)
 
     def _set(self, name: str, text: str = "", **fields: Any) -> None:
         self.state = RunState(name, text, **fields)
-        if self.state.is_over:
+        if name in ENDS and isinstance(self.request.content, list):
             self.request = replace(self.request, content="")  # an ended run keeps no files
-        self._tell(self.state)
+        self.tell(self.state)
 
     # -- working -----------------------------------------------------------------------------------
 
     async def go(self, served: Served, work: Work) -> None:
         """Have the agent reply; what comes of it becomes the state here, and nowhere else."""
         request = self.request
+        terms = (request.caller, request.content, request.options)
         run_id = request.id if request.is_reply else None
-        terms = (run_id, request.caller, request.content, request.options)
         asking = self.open_asks if request.can_answer else None
-        caller = Caller(asyncio.get_running_loop(), asking, self.take, *terms)
+        caller = Caller(asyncio.get_running_loop(), asking, self.take, run_id, *terms)
         try:
             self.value = await work(self, caller)
-            await asyncio.sleep(0)  # the events before it wait in this loop already
+            if isinstance(self.value, Reply):
+                self.reply = self.value
+            else:
+                await asyncio.sleep(0)  # the events before it wait in this loop already
+            await self._end(served)
         except asyncio.CancelledError:
             if not self.is_handed_over:
                 self._set("cancelled")
+            if self.task is None:  # it is the client's request that was cancelled
+                raise
         except NotPermitted as error:
             self.error = error
             self._set("refused", str(error))
         except Exception as error:  # also of an agent of the user's own
             self.error = error
             await asyncio.sleep(0)  # as above: the event that has the reason
-            await self._end_without_value(served, error)
-        else:
-            if isinstance(self.value, Reply):
-                await self._end_with(served, self.value)
-            else:
-                self._set("done")
+            await self._end(served)
 
-    async def _end_with(self, served: Served, reply: Reply) -> None:
-        self.reply = reply
-        if reply.stop_reason in RESTING:
+    async def _end(self, served: Served) -> None:
+        error, reply = self.error, self.reply
+        reason = "" if reply is None else reply.stop_reason
+        kind = "" if error is None else getattr(error, "type", "")
+        if reason in RESTING or kind == "RunMismatch":
             await self._rest(served)
-        elif Reply.gives_text(served.agents[self.request.agent], reply.stop_reason, reply.text):
+        elif error is None and self._has_answer(served):
             self._set("done")
-        else:
-            self._set("failed", ended_text(reply, self.id))
-
-    async def _end_without_value(self, served: Served, error: Exception) -> None:
-        reason = "" if self.reply is None else self.reply.stop_reason
-        kind = getattr(error, "type", "")
-        if reason in RESTING or self.has_other_program:
-            await self._rest(served)
         elif kind == "RunHeld":  # another process has resumed it
             self._set("working", is_elsewhere=True)
         elif kind == "RequestCancelled" and reason == "cancelled":  # by a request to its run
             self._set("cancelled")
-        elif self.reply is None or reason in ("", "error", *REASONS.answered):
+        elif error is not None and reason in ("", "error", *REASONS.answered):
             self._set("failed", caller_text(error, self.id))
-        else:
-            self._set("failed", ended_text(self.reply, self.id))
+        elif reply is not None:
+            self._set("failed", ended_text(reply, self.id))
+
+    def _has_answer(self, served: Served) -> bool:
+        if not isinstance(self.value, Reply):
+            return True
+        agent, reply = served.agents[self.request.agent], self.value
+        return Reply.gives_text(agent, reply.stop_reason, reply.text)
 
     async def _rest(self, served: Served) -> None:
         """Say what it waits for; if the journal does not tell, that it waits."""
@@ -340,19 +314,30 @@ class ServedRun:
                 self._set("working")
             if isinstance(event, Done):
                 self.reply = event.reply
-        self._tell(RunEvent(event, is_own))
+        self.tell(RunEvent(event, is_own))
         is_past, is_told = getattr(event, "past", False), event.kind in _TOLD_AS_EVENTS
         if event.progress and not (is_past or is_told or self.open_asks.open):
             self._set("working", one_line(event.progress, 300))
-
-    def tell_progress(self, text: str) -> None:
-        """Tell the progress of the action itself."""
-        self._tell(RunEvent(text, False))
 
     def _show_asks(self, _: Ask) -> None:
         if not self.state.is_over:
             asks = {**self.open_asks.open}
             self._set("asking" if asks else "working", asks=asks)
+
+
+class ClientWait:
+    """Notes in its `with` block that a client waits for a run, and then that it has it."""
+
+    def __init__(self, run: ServedRun, delivered: LastItems[str, None]) -> None:
+        self._run, self._delivered = run, delivered
+
+    def __enter__(self) -> None:
+        self._run.has_client = True
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._run.has_client = False
+        if kind is not asyncio.CancelledError:  # else it has left
+            self._delivered.keep(self._run.id, None)
 
 
 _TOLD_AS_EVENTS: Final = ("text", "call_ended", "done")
@@ -375,12 +360,7 @@ def recorded_run(
 ) -> ServedRun:
     """Return a run as its journal has it; it reads the file.
 
-    Args:
-        request: who asked for what
-        view: the run
-        agent: its agent, with its journal
-        may_permit: whether its caller may permit calls
-        door_data: what its door keeps of it
+    `agent` has the journal; `may_permit` says whether its caller may permit calls.
     """
     run = view.outline
     name, text = state_name_of(run, agent, agent.journal), ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any, Final, TypeAlias
 
@@ -13,10 +13,11 @@ from moothall.agents import Retries
 from moothall.build import log_failure
 from moothall.serving.doors.checks import in_thread
 from moothall.serving.doors.served.last_items import LastItems
-from moothall.serving.doors.served.recorded_runs import DoorRuns, RecordedRuns, RunRow
+from moothall.serving.doors.served.recorded_runs import DoorRuns, RecordedRuns
 from moothall.serving.doors.served.served_run import (
     ENDS,
     CallerRequest,
+    ClientWait,
     Follower,
     RunEvent,
     RunQuestions,
@@ -56,9 +57,8 @@ class ServedRuns:
         self._runs: dict[str, ServedRun] = {}  # those under way here, and the last that have ended
         self._tokens = LastItems[str, None](_MAX_TOKENS)  # of the last answers
         self._delivered = LastItems[str, None](_MAX_TOKENS)  # whose clients have their answers
-        self._left_runs = LastItems[str, ServedRun](
-            _MAX_LEFT
-        )  # those that ask, and no request waits
+        # Those that ask their clients, which come again with the answer.
+        self._left_runs = LastItems[str, ServedRun](_MAX_LEFT)
         self._retries = Retries()  # those of another program
         self._resumed_agents: dict[str, Agent] = {}  # the agents whose runs that were cut off go on
 
@@ -107,36 +107,65 @@ class ServedRuns:
         Raises:
             TooOften: it is new, and the server is busy
         """
-        on_end = self._served.count_reply(is_new=is_new) if request.is_reply else None
-        state = RunState("new" if is_new else "working")
-        door_data = self._door.door_data(request) if door_data is None else door_data
-        run = self._runs[request.id] = ServedRun(request, state, door_data, ask_s=self._ask_s)
+        run, end_reply = self._new_run(request, is_new, door_data)
         run.task = asyncio.create_task(run.go(self._served, work))
         run.task.add_done_callback(lambda task: self._on_end(run))
-        if on_end is not None:
-            run.task.add_done_callback(on_end)
+        if end_reply is not None:
+            run.task.add_done_callback(end_reply)
         ended_runs = [each for each in self._runs.values() if each.state.is_over]
         for each in ended_runs[: max(0, len(ended_runs) - _MAX_ENDED)]:
             del self._runs[each.id]
         return run
 
+    async def complete(
+        self, request: CallerRequest, work: Work, deliver: Callable[[ServedRun], Awaitable[None]]
+    ) -> None:
+        """Have an agent reply in the task of its client's request, and deliver what came of it.
+
+        Raises:
+            TooOften: the server is busy
+        """
+        run, end_reply = self._new_run(request)
+        try:
+            with ClientWait(run, self._delivered):
+                try:
+                    await run.go(self._served, work)
+                finally:
+                    if end_reply is not None:
+                        end_reply()
+                await deliver(run)
+        finally:
+            self._on_end(run)
+
+    def _new_run(
+        self, request: CallerRequest, is_new: bool = True, door_data: Any = None
+    ) -> tuple[ServedRun, Callable[..., None] | None]:
+        """Return a run of this process, and what ends its reply where replies are counted."""
+        end_reply = self._served.count_reply(is_new=is_new) if request.is_reply else None
+        door_data = self._door.door_data(request) if door_data is None else door_data
+        state = RunState("new" if is_new else "working")
+        run = self._runs[request.id] = ServedRun(request, state, door_data, ask_s=self._ask_s)
+        return run, end_reply
+
     def _on_end(self, run: ServedRun) -> None:
         """End a run's followers, and drop it if it rests: the journal has its state then."""
-        run.end_followers()
-        self._served.answered_runs.discard(run.id)
-        if self._runs.get(run.id) is not run:
+        run.tell(None)
+        id = run.request.id
+        self._served.answered_runs.discard(id)
+        if self._runs.get(id) is not run:
             return  # it has gone on already
-        if not run.state.is_over or not (self._door.outlives_request or run.answer_token):
-            del self._runs[run.id]
-        if run.has_other_program:
-            self._retries.note(run.id)
+        is_kept = self._door.outlives_request or run.answer_token or id in self._left_runs
+        if not (is_kept and run.state.is_over) and not run.has_client:
+            del self._runs[id]
+        if run.error is not None and run.has_other_program:
+            self._retries.note(id)
 
     async def resume(self) -> None:
         """Go on with runs that have waited and can; of an agent that has entered, the cut-off."""
         for id, agent in self._served.offered.items():
             is_new = self._resumed_agents.get(id) is not agent
             try:
-                run_ids = await self._recorded.ids_to_resume(id, cut_off=is_new)
+                run_ids = await in_thread(self._recorded.ids_to_resume, id, is_new)
                 are_settled = [await self._resume(id, each) for each in run_ids]
             except JournalError as error:
                 log_failure(logger, f"agent {id!r}: its {self._door.noun}s do not go on", error)
@@ -153,7 +182,7 @@ class ServedRuns:
         )
         if run_id in self._runs or not is_due:
             return True
-        request = await self._recorded.request_to_go_on(agent, run_id)
+        request = await in_thread(self._recorded.request_to_go_on, agent, run_id)
         if request is None or run_id in self._runs:
             return True
         if self._served.is_full or not self._can_pay(request.caller):
@@ -181,36 +210,28 @@ class ServedRuns:
     @asynccontextmanager
     async def bound(self, run: ServedRun) -> AsyncIterator[None]:
         """End a run with the request of its client in the `with` block, unless that leaves it."""
-        run.has_client, is_delivered = True, True
         try:
-            yield
-        except asyncio.CancelledError:
-            is_delivered = False
-            raise
+            with ClientWait(run, self._delivered):
+                yield
         finally:
-            run.has_client = False
-            if is_delivered:
-                self._delivered.keep(run.id, None)
             if run.id not in self._left_runs and run.task is not None:
                 run.task.cancel()
                 await asyncio.wait((run.task,))
+                self._on_end(run)
 
-    def answered_run(self, agent: str, sender: str, id: str, token: str) -> ServedRun | None:
-        """Return a caller's run of this process whose last answer is the one of this token."""
-        run = self._runs.get(id)
-        is_same = run is not None and run.is_of(agent, sender) and run.answer_token == token
-        return run if is_same else None
+    async def find_asking(self, agent: str, sender: str, id: str, token: str) -> ServedRun:
+        """Return a caller's run that takes an answer: one that was left here, or of the journal.
 
-    async def find_asking(self, agent: str, sender: str, id: str) -> ServedRun:
-        """Return a caller's run that was left here, or else as the journal has it.
+        One whose last answer is that of this token is returned, too: it was sent again.
 
         Raises:
             RunRefused: the caller has no such run
         """
-        run = self._left_runs.get(id)
-        if run is None or not run.is_of(agent, sender):
-            return await self._recorded.find_run(agent, sender, id)
-        return run
+        run = self._runs.get(id)
+        is_here = run is not None and (run.answer_token == token or id in self._left_runs)
+        if run is not None and is_here and run.is_of(agent, sender):
+            return run
+        return await in_thread(self._recorded.find_run, agent, sender, id)
 
     def leave(self, run: ServedRun) -> None:
         """Keep a run that asks its client, which comes again with the answer."""
@@ -247,7 +268,11 @@ class ServedRuns:
             run = self._runs.get(run_id)
             return run_id in self._delivered or (run is not None and run.has_client)
 
-        return await self._recorded.sent_before(agent, sender, name, digest, is_taken)
+        args = agent, sender, name, digest, is_taken
+        run_id = await in_thread(self._recorded.sent_before, *args)
+        if run_id is not None:  # perhaps it is still being cancelled, or goes on already
+            await self._recorded.until_idle(agent, run_id)
+        return run_id
 
     async def close(self, drain_s: float = 0.0) -> None:
         """Cancel the runs that do not end in time; the next process resumes what a journal has."""
@@ -283,15 +308,16 @@ class ServedRuns:
         if token in self._tokens:
             return False
         if run.view is None:
-            questions = run.questions
+            questions = RunQuestions(run.open_asks.open, {}, run.open_asks.withdrawn)
             answers = read(questions)
-        elif await self._recorded.has_answer(run, token):
+        elif await in_thread(self._recorded.has_answer, run, token):
             self._tokens.keep(token, None)
             return False  # else a text that is sent again would answer the next question
         else:
-            questions = await self._recorded.questions(run)
+            questions = await in_thread(self._recorded.questions, run, run.view)
             answers = read(questions)
-            await self._recorded.give(run, token, questions.in_time(answers))
+            keys = answers.keys() - {*questions.late_keys}
+            await self._recorded.give(run, token, {key: answers[key] for key in keys})
         self._left_runs.pop(run.id, None)
         self._tokens.keep(token, None)
         run.answer_token = token
@@ -306,7 +332,7 @@ class ServedRuns:
         agent = run.request.agent
         if (live_run := await self._find_live(agent, run.request.sender, run.id)) is not None:
             return live_run
-        request = await self._recorded.request_to_go_on(agent, run.id)
+        request = await in_thread(self._recorded.request_to_go_on, agent, run.id)
         self._served.answered_runs.discard(run.id)
         return None if request is None else self._go_on_with(request)
 
@@ -334,7 +360,7 @@ class ServedRuns:
             RunRefused: the caller has no such run
         """
         run = await self._find_live(agent, sender, id)
-        return run or await self._recorded.find_run(agent, sender, id)
+        return await in_thread(self._recorded.find_run, agent, sender, id) if run is None else run
 
     async def _find_live(self, agent: str, sender: str, id: str) -> ServedRun | None:
         run = self._runs.get(id)
@@ -345,24 +371,22 @@ class ServedRuns:
     async def _without_deleted(self, agent: str, runs: list[ServedRun]) -> list[ServedRun]:
         """Return these runs, but for those that were deleted from the agent's journal."""
         ended_ids = {each.id for each in runs if each.has_begun and each.state.is_over}
-        deleted_ids = await self._recorded.deleted(agent, ended_ids)
+        deleted_ids = await in_thread(self._recorded.deleted, agent, ended_ids)
         for each in deleted_ids:
             self._runs.pop(each, None)
         return [each for each in runs if each.id not in deleted_ids]
 
-    async def rows(self, agent: str, sender: str) -> list[RunRow]:
-        """Return all runs of a caller and an agent, in short; `load` returns one whole."""
+    async def runs_of(self, agent: str, sender: str) -> list[ServedRun]:
+        """Return all runs of a caller and an agent: those of the journal as `load` takes them."""
         own_runs = [each for each in self._runs.values() if each.is_of(agent, sender)]
-        live_rows = [
-            RunRow(each.state.at, each.id, each.request.context, each.state.name, each)
-            for each in await self._without_deleted(agent, own_runs)
-        ]
-        live_ids = {each.id for each in live_rows}
-        return [*live_rows, *await self._recorded.rows(agent, sender, live_ids)]
+        live_runs = await self._without_deleted(agent, own_runs)
+        ids = {each.id for each in live_runs}
+        read = self._recorded.outlines
+        return [*live_runs, *await in_thread(lambda: [*read(agent, sender, ids)])]
 
-    async def load(self, agent: str, sender: str, row: RunRow) -> ServedRun:
-        """Return a run of `rows` whole; NoSuchRun if it was deleted meanwhile."""
-        return await self._recorded.load(agent, sender, row)
+    async def load(self, run: ServedRun) -> ServedRun:
+        """Return a run of `runs_of` whole; raise NoSuchRun if it was deleted meanwhile."""
+        return await in_thread(self._recorded.load, run)
 
     def follow(self, run: ServedRun) -> AsyncGenerator[Item]:
         """Return what happens to a run from this call on, wherever it is worked on.
@@ -379,7 +403,7 @@ class ServedRuns:
         first_asks = run.state.asks.keys()
         while run.view is not None and run.state.name == "at_rest":
             await asyncio.sleep(_POLL_S)
-            run = await self.find_run(run.request.agent, run.request.sender, run.id)
+            run = await self.find_run(*run.ids)
             if run.view is None:
                 async with aclosing(run.follow()) as items:
                     yield run
@@ -394,6 +418,6 @@ class ServedRuns:
     async def once_idle(self, run: ServedRun) -> ServedRun:
         """Return a run as it is once no other process works on it."""
         if run.state.is_elsewhere:
-            await self._recorded.until_idle(run)
-            run = await self.find_run(run.request.agent, run.request.sender, run.id)
+            await self._recorded.until_idle(run.request.agent, run.id)
+            run = await self.find_run(*run.ids)
         return run
