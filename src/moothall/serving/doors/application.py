@@ -137,7 +137,7 @@ def application(
     return DoorGuard(doors.app(routes), callers, frozenset(open_paths), front, doors.begin)
 
 
-class _ServedRuns(ResumeHost):
+class _ServedHost(ResumeHost):
     """The runs of agents that are served: those that have waited, and responses that were cut off.
 
     A task goes on by its door, and a run that a caller has answered by that call.
@@ -205,7 +205,7 @@ class _Doors:
             async with self._mcp.over_http() as self._mcp_app, AsyncExitStack() as stack:
                 resumer = self._resumer
                 if resumer is None:
-                    own_resumer = Resumer(_ServedRuns(self._served))
+                    own_resumer = Resumer(_ServedHost(self._served))
                     resumer = await stack.enter_async_context(own_resumer)
                 await stack.enter_async_context(resumer.looking(self._a2a.resume))
                 yield
