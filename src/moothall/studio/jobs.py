@@ -65,8 +65,8 @@ class _BackgroundJob:
 
     def to_json(self) -> dict[str, Any]:
         """Return the job as pages get it."""
-        run_fields = {"run": self.run_id, "command": self.command, "told": [*self.messages]}
-        return {**run_fields, "state": self.state}
+        told = [*self.messages]
+        return {"run": self.run_id, "command": self.command, "told": told, "state": self.state}
 
 
 class Jobs(ResumeHost):
@@ -356,8 +356,7 @@ class Jobs(ResumeHost):
 
     async def _outcome_of(self, job: _BackgroundJob) -> tuple[str, str]:
         """Return why a job's work has ended, once it has, and the detail; write its report."""
-        order, reply = job.order, None
-        reason, text = "cancelled", ""
+        order, reply, reason, text = job.order, None, "cancelled", ""
         try:
             # The reply's task was cancelled, and not this one: it still writes the report.
             with suppress(asyncio.CancelledError):

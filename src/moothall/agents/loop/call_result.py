@@ -36,8 +36,9 @@ class CallResult:
     __slots__ = ("data", "error", "has_blocks", "sources", "text", "value")
 
     def __init__(self, data: dict[str, Any], sources: list[str] | tuple[str, ...] = ()) -> None:
-        self.data = data
-        self.sources = sources
+        self.data: dict[str, Any] = data
+        self.sources: list[str] | tuple[str, ...] = sources
+        self.text: str
         self.value: Any = None
         self.has_blocks: bool = False
         error = data.get("error")

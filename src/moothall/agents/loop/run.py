@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -95,7 +95,8 @@ class LoopRun:
         if self.state.messages:
             self._call_ids |= call_ids(self.state.messages)
         self._steering = Steering()
-        self.model_blocks = self.action_blocks = agent.blocks
+        self.model_blocks: Sequence[Any] = agent.blocks
+        self.action_blocks: Sequence[Any] = agent.blocks
         if agent.blocks:
             self.model_blocks = blocks_with(agent.blocks, "around_model")
             self.action_blocks = blocks_with(agent.blocks, "around_action")

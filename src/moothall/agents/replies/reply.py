@@ -266,6 +266,11 @@ class OpenReply(_CellMark):
     run_id: str
     r_runs: int
     reactive_usage: Usage
+    value: Any
+    steps: Any
+    error: Any
+    decisions: Any
+    conclusions: Any
 
     def __init__(self, answer: tuple[Any, ...], end: tuple[Any, ...], outside: Any) -> None:
         self.text, self.value, self.messages, self.steps, self.usage = answer

@@ -56,6 +56,10 @@ class RunWork:
 
     def __init__(self, requests: Requests = NO_REQUESTS) -> None:
         self._task: Callable[[], asyncio.Task[Any] | None] = lambda: None
+        self.cancel_cause: str
+        self.pause_cause: str
+        self.is_let_go_on: bool
+        self.told_texts: tuple[ToldText, ...]
         self.cancel_cause, self.pause_cause, self.is_let_go_on, self.told_texts = requests
         self.heard_keys: set[str] = {each.key for each in self.told_texts}
         self.hear: Callable[[ToldText], object] | None = None

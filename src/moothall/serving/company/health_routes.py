@@ -38,7 +38,7 @@ class _WaitAnswer(BaseModel):
     value: Any = None
 
 
-class _ToldText(BaseModel):
+class _TextToTell(BaseModel):
     """The body of `POST /runs/ID/tell`; the others have none."""
 
     model_config = ConfigDict(extra="forbid")
@@ -51,7 +51,7 @@ _VERBS: Final[dict[str, Callable[[Journal, str, bytes, str], object]]] = {
     "pause": lambda journal, run, body, by: journal.pause(run, by=by),
     "go-on": lambda journal, run, body, by: journal.go_on(run, by=by),
     "tell": lambda journal, run, body, by: journal.tell(
-        run, _ToldText.model_validate_json(body).text, by=by
+        run, _TextToTell.model_validate_json(body).text, by=by
     ),
 }
 """What `POST /runs/ID/…` asks of a run, whoever works on it."""

@@ -32,7 +32,7 @@ class EventWriter:
     def __init__(self, page_run: PageRun, agent: str) -> None:
         self._page_run, self._agent = page_run, agent
         self._open_message = ("", "", "")  # the message whose pieces come: its kind, id and speaker
-        self.text = ""
+        self.text: str = ""
         self._speech: tuple[Any, str] = (None, "")  # who said it, and its id, until a call follows
         self._turn: Any = None  # whose calls belong together
         self._parent_id = ""  # the message of these calls

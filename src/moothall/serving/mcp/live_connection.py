@@ -32,14 +32,14 @@ class LiveConnection:
         self.client: Any = None
         self.process: ServerProcess | None = None  # None for a server at an address
         self.address: str = ""  # its address, without what may be secret
-        self.has_session = False  # which a server at an address refuses once it started anew
+        self.has_session: bool = False  # which a server at an address refuses once it started anew
         self.end_event: asyncio.Event = asyncio.Event()  # nothing comes any more
         self.is_closed: bool = False  # nothing is read any more
         self.fault: str = ""  # why nothing more is read of it
-        self.is_forgotten = (
+        self.is_forgotten: bool = (
             False  # the server has forgotten its session: the next request begins one
         )
-        self.request_count = 0  # how many are under way
+        self.request_count: int = 0  # how many are under way
         self.end_reason: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def output_hint(self) -> str:

@@ -74,7 +74,7 @@ class _Life:
                 task.cancel()
 
 
-class _Part:
+class _ResumingPart:
     """A part of the process that goes on with what it has itself, on its own loop."""
 
     def __init__(self, look: Callable[[], Awaitable[None]]) -> None:
@@ -118,7 +118,7 @@ class Resumer:
         self._host = host
         self._lives: dict[int, _Life] = {}  # by the agent's identity
         self._ids_to_look_up: set[str] = set()  # agents with runs that were cut off
-        self._parts: list[_Part] = []
+        self._parts: list[_ResumingPart] = []
         self._woken = asyncio.Event()
         self._looks: asyncio.Task[None] | None = None
 
@@ -225,7 +225,7 @@ class Resumer:
     @asynccontextmanager
     async def looking(self, look: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
         """Have `look` awaited within a `with` block at each look, on this loop; once before it."""
-        part = _Part(look)
+        part = _ResumingPart(look)
         await self._look_elsewhere(part.look)
         self._parts.append(part)
         try:

@@ -37,7 +37,7 @@ class A2ACall:
     """A call of JSON-RPC. Its method and parameters are those of 1.0, its answer of its version."""
 
     def __init__(self) -> None:
-        self.method = ""
+        self.method: str = ""
         self.params: Any = None
         self._id: Any = None
         self._name = ""  # of the method, as it was sent
