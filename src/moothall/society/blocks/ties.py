@@ -187,7 +187,8 @@ class Ties:
         if len(index) <= _FEW:
             of_rows = self._friends[index]
             fits = (of_rows == codes[:, None]) | (of_rows == 0)
-            return np.where(fits.any(1), fits.argmax(1), limit)
+            first: Array = np.where(fits.any(1), fits.argmax(1), limit)
+            return first
         slots, positions = np.full(len(index), limit), np.arange(len(index))
         for slot in range(limit):
             slot_codes = self._friends[:, slot][index]

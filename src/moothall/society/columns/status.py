@@ -162,9 +162,9 @@ class Part(dict[str, Any]):
     def __ne__(self, other: object) -> bool:
         return not self == other
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
-    def __or__(self, other: Any) -> dict[str, Any]:
+    def __or__(self, other: Any) -> Any:
         return self.plain() | dict(other)
 
     def __repr__(self) -> str:
@@ -345,6 +345,8 @@ def _saving(name: str) -> Any:
 class _LiveDict(dict[str, Any]):
     """A dict that is saved after each change."""
 
+    save: Callable[[], None]
+
     def __init__(self, values: dict[str, Any], save: Callable[[Any], None]) -> None:
         self.save = lambda: save(self)
         super().__init__({k: _live(v, lambda _: self.save()) for k, v in values.items()})
@@ -355,6 +357,8 @@ class _LiveDict(dict[str, Any]):
 
 class _LiveList(list[Any]):
     """A list that is saved after each change."""
+
+    save: Callable[[], None]
 
     def __init__(self, values: list[Any], save: Callable[[Any], None]) -> None:
         self.save = lambda: save(self)

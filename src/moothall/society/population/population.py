@@ -140,7 +140,7 @@ class Population(Register):
         self.citizen: type[CitizenAgent] = citizen
         self._declare_memory(citizen)
         self.agents: dict[int, CitizenAgent] = {}  # the full agents, by row
-        self.handles: dict[int, CitizenAgent] = {}  # rows that somebody has taken, by row
+        self.handles: dict[int, Any] = {}  # rows that somebody has taken, by row
         self.new_views: dict[int, Status] = {}  # of given agents that are yet to be added
         self.society: Any = None
         self.first_ids: Array = ids  # of those that it began with
