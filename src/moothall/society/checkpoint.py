@@ -140,6 +140,7 @@ def _mailboxes_to_save(society: Steps) -> list[SocietyMailbox]:
 
 
 def _has_more(mailbox: SocietyMailbox) -> bool:
+    check_unkept(owners_of_agent(mailbox.agent, mailbox.id), mailbox.first_digests)
     memory = cast(Any, mailbox.agent).memory
     return bool(memory.stream or memory.status.beside())
 

@@ -42,15 +42,21 @@ _AGENTS_PER_YIELD: Final = 32  # agents are made while others wait for the loop
 
 
 def rows_for(
-    society: Any, citizens: object, city: Any, seed: int, people: PeopleParams, **options: object
+    society: Any,
+    citizens: object,
+    city: Any,
+    seed: int,
+    people: PeopleParams,
+    model: object,
+    engine: object,
 ) -> Population | None:
     """Return the citizens of a society as rows, where they may live so, which nobody can tell."""
-    if options["model"] is not None or type(city) is not City or not _is_shipped(society):
+    if model is not None or type(city) is not City or not _is_shipped(society):
         return None
     drawn_by = citizen_draw(citizens)
     if drawn_by is None:
         # Workers in other processes would not tell what citizens remember.
-        is_here = not hasattr(options["engine"], "workers") and people is USUAL_PEOPLE
+        is_here = not hasattr(engine, "workers") and people is USUAL_PEOPLE
         return population_of_agents(citizens, city, society.services, seed) if is_here else None
     blocks = drawn_by.blocks()
     if (
@@ -175,7 +181,9 @@ def mailboxes_beside(society: Steps) -> list[SocietyMailbox]:
 
 
 def ids_of(society: Steps) -> list[str]:
-    """Return the ids of rows, and then of agents that are no citizens."""
+    """Return the ids of agents as they came; or those of rows, and then of other agents."""
+    if society.books.population.remembers:
+        return [*society.router.mailboxes]
     return [*society.books.population.all_ids(), *(each.id for each in mailboxes_beside(society))]
 
 
@@ -193,6 +201,16 @@ def take_rows(society: Steps, rows: Iterable[int]) -> None:
             )
             population.handles[row] = agent
             society.add_handle(agent)
+
+
+def let_go(population: Population | None) -> None:
+    """Leave the agents of rows, whose society is closed, what their statuses say now."""
+    handles, new = {}, {}
+    if population is not None:
+        handles, new, population.handles = population.handles, population.new_views, {}
+    for row, agent in handles.items():
+        if row not in new:  # it has been in the society
+            agent.memory.status = agent.memory.status.plain()
 
 
 def _lives_as_row(population: Population, agent: CitizenAgent) -> bool:

@@ -145,8 +145,7 @@ class Society(Experiments):
         arguments.check_parts(limits, engine=engine, budget=budget, facts=facts, city=city)
         self.services: dict[str, Service] = arguments.checked_services(services)
         citizens = arguments.listed(citizens)
-        options = {"model": model, "engine": engine}
-        rows = columns_first.rows_for(self, citizens, city, seed, people, **options)
+        rows = columns_first.rows_for(self, citizens, city, seed, people, model, engine)
         self.in_columns: bool = rows is not None
         if rows is not None:
             citizens, people = rows, USUAL_PEOPLE
@@ -191,6 +190,7 @@ class Society(Experiments):
     def close(self) -> None:
         """Close the society and its engine."""
         super().close()
+        columns_first.let_go(self.population)
         self._engine.close()
 
     # -- citizens in columns ----------------------------------------------------------------------

@@ -569,3 +569,42 @@ async def test_service_and_facts_of_ones_own_find_in_columns_what_agents_have(ma
             seen.append((rows, fed, [each.status["needs"] for each in town.agents]))
     assert seen[0] == seen[1]
     assert sum(filter(None, seen[0][1])) > 100
+
+
+async def test_agents_of_a_closed_town_of_rows_have_what_they_had_and_live_in_another() -> None:
+    agents = citizens(make_people(CITY, COUNT, seed=5))
+    async with Society(agents, CITY, seed=5) as first:
+        await first.run(steps=20)
+        then = [each.status.copy() for each in agents]
+        assert first.ids() == [str(each.id) for each in agents]
+    assert [each.status for each in agents] == then
+    assert all(type(each.status) is dict for each in agents)
+    async with Society(agents, CITY, seed=5) as second:
+        assert [each.status["money"] for each in second.agents] == [one["money"] for one in then]
+        await second.run(steps=2)
+
+
+async def test_citizen_of_ones_own_takes_the_place_of_one_that_was_taken() -> None:
+    class Own(CitizenAgent):
+        pass
+
+    async with made() as town:
+        await town.run(steps=2)
+        taken = town.agents[8]
+        taken.status["hobby"] = "chess"
+        new = Own(9, memory=CitizenMemory({"hat": "red"}))
+        await asyncio.to_thread(town.replace, taken, new)
+        assert town.agents[8] is new
+        assert new.status["hobby"] == "chess"
+        assert new.status["needs"] == taken.status["needs"]
+        await town.run(steps=1)
+        assert not town.failures
+
+
+async def test_attribute_set_on_a_taken_citizen_is_refused_by_a_state() -> None:
+    async with made() as town:
+        one: Any = town.agents[8]
+        await town.run(steps=1)
+        one.mood = 5
+        with pytest.raises(StateError, match="agent '9' has changed its 'mood', which is in no st"):
+            town.state_dict()

@@ -73,7 +73,8 @@ class CitizenMemory(Memory):
     """A citizen's memory: its state, and a stream of the latest short events.
 
     Args:
-        status: the citizen's state, plain JSON data; used without a copy
+        status: the citizen's state, plain JSON data; used without a copy, but where a society keeps
+            it in columns, of which it is a view then
         stream: the events, the oldest first
         most: the number of events at most; 50 if left out, and 200 in a society with a model.
             Above it the oldest is forgotten; with a model, the one of least importance and recency
