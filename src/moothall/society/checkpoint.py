@@ -142,7 +142,7 @@ def _mailboxes_to_save(society: Steps) -> list[SocietyMailbox]:
 def _has_more(mailbox: SocietyMailbox) -> bool:
     check_unkept(owners_of_agent(mailbox.agent, mailbox.id), mailbox.first_digests)
     memory = cast(Any, mailbox.agent).memory
-    return bool(memory.stream or memory.status.beside())
+    return bool(memory.stream or memory.status.extras())
 
 
 def save(society: Steps, record: Record[SocietyState], state: SocietyState) -> None:

@@ -455,9 +455,9 @@ class Experiments(Steps):
         if mailbox is None:
             population: Any = self.population
             row = population.row_of(id)
-            taken = population.handles.get(row)
-            memory = population.status_of(row) if taken is None else taken.memory.status.plain()
-            status, stream = self._copied_json(id, memory, taken.memory.stream if taken else ())
+            handle = population.handles.get(row)
+            events = () if handle is None else handle.memory.stream
+            status, stream = self._copied_json(id, population.status_of(row), events)
             answers = tuple(answers_of(self.books, row))
             messages = [each.envelope.to_dict() for each in messages_of(self, row)]
             parts = (view, id, status, status["place"], messages, answers)

@@ -43,7 +43,7 @@ def bar() -> Society:
     return Society(Population(3, None, [Bar()], 1))
 
 
-async def test_what_a_block_of_rows_keeps_is_restored_with_a_state_as_they_were() -> None:
+async def test_kept_attributes_of_rows_are_restored_with_a_state_as_they_were() -> None:
     async with bar() as first, bar() as second:
         await first.run(steps=5)
         second.load_state_dict(first.state_dict())
@@ -54,7 +54,7 @@ async def test_what_a_block_of_rows_keeps_is_restored_with_a_state_as_they_were(
         assert first.state_dict() == second.state_dict()
 
 
-async def test_what_a_block_of_rows_keeps_is_that_of_a_run_that_failed_and_is_resumed(
+async def test_kept_attributes_of_rows_are_those_of_a_run_that_failed_and_is_resumed(
     tmp_path: Path,
 ) -> None:
     def fail(row: dict[str, Any]) -> None:
@@ -156,7 +156,7 @@ class Tally(CitizenBlock):
         self.days.append(len(self.days))
 
 
-async def test_what_a_citizens_blocks_keep_is_part_of_its_state() -> None:
+async def test_kept_attributes_of_a_citizens_blocks_are_part_of_its_state() -> None:
     first, second = (Tally() for _ in "ab")
     async with Society(seed=1) as one, Society(seed=1) as other:
         one.add(CitizenAgent("ada", blocks=[first]))

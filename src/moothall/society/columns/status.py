@@ -10,44 +10,44 @@ from moothall.society.columns.column import COMMIT_COLUMNS, Column
 from moothall.society.columns.register import Register
 from moothall.society.kernel.wants import PLACE
 
-_SETTLED: Final = ("money", "place", "moving")
+_COMMIT_KEYS: Final = ("money", "place", "moving")
 _HIDDEN: Final = "\0"
 """An entry that no view shows: `json` writes a dict without any as an empty one."""
 
 
-class Field(NamedTuple):
+class ColumnKey(NamedTuple):
     """A key of a status that a column has."""
 
     name: str
     column: Column
 
 
-class Settled(NamedTuple):
+class CommitKey(NamedTuple):
     """A key that the commit stage alone writes."""
 
     name: str
 
 
-class Codec(NamedTuple):
+class BlockKey(NamedTuple):
     """A key that a block writes into columns of its own: its `to_status` and `from_status`."""
 
     block: Any
 
 
 Layout = dict[str, Any]
-"""What has each key of a status: a `Field`, a `Settled`, a `Codec`, or the layout of a part."""
+"""What has each key of a status: one of the kinds above, or the layout of a part."""
 
 
 def layout_of(register: Register) -> Layout:
     """Return what has each key of the statuses of a register's rows."""
-    layout: Layout = {name: Settled(name) for name in _SETTLED}
+    layout: Layout = {name: CommitKey(name) for name in _COMMIT_KEYS}
     for name, column in register.declared.items():
         if name not in COMMIT_COLUMNS and not column.own:
             *path, key = column.key or (name,)
-            _part_of(layout, path)[key] = Field(name, column)
+            _part_of(layout, path)[key] = ColumnKey(name, column)
     for block in register.blocks:
         for *path, key in getattr(block, "status_keys", ()):
-            _part_of(layout, path).setdefault(key, Codec(block))
+            _part_of(layout, path).setdefault(key, BlockKey(block))
     return layout
 
 
@@ -151,7 +151,7 @@ class Part(dict[str, Any]):
     def clear(self) -> None:
         """Remove all."""
         for key in [*self]:
-            if not isinstance(self._layout.get(key), Settled):
+            if not isinstance(self._layout.get(key), CommitKey):
                 del self[key]
 
     def __eq__(self, other: object) -> bool:
@@ -181,25 +181,25 @@ class Part(dict[str, Any]):
         """Return a copy that is a dict as any other."""
         return {key: v.plain() if isinstance(v, Part) else v for key, v in self.items()}
 
-    def beside(self) -> dict[str, Any]:
+    def extras(self) -> dict[str, Any]:
         """Return what no column has, with that of its parts."""
-        own = {}
+        extra: dict[str, Any] = {}
         for key, value in super().items():
-            value = value.beside() if isinstance(value, Part) else value
+            value = value.extras() if isinstance(value, Part) else value
             if key != _HIDDEN and (value or key not in self._layout):
-                own[key] = value
-        return own
+                extra[key] = value
+        return extra
 
-    def take_beside(self, own: Mapping[str, Any]) -> None:
+    def take_extras(self, extras: Mapping[str, Any]) -> None:
         """Have these values beside the columns, and no others."""
         for key in [*super().keys()]:
             if isinstance(self._layout.get(key), dict):
-                super().__getitem__(key).take_beside({})
+                super().__getitem__(key).take_extras({})
             elif key != _HIDDEN:
                 super().__delitem__(key)
-        for key, value in own.items():
+        for key, value in extras.items():
             if isinstance(self._layout.get(key), dict):
-                self[key].take_beside(value)
+                self[key].take_extras(value)
             else:
                 super().__setitem__(key, value)
 
@@ -236,15 +236,15 @@ class Status(Part):
         self.register, self.row = register, row
         self.stuck_by = self.broken_by = ""
 
-    def beside(self) -> dict[str, Any]:
+    def extras(self) -> dict[str, Any]:
         """Return what no column has, with that of its parts."""
         stuck_by = {"stuck": self.stuck_by} if self.stuck_by and "stuck" in self else {}
-        return super().beside() | stuck_by
+        return super().extras() | stuck_by
 
-    def take_beside(self, own: Mapping[str, Any]) -> None:
+    def take_extras(self, extras: Mapping[str, Any]) -> None:
         """Have these values beside the columns, and no others."""
-        self.stuck_by = own.get("stuck", "")
-        super().take_beside({key: value for key, value in own.items() if key != "stuck"})
+        self.stuck_by = extras.get("stuck", "")
+        super().take_extras({key: value for key, value in extras.items() if key != "stuck"})
 
     def error(self, reason: str) -> ConfigError:
         """Return an error that names the citizen."""
@@ -253,14 +253,14 @@ class Status(Part):
     def read(self, entry: Any, path: tuple[str, ...]) -> Any:
         """Return the value of a key; None for none."""
         register, row = self.register, self.row
-        if isinstance(entry, Field):
+        if isinstance(entry, ColumnKey):
             name, column = entry
-            found: dict[str, Any] = {}
-            column.to_status("", found, register.pull_column(name)[row], register.places)
+            value: Any = {}
+            column.to_status("", value, register.pull_column(name)[row], register.places)
             for key in column.key or ("",):
-                found = found.get(key, {})
-            return None if found == {} else found
-        if isinstance(entry, Settled):
+                value = value.get(key, {})
+            return None if value == {} else value
+        if isinstance(entry, CommitKey):
             return register.settled_status(row)[entry.name]
         if isinstance(entry, dict):
             *above, key = path
@@ -270,27 +270,27 @@ class Status(Part):
             if dict.__contains__(parent, key):
                 return dict.__getitem__(parent, key)
             return parent.keep_part(key, Part(self, entry, path))
-        found = {}
-        entry.block.to_status(register, row, found)
+        value = {}
+        entry.block.to_status(register, row, value)
         for key in path:
-            if not isinstance(found, dict) or key not in found:
+            if not isinstance(value, dict) or key not in value:
                 return None
-            found = found[key]
+            value = value[key]
         if path == ("stuck",) and self.stuck_by:
             return self.stuck_by
-        return _live(found, lambda value: self.write(entry, path, value))
+        return _live(value, lambda new: self.write(entry, path, new))
 
     def write(self, entry: Any, path: tuple[str, ...], value: Any) -> None:
         """Write the value of a key; None for none. Raises ConfigError: it does not fit."""
         register, row = self.register, self.row
-        if isinstance(entry, Settled):
+        if isinstance(entry, CommitKey):
             raise self.error(f"only the commit stage changes its {entry.name!r}")
         if isinstance(entry, dict):
             self.read(entry, path).clear()
             return
         register.note_change()
         try:
-            if isinstance(entry, Field):
+            if isinstance(entry, ColumnKey):
                 name, column = entry
                 is_number = not column.words and column.dtype != PLACE
                 number = column.default
@@ -318,7 +318,7 @@ class Status(Part):
 
 def _may_be_none(entry: Any) -> bool:
     """Return whether a key is there where its value is None: a place, and what is settled."""
-    return isinstance(entry, Settled) or (isinstance(entry, Field) and not entry.column.words)
+    return isinstance(entry, CommitKey) or (isinstance(entry, ColumnKey) and not entry.column.words)
 
 
 # -- values that a block reads of columns and writes into them -------------------------------------

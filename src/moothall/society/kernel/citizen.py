@@ -157,8 +157,8 @@ class CitizenMemory(Memory):
     def state_dict(self) -> dict[str, Any]:
         """Return the memory as JSON data, which shares its parts with the memory."""
         status = self.status
-        if hasattr(status, "beside"):  # its columns are the population's
-            status = status.beside()
+        if hasattr(status, "extras"):  # its columns are the population's
+            status = status.extras()
         return {"status": status, "stream": self.stream}
 
     def load_state_dict(self, state: object) -> None:
@@ -170,8 +170,8 @@ class CitizenMemory(Memory):
         match state:
             case {"status": dict(status), "stream": list(stream) | tuple(stream)}:
                 self.stream = _events(stream, self.most)
-                if hasattr(self.status, "take_beside"):
-                    self.status.take_beside(status)
+                if hasattr(self.status, "take_extras"):
+                    self.status.take_extras(status)
                 else:
                     self.status = status
             case _:

@@ -39,7 +39,7 @@ _PLAIN_TYPES: Final = (type(None), bool, int, float, str, bytes)
 _RUNNING_TYPES: Final = (GeneratorType, CoroutineType, AsyncGeneratorType)
 _RUNNING: Final = "running"
 """The digest of what holds something of which nobody can say how far it has run."""
-Made = TypeVar("Made", bound=Callable[..., None])
+Init = TypeVar("Init", bound=Callable[..., None])
 
 
 class Token:
@@ -52,7 +52,7 @@ class Token:
         return self
 
 
-def sets_own(init: Made) -> Made:
+def sets_own(init: Init) -> Init:
     """Return an `__init__` of ours that notes which attributes it sets: the others are a user's."""
 
     @functools.wraps(init)
@@ -60,8 +60,8 @@ def sets_own(init: Made) -> Made:
         attributes = vars(self)
         before = {*attributes}
         init(self, *args, **options)
-        own = attributes.get(_OWN_NAMES, frozenset())
-        attributes[_OWN_NAMES] = own | attributes.keys() - before
+        earlier_names = attributes.get(_OWN_NAMES, frozenset())
+        attributes[_OWN_NAMES] = earlier_names | attributes.keys() - before
 
     return noting_init  # type: ignore[return-value]
 
@@ -75,13 +75,13 @@ def states_of(owners: Mapping[str, Any], first: Mapping[tuple[str, str], object]
     """
     check_unkept(owners, first)
     own_states: dict[str, object] = {}
-    kept: dict[str, object] = {}
+    kept_forms: dict[str, object] = {}
     for key, owner in owners.items():
         if has_own_state_dict(owner):
             own_states[key] = owner.state_dict()
             continue
         values = _kept_values(owner)
-        kept[key] = forms = {name: _json_form(value) for name, value in values.items()}
+        kept_forms[key] = forms = {name: _json_form(value) for name, value in values.items()}
         if without := [name for name, form in forms.items() if not form]:
             raise StateError(
                 f"{title_of(key, owner)} keeps {without[0]!r} "
@@ -89,7 +89,7 @@ def states_of(owners: Mapping[str, Any], first: Mapping[tuple[str, str], object]
                 "numbers, texts, lists, dicts by text or arrays of numbers, or give its class "
                 "state_dict() and load_state_dict()"
             )
-    return {"states": own_states, "kept": kept}
+    return {"states": own_states, "kept": kept_forms}
 
 
 def load_states(owners: Mapping[str, Any], recorded: Mapping[str, Any]) -> None:
@@ -99,7 +99,7 @@ def load_states(owners: Mapping[str, Any], recorded: Mapping[str, Any]) -> None:
         StateError: something is there no more that has kept anything
     """
     states, kept_by_key = (recorded.get(name, {}) for name in ("states", "kept"))
-    for key in [*states, *(key for key, kept in kept_by_key.items() if kept)]:
+    for key in [*states, *(key for key, forms in kept_by_key.items() if forms)]:
         if key not in owners:
             name = f"block {key}" if key.isdecimal() else key
             raise StateError(f"the state has what {name} kept, and the society has no such part")
@@ -156,8 +156,10 @@ def digests_of(owners: Mapping[str, object]) -> dict[tuple[str, str], object]:
 
 def state_hash(owner: object) -> int:
     """Return a hash of all that an owner keeps, and of what it should not change."""
-    kept = {name: _json_form(value) for name, value in _kept_values(owner).items()}
-    return hash(json.dumps([kept, sorted(map(str, digests_of({"": owner}).items()))], default=repr))
+    forms = {name: _json_form(value) for name, value in _kept_values(owner).items()}
+    return hash(
+        json.dumps([forms, sorted(map(str, digests_of({"": owner}).items()))], default=repr)
+    )
 
 
 def blocks_by_number(blocks: Iterable[object]) -> dict[str, Any]:
@@ -207,12 +209,12 @@ def own_attributes(owner: object) -> dict[str, Any]:
     """Return the attributes of an object that its user has set, by name."""
     kind: Any = type(owner)
     attributes = getattr(owner, "__dict__", None)
-    found = {}
+    values = {}
     if type(attributes) is dict:
         ours = _names_of_class(kind) | attributes.get(_OWN_NAMES, frozenset())
-        found = {name: value for name, value in attributes.items() if name not in ours}
+        values = {name: value for name, value in attributes.items() if name not in ours}
     slots = (name for name in _slots_of_class(kind) if hasattr(owner, name))
-    return {**found, **{name: getattr(owner, name) for name in slots}}
+    return {**values, **{name: getattr(owner, name) for name in slots}}
 
 
 def _kept_values(owner: object) -> dict[str, Any]:
