@@ -75,7 +75,7 @@ class MobilityBlock(CitizenBlock):
     columns = COLUMNS
     fits_rows, step_rows = fits_rows, step_rows
     to_status, from_status = to_status, from_status
-    status_keys = (("visits",),)
+    status_keys: ClassVar[tuple[tuple[str, ...], ...]] = (("visits",),)
 
     def fits(self, context: Perception) -> float:
         """Return 2 if the citizen is on its way or not at its item's place, else 0."""

@@ -122,7 +122,7 @@ class PlanBlock(CitizenBlock):
     params: PlanBlockParams
     columns = PLAN_BLOCK_COLUMNS
     to_status, from_status = plan_to_status, plan_from_status
-    status_keys = (("plan",), ("now",), ("stuck",))
+    status_keys: ClassVar[tuple[tuple[str, ...], ...]] = (("plan",), ("now",), ("stuck",))
 
     async def before_forward(self) -> None:
         """Make this day's plan unless it exists, and mend it so that this step can follow it."""

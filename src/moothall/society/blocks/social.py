@@ -93,7 +93,11 @@ class SocialBlock(TalkBlock):
     ParamsType: ClassVar[type[BlockParams]] = SocialBlockParams
     params: SocialBlockParams
     does: ClassVar[tuple[str, ...]] = ("social",)
-    status_keys = (*TalkBlock.status_keys, ("relations",), ("kin",))
+    status_keys: ClassVar[tuple[tuple[str, ...], ...]] = (
+        *TalkBlock.status_keys,
+        ("relations",),
+        ("kin",),
+    )
 
     async def before_forward(self) -> None:
         """Handle the received messages, and let relations fade at the start of a day."""

@@ -311,7 +311,8 @@ class Population(Register):
         if row in self.agents:
             return self.agents[row].memory.status
         if row in self.handles:
-            return self.handles[row].memory.status.copy()
+            copy_of_view: dict[str, Any] = self.handles[row].memory.status.copy()
+            return copy_of_view
         if self.source is not None:
             self.source.pull(self.arrays)
         status: dict[str, object] = {}
