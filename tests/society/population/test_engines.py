@@ -202,10 +202,15 @@ async def test_citizens_in_columns_who_become_agents_on_ray_live_as_they_do_here
         async with Society(120, city, seed=5, engine=engine) as town:
             town.intervene(Intervention(4, tell=["The mill burns."], citizens=[3, 90]))
             await town.run(steps=3, step="1h")
-            assert town.agents[7].id == 8
-            await town.run(steps=6, step="1h")
+            taken = town.agents[7]
+            taken.status["needs"]["hunger"] = 100
+            args = {"content": "Meet me at the old mill."}
+            taken.send({"to": "3", "action": {"name": "say", "args": args}})
+            await town.run(steps=3, step="1h")
+            taken.status["needs"]["energy"] -= 5
+            await town.run(steps=3, step="1h")
             assert town.population is not None
-            assert len(town.population.agents) == 3
+            assert [each.id for each in town.population.agents.values()] == [3]
             return town.state_dict()
 
     assert await lived_with(RayEngine(workers=2)) == await lived_with(LocalEngine())
