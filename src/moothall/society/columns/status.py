@@ -57,7 +57,7 @@ def _part_of(layout: Layout, path: Iterable[str]) -> Layout:
     return layout
 
 
-class Part(dict[str, Any]):
+class StatusPart(dict[str, Any]):
     """A dict within a status, such as its needs: each key is read and written where it stands."""
 
     __slots__ = ("_layout", "_path", "_root")
@@ -133,7 +133,7 @@ class Part(dict[str, Any]):
         if key not in self and default:
             return default[0]
         value = self[key]
-        value = value.plain() if isinstance(value, Part) else value
+        value = value.plain() if isinstance(value, StatusPart) else value
         del self[key]
         return value
 
@@ -156,7 +156,7 @@ class Part(dict[str, Any]):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Mapping) and self.plain() == (
-            other.plain() if isinstance(other, Part) else other
+            other.plain() if isinstance(other, StatusPart) else other
         )
 
     def __ne__(self, other: object) -> bool:
@@ -179,13 +179,13 @@ class Part(dict[str, Any]):
 
     def plain(self) -> dict[str, Any]:
         """Return a copy that is a dict as any other."""
-        return {key: v.plain() if isinstance(v, Part) else v for key, v in self.items()}
+        return {key: v.plain() if isinstance(v, StatusPart) else v for key, v in self.items()}
 
     def extras(self) -> dict[str, Any]:
         """Return what no column has, with that of its parts."""
         extra: dict[str, Any] = {}
         for key, value in super().items():
-            value = value.extras() if isinstance(value, Part) else value
+            value = value.extras() if isinstance(value, StatusPart) else value
             if key != _HIDDEN and (value or key not in self._layout):
                 extra[key] = value
         return extra
@@ -216,13 +216,13 @@ class Part(dict[str, Any]):
                 return False
         return True
 
-    def keep_part(self, key: str, part: Part) -> Part:
+    def keep_part(self, key: str, part: StatusPart) -> StatusPart:
         """Keep a part, which the dict then finds itself."""
         super().__setitem__(key, part)
         return part
 
 
-class Status(Part):
+class Status(StatusPart):
     """The status of the citizen in a row; `row` follows where rows are renumbered."""
 
     __slots__ = ("broken_by", "register", "row", "stuck_by")
@@ -264,12 +264,12 @@ class Status(Part):
             return register.settled_status(row)[entry.name]
         if isinstance(entry, dict):
             *above, key = path
-            parent: Part = self
+            parent: StatusPart = self
             for each in above:
                 parent = parent[each]
             if dict.__contains__(parent, key):
                 return dict.__getitem__(parent, key)
-            return parent.keep_part(key, Part(self, entry, path))
+            return parent.keep_part(key, StatusPart(self, entry, path))
         value = {}
         entry.block.to_status(register, row, value)
         for key in path:
