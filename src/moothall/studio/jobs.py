@@ -65,8 +65,8 @@ class _BackgroundJob:
 
     def to_json(self) -> dict[str, Any]:
         """Return the job as pages get it."""
-        told = [*self.messages]
-        return {"run": self.run_id, "command": self.command, "told": told, "state": self.state}
+        messages = [*self.messages]
+        return {"run": self.run_id, "command": self.command, "told": messages, "state": self.state}
 
 
 class Jobs(ResumeHost):
