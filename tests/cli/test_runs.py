@@ -447,7 +447,7 @@ def test_runs_of_long_ids_and_threads_leave_room_for_their_tasks(tmp_path: Path)
         for each in ids:
             clerk.reply_sync("Refund what came too late.", run_id=each, thread=f"openai/{each}")
     args = ("runs", "--journal", "runs.db")
-    head, *lines, _ = moothall(*args, cwd=tmp_path, COLUMNS="100").stdout.splitlines()
+    _, *lines, _ = moothall(*args, cwd=tmp_path, COLUMNS="100").stdout.splitlines()
     assert all("Refund what came too late." in each and len(each) <= 100 for each in (*lines,))
     for line, id in zip(lines, ids, strict=True):
         assert moothall("runs", line.split("…")[0], "--journal", "runs.db", cwd=tmp_path)
