@@ -70,3 +70,10 @@ def test_cases_that_are_wrong_are_refused_with_their_place(
     (tmp_path / "a.json").write_text(json.dumps(rows))
     with pytest.raises(ConfigError, match=fault):
         Dataset.from_file(tmp_path / "a.json")
+
+
+async def test_cases_of_runs_are_those_that_somebody_has_called_bad_last(runs: Journal) -> None:
+    for run, good in (("run-0", False), ("run-1", False), ("run-1", True), ("run-2", None)):
+        runs.feedback(run, good=good, note="looked at")
+    assert [each.run for each in Dataset.from_runs(runs, good=False)] == ["run-0"]
+    assert [each.run for each in Dataset.from_runs(runs, good=True)] == ["run-1"]

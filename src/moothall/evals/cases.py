@@ -90,6 +90,7 @@ class Dataset:
         cls,
         journal: Journal | str,
         *,
+        good: bool | None = None,
         is_case: Callable[[RunView], bool] | None = None,
         **filters: Any,
     ) -> Dataset:
@@ -99,6 +100,7 @@ class Dataset:
 
         Args:
             journal: the journal, or its path
+            good: only runs of which `Journal.feedback` said so last; all if it is left out
             is_case: returns whether a run is a case; all are, if it is left out
             **filters: which runs, as `Journal.runs` takes them, such as `agent="desk"`
 
@@ -113,6 +115,8 @@ class Dataset:
                 left_out[outline.id] = f"it is {outline.state}"
             elif view.request is None or not outline.is_ours:
                 left_out[outline.id] = f"it is of a {outline.kind}"
+            elif good not in (None, _said_last(view)):
+                continue
             elif is_case is None or is_case(view):
                 cases.append(Case(outline.id, view.request.text, run=outline.id))
         data = cls(cases, journal=store)
@@ -168,3 +172,8 @@ class Dataset:
 
     def __repr__(self) -> str:
         return f"<Dataset of {counted(len(self), 'case')}>"
+
+
+def _said_last(view: RunView) -> bool | None:
+    """Return whether a run was good, as was said last; None if nobody has said so."""
+    return next((each.good for each in reversed(view.feedback) if each.good is not None), None)

@@ -38,6 +38,7 @@ _MODELS_HELP = (
 _AGAINST_HELP = "Another version of the agent, to compare with."
 _MIN_HELP = "The least mean of a grader; below it, the exit code is 1."
 _LIVE_HELP = "An action that only reads: it is executed where the record lacks a call."
+_FEEDBACK_HELP = "Only runs that `moothall runs feedback` has called so last."
 _RESULTS_HELP = "The journal of what is asked here.  [default: evals.db]"
 _HEAD = ("grader", "condition", "mean", "cases", "above the first")
 
@@ -57,6 +58,7 @@ _HEAD = ("grader", "condition", "mean", "cases", "above the first")
 @click.option("--usd", type=NumberType(min=0), help="What the models may cost together.")
 @click.option("--results", metavar="PATH", type=_PATH, default="evals.db", help=_RESULTS_HELP)
 @click.option("--html", metavar="FILE", type=_PATH, help="Write a page with each differing case.")
+@click.option("--good/--bad", default=None, help=_FEEDBACK_HELP)
 @filter_options
 @json_data_option
 def command(
@@ -72,6 +74,7 @@ def command(
     usd: float | None,
     results: str,
     html: str | None,
+    good: bool | None,
     as_json: bool,
     **filters: Any,
 ) -> int:
@@ -84,6 +87,7 @@ def command(
     Examples:
       moothall eval shop:desk --runs runs.db
       moothall eval shop:desk --runs runs.db --model openai:gpt-5-mini --graders graders.py
+      moothall eval shop:desk --runs runs.db --bad --model openai:gpt-5-mini
       moothall eval shop:desk --runs runs.db --min same_calls_as_record=0.95
       moothall eval shop:desk --runs runs.db --against ../old/shop.py:desk --html eval.html
 
@@ -99,7 +103,7 @@ def command(
         agent: Any = AgentSource(source, "AGENT").make()
         chosen = [same_calls_as_record] if graders is None else graders_of(graders)
         minimums = dict(map(_minimum, least))
-        data = _dataset(runs, cases, str(agent.id), run_filters(filters))
+        data = _dataset(runs, cases, str(agent.id), {"good": good, **run_filters(filters)})
         conditions: dict[str, dict[str, Any]] = {}
         if other is not None:
             conditions[other] = {"program": other} | _model_of(models)
