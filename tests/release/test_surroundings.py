@@ -140,3 +140,31 @@ def test_program_runs_in_surroundings(
     refusal = REFUSED.get((surroundings, program))
     assert done.stdout.split() == ([] if refusal else [program]), done.stderr
     assert not refusal or refusal in done.stderr
+
+
+STREAMLIT_PAGE = """
+from streamlit.testing.v1 import AppTest
+
+page = AppTest.from_file("chat_page.py", default_timeout=60).run()
+page.chat_input[0].set_value("Is there tea?").run()
+assert not page.exception, page.exception[0].message
+print([(each.name, each.markdown[0].value) for each in page.chat_message])
+"""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_streamlit_program_of_the_documentation_answers(tmp_path: Path, packages: Path) -> None:
+    page = (ROOT / "docs" / "howto" / "beside.md").read_text()
+    text = page.partition('```python title="chat_page.py"\n')[2].partition("```")[0]
+    (tmp_path / "chat_page.py").write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-c", STREAMLIT_PAGE],
+        env={**os.environ, "PYTHONPATH": str(added("streamlit", packages / "streamlit"))},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.stdout == "[('user', 'Is there tea?'), ('assistant', 'There is tea.')]\n", done.stderr
