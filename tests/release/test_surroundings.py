@@ -167,4 +167,6 @@ def test_streamlit_program_of_the_documentation_answers(tmp_path: Path, packages
         check=False,
         timeout=300,
     )
-    assert done.stdout == "[('user', 'Is there tea?'), ('assistant', 'There is tea.')]\n", done.stderr
+    assert done.stdout == "[('user', 'Is there tea?'), ('assistant', 'There is tea.')]\n", (
+        done.stderr
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from numbers import Real
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -100,6 +100,9 @@ Actions: TypeAlias = (
 )
 """What a model may call: a registry, or functions, `@action` methods, actions, agents, `Skills`."""
 
+ActionsByContext: TypeAlias = Callable[[Context[Any]], Actions | Awaitable[Actions]]
+"""A function that gives the actions of a reply."""
+
 
 class LoopSettings(ReplyingOptions, total=False):
     """How the loop of an agent goes, by name; `LOOP_SETTINGS` says what each is and checks it."""
@@ -115,7 +118,7 @@ class LoopSettings(ReplyingOptions, total=False):
 class LoopOptions(LoopSettings, total=False):
     """What an agent of the loop takes by name, for those that pass it on."""
 
-    actions: Actions | None
+    actions: Actions | ActionsByContext | None
     goals: Iterable[Goal] | None
     memory: AnyMemory | Callable[[str | None], AnyMemory] | None
     environment: AnyEnvironment | None
@@ -137,6 +140,7 @@ class Looping(RecordedAgent):
     environment: AnyEnvironment = _ENVIRONMENT
     system_prompt: SystemPrompt | None = None
     actions: ActionRegistry
+    actions_by_context: ActionsByContext | None = None
     budget_notices: BudgetNotices | None = None
     stated_goals: list[Goal] | None = None
     model_or_name: Model | str
@@ -268,10 +272,10 @@ def registry_of(actions: Actions | None) -> ActionRegistry:
     if type(actions) is not list and all(hasattr(actions, each) for each in names):
         return actions  # type: ignore[return-value]
     registry = ActionRegistry()
-    if isinstance(actions, (Action, str)) or not hasattr(actions, "__iter__"):
+    if isinstance(actions, (Action, str, type)) or not hasattr(actions, "__iter__"):
         raise ConfigError(
             "actions= must be a registry, or a list of actions, functions and agents, "
-            f"got {actions!r}"
+            f"or a function of the Context that returns one, got {actions!r}"
         )
     for source in actions:  # type: ignore[union-attr]
         count_before = len(registry.actions)

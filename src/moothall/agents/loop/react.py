@@ -17,6 +17,7 @@ from moothall.agents.loop.answer import OfferedActions, ToolCall, as_action
 from moothall.agents.loop.discovery import MAX_SHOWN, discover, offered_actions
 from moothall.agents.loop.parts import (
     Actions,
+    ActionsByContext,
     Looping,
     LoopSettings,
     checked_discover,
@@ -25,6 +26,7 @@ from moothall.agents.loop.parts import (
     registry_of,
     with_settings,
 )
+from moothall.agents.loop.prompt.actions_by_context import takes_context
 from moothall.agents.loop.prompt.budget_notices import BudgetNotices
 from moothall.agents.loop.prompt.prompt_record import keep_conversation, restore_conversation
 from moothall.agents.loop.prompt.room import bounds_of
@@ -85,7 +87,9 @@ class ReActAgent(Looping):
         id: its id
         model: a model, or the name of one such as `local`
         actions: what its model may call: a registry, or actions, functions, `@action` methods and
-            agents (with all their actions). Nobody else is offered them.
+            agents (with all their actions). Nobody else is offered them. Or a function of the
+            `Context` of a reply that returns a list of them, sync or async: it is called once for
+            each run, before the model is first asked, and again when a run is resumed
         goals: its goals
         memory: a memory, of which each thread has its part by `thread(id)`; or a function that
             makes the memory of a thread from its id (None for the agent's own); or the path of a
@@ -134,7 +138,7 @@ class ReActAgent(Looping):
         id: str | int,
         model: Model | str,
         *,
-        actions: Actions | None = None,
+        actions: Actions | ActionsByContext | None = None,
         goals: Iterable[Goal] | None = None,
         memory: MemoryPart | None = None,
         environment: AnyEnvironment | None = None,
@@ -149,7 +153,9 @@ class ReActAgent(Looping):
         super().__init__(id, **self._set_up(id, cast(Any, options)))
         # Stores only what differs from the class: a society holds very many agents.
         self.take_parts(model=model, memory=memory, system_prompt=system_prompt)
-        self.actions = registry_of(actions)
+        if type(actions) is not list and callable(actions) and takes_context(actions):
+            self.actions_by_context, actions = actions, None
+        self.actions = registry_of(actions)  # type: ignore[arg-type]
         if self.blocks:
             register_blocks(self.actions, self.blocks)
         registered = getattr(self.actions, "blocks", ())
@@ -226,7 +232,8 @@ class ReActAgent(Looping):
     def may_have_read(self) -> bool:
         """Whether it may have read something from outside."""
         actions = self.actions.get_actions()
-        return bool(self.discover) or any(each.outside or each.guard == () for each in actions)
+        is_unknown = bool(self.discover) or self.actions_by_context is not None
+        return is_unknown or any(each.outside or each.guard == () for each in actions)
 
     def with_marks_of_runs(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return a conversation that a client sends back, with the marks that its runs had.

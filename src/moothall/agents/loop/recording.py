@@ -201,6 +201,8 @@ def program_of(agent: Looping) -> dict[str, Any]:
             for action in agent.actions.get_actions()
         ),
     }
+    if (function := agent.actions_by_context) is not None:
+        parts["actions_by_context"] = getattr(function, "__qualname__", "")
     guidance = [*getattr(agent.actions, "guidance", ())]
     guidance += [
         block_name(each) for each in agent.blocks if callable(getattr(each, "guidance", None))

@@ -18,6 +18,7 @@ from moothall.agents.loop.calls import ToolCalls
 from moothall.agents.loop.chain import around_model
 from moothall.agents.loop.loop_memory import LoopMemory, refused_question
 from moothall.agents.loop.parts import Looping, context_of, fault_of, messages_of
+from moothall.agents.loop.prompt.actions_by_context import actions_by_context
 from moothall.agents.loop.prompt.model_view import ModelView, PieceEmitter
 from moothall.agents.loop.prompt.prompt_record import PromptRecord
 from moothall.agents.loop.prompt.room import fit
@@ -111,6 +112,8 @@ class LoopRun:
             if (fitting := fit(self.turn_end.model, self.memory, self.turn_end.id)) is not None:
                 await fitting
             if record is None:
+                if self.agent.actions_by_context is not None:
+                    await self._choose_actions()
                 return await self._take_turns()
             if not record.is_over:
                 stopped = self.turn_end.stopped
@@ -126,6 +129,8 @@ class LoopRun:
         return await self.turn_end.recorded_reply()
 
     async def _restore_and_run(self) -> Reply:
+        if self.agent.actions_by_context is not None:
+            await self._choose_actions()
         await self.turn_end.restore()
         return await self._take_turns()
 
@@ -356,16 +361,25 @@ class LoopRun:
         pieces = PieceEmitter(schema, self.turn_end.id, self.request, emit)
         return stream_to(self.model, prompt, pieces.emit, actions=actions, schema=schema)
 
-    async def _call_user(
-        self, label: str, key: str, function: Callable[[Context[Any]], Awaitable[str]]
-    ) -> str:
-        """Return what the user's check or system prompt returns for this reply: once, recorded."""
+    async def _choose_actions(self) -> None:
+        """Take the actions of this run; they are code, which no record has."""
+        choose = self.agent.actions_by_context
+        assert choose is not None
+        function = partial(actions_by_context, choose)
+        self.view.actions_of_run = await self._call_user("function of actions=", None, function)
 
-        async def call(step: RecordedStep | None = None) -> str:
+    async def _call_user(
+        self, label: str, key: str | None, function: Callable[[Context[Any]], Awaitable[Any]]
+    ) -> Any:
+        """Return what a function of the user's returns for this reply: once, recorded by a key."""
+
+        async def call(step: RecordedStep | None = None) -> Any:
             return await function(context_of(self.agent, self.request))
 
         try:
-            return await (call() if self.record is None else self.record.once(key, call))
+            if self.record is None or key is None:
+                return await call()
+            return await self.record.once(key, call)
         except BudgetExceeded as error:
             raise Stop.at_limit(error) from error
         except (JournalError, Stop):

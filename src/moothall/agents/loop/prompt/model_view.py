@@ -56,6 +56,7 @@ class ModelView:
         self._outside_lines: tuple[tuple[str, str], ...] = ()
         # In this turn. As the class's default, Python 3.11 would read it several times slower.
         self.offered: OfferedActions = _NO_ACTIONS
+        self.actions_of_run: tuple[Action, ...] = ()  # by a function of its context
 
     def prompt_functions(self) -> Iterator[tuple[str, str, Callable[..., Awaitable[str]]]]:
         """Yield the functions of the prompt to call for this run: what each is, its key."""
@@ -80,7 +81,9 @@ class ModelView:
         """Show the actions that the agent has now."""
         agent = self._agent
         try:
-            self.offered = agent.show_actions(self.thread, self._request.offered)
+            self.offered = agent.show_actions(
+                self.thread, (*self._request.offered, *self.actions_of_run)
+            )
         except DefinitionError as error:  # of an action that was registered since
             log_failure(logger, f"the actions of agent {agent.id!r} cannot be shown", error)
             raise Stop("error", str(error), error) from error
@@ -114,8 +117,9 @@ class ModelView:
 
     def action(self, name: str) -> Action | None:
         """Return the action of a public name."""
-        if self._request.offered or self.offered.own_actions:
-            for offered in (*self._request.offered, *self.offered.own_actions):
+        if self._request.offered or self.actions_of_run or self.offered.own_actions:
+            offered_here = (*self._request.offered, *self.actions_of_run)
+            for offered in (*offered_here, *self.offered.own_actions):
                 if offered.name == name:
                     return offered
         own_action = self._agent.actions.get_action(name)

@@ -102,7 +102,7 @@ class StandIns:
         if parts.system_prompt is not None:
             twin.take_parts(system_prompt=parts.system_prompt)
         # Servers of actions, and other agents, are not asked for what they offer.
-        twin.action_sources, twin.discover = tuple, None
+        twin.action_sources, twin.discover, twin.actions_by_context = tuple, None, None
         twin.recorded_reply = partial(_reply_with_steps, twin.recorded_reply, parts.steps)
         if not is_asked:
             self._budget = request.budget
