@@ -52,6 +52,9 @@ class ActionRegistry:
     def __init__(self) -> None:
         self.actions: dict[str, Action] = {}
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {', '.join(self.actions) or 'no actions'}>"
+
     def register(self, action: Action | Callable[..., Any] | Offering) -> None:
         """Add an action; it replaces one of the same name.
 

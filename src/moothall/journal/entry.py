@@ -7,12 +7,13 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from moothall.actions.approval.decision import DECISION_ENTRIES
 from moothall.actions.provenance import Origin
 from moothall.foundation.errors import JournalError, NoSuchRun, StateError
+from moothall.foundation.text.arrays import data_frame
 from moothall.foundation.text.display import SafeHTML
 from moothall.journal.attributes import RecordedAttributes
 from moothall.journal.describe import entry_line, origins_in
@@ -28,6 +29,9 @@ from moothall.journal.tally import (
     subject_in,
 )
 from moothall.journal.wait_kinds import moment_text
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 ROOT = ""
 """The path of a run's own part."""
@@ -293,6 +297,16 @@ class Outlines(list[Outline]):
         return SafeHTML.table(
             ("run", "agent", "task", "state", "changed", "entries"), rows, len(rows)
         )
+
+    def to_pandas(self) -> DataFrame:
+        """Return them as a data frame of pandas, in which `began` and `changed` are times in UTC.
+
+        Raises:
+            MissingExtra: pandas is not installed
+        """
+        names = tuple(each.name for each in fields(Outline))
+        rows = [[getattr(run, name) for name in names] for run in self]
+        return data_frame("Outlines.to_pandas()", rows, names, moments=("began", "changed"))
 
 
 @dataclass(frozen=True, slots=True)

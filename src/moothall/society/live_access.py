@@ -26,6 +26,7 @@ from moothall.build import (
     Mailbox,
     NotJSON,
     Record,
+    SafeHTML,
     UnreadableText,
     Unusable,
     ask_value,
@@ -38,6 +39,7 @@ from moothall.build import (
 )
 from moothall.journal import Journal
 from moothall.society.checkpoint import SocietyState
+from moothall.society.clock import WEEKDAYS
 from moothall.society.kernel.intervention import Intervention, checked_list, has_values, nobody_has
 from moothall.society.kernel.model_calls import CitizenModel, CitizenModelCalls
 from moothall.society.kernel.perception import RULES, Perception, View
@@ -86,6 +88,23 @@ class Experiments(Steps):
     _in_progress_call = False  # whether the run's `progress` is being called
     _live_interventions: tuple[str, list[Intervention]] = ("", [])
     """The id of the last run, and the interventions that were given while it was under way."""
+
+    def __repr__(self) -> str:
+        if self.is_closed:
+            return super().__repr__()
+        return f"<{type(self).__name__}, {', '.join(self._in_words().values())}>"
+
+    def _repr_html_(self) -> str:
+        return SafeHTML.facts(self._in_words() | {"city": self.city, "seed": self.seed})
+
+    def _in_words(self) -> dict[str, str]:
+        """Return its time and its size, by name."""
+        clock = self.clock
+        return {
+            "time": f"day {clock.day + 1}, {WEEKDAYS[clock.weekday]} {clock.moment:%H:%M}",
+            "citizens": counted(len(self.agents), "citizen"),
+            "steps": counted(self.number, "step"),
+        }
 
     @cached_property
     def _place_positions(self) -> Any:

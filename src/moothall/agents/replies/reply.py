@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias
 
 from typing_extensions import TypeVar
 
@@ -23,9 +23,13 @@ from moothall.foundation.errors import (
 )
 from moothall.foundation.jsonvalue import deep_json, json_line
 from moothall.foundation.text import counted, cut, error_message, escaped_json, log_failure, shorten
-from moothall.foundation.text.display import SafeHTML, cell_number
+from moothall.foundation.text.arrays import data_frame
+from moothall.foundation.text.display import CellMark, SafeHTML
 from moothall.journal.stop_reason import ANSWERED_REASONS, StopReason
 from moothall.models.protocol import NO_USAGE, ChatMessage, Usage
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 _LOGGER = logging.getLogger("moothall.agents")
 
@@ -66,25 +70,13 @@ class Step:
         """Return whether the action was executed, according to the environment."""
         return bool(self.result.get("tool_executed", True))
 
+    @property
+    def value(self) -> Any:
+        """Return what the action returned; None if it failed."""
+        return self.result.get("result")
+
 
 _UNSET: Any = ...
-
-
-class _CellMark:
-    """In which cell of a notebook a reply was printed: there it is not displayed once more."""
-
-    __slots__ = ("_cell",)
-
-    _cell: int
-
-    def mark_printed(self) -> None:
-        cell = cell_number()
-        if cell is not None:
-            object.__setattr__(self, "_cell", cell)
-
-    def _ipython_display_(self) -> None:
-        if getattr(self, "_cell", None) != cell_number():
-            raise NotImplementedError  # IPython goes on to `_repr_html_`
 
 
 T_co = TypeVar("T_co", covariant=True, default=Any)
@@ -96,7 +88,7 @@ T_co = TypeVar("T_co", covariant=True, default=Any)
     tool_calls="steps",
 )
 @dataclass(frozen=True, slots=True)
-class Reply(_CellMark, Generic[T_co]):
+class Reply(CellMark, Generic[T_co]):
     """An agent's answer. `Reply[Order]` is one whose value was requested as an `Order`.
 
     Attributes:
@@ -161,6 +153,12 @@ class Reply(_CellMark, Generic[T_co]):
         if self.stop_reason != "done" or not isinstance(content, list):
             return []
         return [each for each in content if isinstance(each, dict) and each.get("type") != "text"]
+
+    def to_pandas(self) -> DataFrame:
+        """Return its calls as a data frame of pandas, each with the value that it returned."""
+        names = ("iteration", "action", "args", "value", "error")
+        rows = [[getattr(step, name) for name in names] for step in self.steps]
+        return data_frame("Reply.to_pandas()", rows, names)
 
     def __repr__(self) -> str:
         # Kept short: debuggers and `asyncio.run` format results, and messages may hold megabytes.
@@ -254,7 +252,7 @@ class Reply(_CellMark, Generic[T_co]):
         raise ModelError(text)
 
 
-class OpenReply(_CellMark):
+class OpenReply(CellMark):
     """A `Reply` made in a third of the time: as that is frozen, it sets each field by a call."""
 
     __slots__ = Reply.__slots__

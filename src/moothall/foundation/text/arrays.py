@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
+
+from moothall.foundation.errors import MissingExtra
 
 _MAX_CELLS: Final = (
     100_000  # cells; a larger table is a text that leaves most of it out, by its class
@@ -38,3 +42,19 @@ def _missing_as_none(part: Any) -> Any:
         return {str(name): _missing_as_none(each) for name, each in part.items()}
     is_missing = type(part).__name__ == "NAType" or (part != part) is True
     return None if is_missing else part
+
+
+def data_frame(
+    feature: str, rows: Sequence[Sequence[Any]], names: Sequence[str], moments: Iterable[str] = ()
+) -> Any:
+    """Return rows as a data frame of pandas; `moments` are columns of seconds since 1970.
+
+    Raises:
+        MissingExtra: pandas is not installed; it names the feature that needs it
+    """
+    MissingExtra.unless(feature, "pandas", "pandas")
+    pandas = importlib.import_module("pandas")
+    frame = pandas.DataFrame(rows, columns=list(names))
+    for name in moments:
+        frame[name] = pandas.to_datetime(frame[name], unit="s", utc=True)
+    return frame

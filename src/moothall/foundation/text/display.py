@@ -84,11 +84,29 @@ class SafeHTML:
         return parser
 
 
-def cell_number() -> int | None:
+def _cell_number() -> int | None:
     """Return the number of the notebook's cell that is being executed; None outside of IPython."""
     module = sys.modules.get("IPython")
     shell = None if module is None else module.get_ipython()
     return None if shell is None else int(shell.execution_count)
+
+
+class CellMark:
+    """In which cell of a notebook a reply was printed: there it is not displayed once more."""
+
+    __slots__ = ("_cell",)
+
+    _cell: int
+
+    def mark_printed(self) -> None:
+        """Note that the cell which is being executed has printed it."""
+        cell = _cell_number()
+        if cell is not None:
+            object.__setattr__(self, "_cell", cell)
+
+    def _ipython_display_(self) -> None:
+        if getattr(self, "_cell", None) != _cell_number():
+            raise NotImplementedError  # IPython goes on to `_repr_html_`
 
 
 def _cell(value: Any) -> str:

@@ -85,7 +85,9 @@ class Results:
 
     def __repr__(self) -> str:
         seeds = {seed for of in self._values.values() for at in of.values() for seed in at}
-        sizes = [counted(len(self.conditions), "condition"), counted(len(seeds), "seed")]
+        swept = [counted(len(self.grid), "parameter set")]
+        sizes = [counted(len(self.conditions), "condition"), *swept * (len(self.grid) > 1)]
+        sizes.append(counted(len(seeds), "seed"))
         if self.failures:
             sizes.append(f"{self.failures:,} failures, the first in {self.first_failures[0]}")
         return f"Results({', '.join(sizes)}, metrics: {one_line(', '.join(self.metrics), 200)})"
