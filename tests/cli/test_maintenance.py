@@ -348,6 +348,28 @@ def test_backup_takes_the_place_of_a_journal_that_nobody_has_open(folder: Path) 
     assert (done.returncode, "is the journal itself" in done.stderr) == (2, True)
 
 
+def test_restore_sets_aside_what_a_memory_has_of_later_runs(folder: Path) -> None:
+    assert moothall("runs", "backup", "copy.db", cwd=folder).returncode == 0
+    with Journal(folder / "runs.db") as journal, SQLiteMemory(folder / "a.memory") as memory:
+        agent = ReActAgent("a", ScriptedModel(["Yes."] * 2), memory=memory, journal=journal)
+        memory.thread("bob").add_memory({"role": "user", "content": "I am Bob."})
+        agent.reply_sync("I moved.", thread="anna")
+        agent.reply_sync("I moved.", thread="bob")
+    done = moothall("runs", "restore", "copy.db", "--memory", "a.memory", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[2:] == [
+        "a.memory, thread 'bob': 2 messages set aside",
+        "a.memory, thread 'anna': 2 messages set aside",
+    ]
+    with SQLiteMemory(folder / "a.memory") as memory:
+        assert [each["content"] for each in memory.thread("bob").messages()] == ["I am Bob."]
+        assert not [*memory.thread("anna").messages()]
+        set_aside = memory.thread("anna").messages_set_aside()
+        assert [each["content"] for each in set_aside] == ["I moved.", "Yes."]
+    done = moothall("runs", "restore", "copy.db", "--memory", "none.memory", cwd=folder)
+    assert (done.returncode, "none.memory" in done.stderr) == (2, True)
+
+
 def test_damaged_journal_is_named_by_check_and_not_restored(folder: Path) -> None:
     assert moothall("runs", "backup", "copy.db", cwd=folder).returncode == 0
     with closing(sqlite3.connect(folder / "copy.db")) as damaged, damaged:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 from benchmarks.postgresql import Server
 
-from moothall import ReActAgent, ScriptedModel
+from moothall import Journal, Later, ReActAgent, ScriptedModel
 from moothall.memory import (
     Memory,
     PostgresMemory,
@@ -123,6 +123,77 @@ class OurStoredConformance(OurMemoryConformance, StoredMemoryConformance):
                 assert thread in memory.prune(0)
 
         return forgets
+
+    def test_memory_ahead_of_its_runs_sets_aside_what_they_have_no_record_of(
+        self, memory: Any, forget: Any
+    ) -> None:
+        ada = memory.thread("ada")
+        for key, texts in (("old", "ab"), ("kept", "cde"), ("gone", "fg")):
+            for number, text in enumerate(texts):
+                ada.add_once(user(text), key, number)
+        ada.add_memory(user("h"))
+        counts = {"kept": (1, 1), "old": (2, 2)}
+        assert memory.thread("bob").set_aside_later(counts.get) == 0
+        assert ada.set_aside_later(counts.get) == 5
+        assert ada.set_aside_later(counts.get) == 0
+        other = self.reopen(memory).thread("ada")
+        for each in (ada, other):
+            assert each.get_memories() == [*map(user, "abc")]
+            assert each.recall("g") == each.recall("g", everywhere=True) == []
+            assert each.messages_set_aside() == [*map(user, "defgh")]
+        other.add_once(user("new"), "kept", 1)
+        ada.add_once(user("newer"), "gone", 0)
+        assert [each["content"] for each in ada.get_memories()] == ["a", "b", "c", "new", "newer"]
+        forget(memory, "ada")
+        assert ada.messages_set_aside() == []
+        assert "ada" not in memory.threads()
+
+    def test_memory_set_aside_ends_where_a_run_went_on_after_the_restore(self, memory: Any) -> None:
+        for key, text in (("kept", "a"), ("kept", "b"), ("gone", "c"), ("new", "d")):
+            memory.add_once(user(text), key, "ab".find(text) if key == "kept" else 0)
+        memory.add_memory(user("e"))
+        assert memory.set_aside_later({"kept": (1, 1), "new": (1, 1)}.get) == 2
+        assert memory.get_memories() == [*map(user, "ade")]
+
+    def test_memory_has_of_a_restored_run_what_its_record_has(
+        self, memory: Any, tmp_path: Path
+    ) -> None:
+        async def order() -> Later:
+            return Later("k")
+
+        def answer(messages: Any, _: Any) -> Any:
+            return f"It is {messages[-1]['content']}."
+
+        def clerk() -> ReActAgent:
+            model = ScriptedModel([{"name": "order", "args": {}}, answer, answer])
+            journal = Journal(tmp_path / "runs.db")
+            return ReActAgent("clerk", model, actions=[order], memory=memory, journal=journal)
+
+        async def go_on(text: str) -> str:
+            agent = clerk()
+            with agent.journal:
+                agent.journal.answer("r", "k", text)
+                (run,) = await agent.resume_decided()
+                assert run.reply is not None
+                if text == "first":
+                    await agent.reply("And now?", run_id="later", thread="ada")
+                return run.reply.text
+
+        async def live() -> str:
+            agent = clerk()
+            with agent.journal:
+                await agent.reply("Order.", run_id="r", thread="ada")
+                agent.journal.backup(tmp_path / "copy.db")
+            assert await go_on("first") == "It is first."
+            Journal.restore(tmp_path / "copy.db", tmp_path / "runs.db")
+            return await go_on("second")
+
+        assert asyncio.run(live()) == "It is second."
+        ada = memory.thread("ada")
+        contents = [each["content"] for each in ada.messages()]
+        assert contents == ["Order.", "", "second", "It is second."]
+        set_aside = [each["content"] for each in ada.messages_set_aside()]
+        assert set_aside == ["", "first", "It is first.", "And now?", "It is And now?."]
 
 
 @pytest.mark.usefixtures("files")

@@ -10,7 +10,7 @@ from moothall.foundation.database import CHANGES, SQLITE, Database, Lock
 from moothall.foundation.errors import DefinitionError, MemoryFileError
 from moothall.foundation.sqlite import SQLiteFile, SQLitePool
 from moothall.foundation.sqlite.fulltext import SearchWords
-from moothall.memory.memory_tables import MAX_QUERY_WORDS, TABLES, MemoryTables
+from moothall.memory.memory_tables import MAX_QUERY_WORDS, SET_ASIDE, TABLES, MemoryTables
 
 __all__ = ["MIGRATIONS", "MemoryFile", "MemoryFileError"]
 
@@ -31,6 +31,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             thread, text, content = '', tokenize = 'unicode61 remove_diacritics 2'
         )""",
     ),
+    (*SQLITE.formatted(*SET_ASIDE),),
 )
 
 
@@ -66,10 +67,8 @@ class MemoryFile(SQLitePool[MemoryFileError], MemoryTables):
             (number, f"t{thread}", SearchWords.indexed(text)),
         )
 
-    def remove_words(
-        self, db: Database, thread: int, after: int, texts: Iterable[tuple[int, str]]
-    ) -> None:
-        """Have a thread's messages after a number, of these numbers and texts, not be found."""
+    def remove_words(self, db: Database, thread: int, texts: Iterable[tuple[int, str]]) -> None:
+        """Have a thread's messages of these numbers and texts not be found."""
         db.executemany(
             "INSERT INTO words (words, rowid, thread, text) VALUES ('delete', ?, ?, ?)",
             ((number, f"t{thread}", SearchWords.indexed(text)) for number, text in texts),

@@ -63,6 +63,18 @@ TABLES: Final = (
     ) {unnumbered}""",
 )
 """The tables, without that of the words, which each database finds in its own way."""
+SET_ASIDE: Final = (
+    # What a restored journal has not: messages that are in no prompt and in no search.
+    """CREATE TABLE set_aside (
+        memory BIGINT NOT NULL PRIMARY KEY,
+        thread BIGINT NOT NULL REFERENCES threads (number),
+        item TEXT NOT NULL,
+        run {exact},
+        at DOUBLE PRECISION NOT NULL
+    ) {unnumbered}""",
+    "CREATE INDEX set_aside_of_thread ON set_aside (thread, memory)",
+)
+"""The table of version 2."""
 RUN_CONDITION: Final = "run >= ? AND run < ?"
 """Whether a part of a run added a message."""
 _BATCH_SIZE: Final = 256
@@ -100,10 +112,8 @@ class MemoryTables(ABC):
         """Have a message be found by the words of a text."""
 
     @abstractmethod
-    def remove_words(
-        self, db: Database, thread: int, after: int, texts: Iterable[tuple[int, str]]
-    ) -> None:
-        """Have a thread's messages after a number, of these numbers and texts, not be found."""
+    def remove_words(self, db: Database, thread: int, texts: Iterable[tuple[int, str]]) -> None:
+        """Have a thread's messages of these numbers and texts not be found."""
 
     @abstractmethod
     def search_words(self, db: Database, text: str, thread: int | None, limit: int) -> list[int]:
@@ -150,7 +160,8 @@ class MemoryTables(ABC):
         with self.reading() as db:
             rows = db.execute(
                 "SELECT id FROM threads WHERE EXISTS "
-                "(SELECT 1 FROM memories WHERE thread = threads.number) ORDER BY number"
+                "(SELECT 1 FROM memories WHERE thread = threads.number) OR EXISTS "
+                "(SELECT 1 FROM set_aside WHERE thread = threads.number) ORDER BY number"
             )
             return [id for (id,) in rows]
 

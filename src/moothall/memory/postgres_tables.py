@@ -11,9 +11,9 @@ from moothall.foundation.errors import MemoryFileError
 from moothall.foundation.postgres.address import DatabaseAddress
 from moothall.foundation.postgres.fulltext import query_words, tsvector_text
 from moothall.foundation.postgres.pool import PostgresPool
-from moothall.memory.memory_tables import MAX_QUERY_WORDS, TABLES, MemoryTables
+from moothall.memory.memory_tables import MAX_QUERY_WORDS, SET_ASIDE, TABLES, MemoryTables
 
-_TABLE_NAMES: Final = ("threads", "memories", "words", "vectors", "embedded", "told")
+_TABLE_NAMES: Final = ("threads", "memories", "words", "vectors", "embedded", "told", "set_aside")
 _MIGRATIONS: Final = (
     (
         *POSTGRESQL.formatted(*TABLES),
@@ -24,6 +24,7 @@ _MIGRATIONS: Final = (
         "CREATE INDEX words_of_thread ON words (thread, memory)",
         "CREATE INDEX vectors_of_memory ON vectors (memory)",
     ),
+    (*POSTGRESQL.formatted(*SET_ASIDE),),
 )
 # A rare word counts more than a frequent one, and one that a short message has often counts most.
 _MATCHING: Final = """
@@ -73,11 +74,10 @@ class PostgresTables(PostgresPool[MemoryFileError], MemoryTables):
             (number, thread, tsvector_text(text)),
         )
 
-    def remove_words(
-        self, db: Database, thread: int, after: int, texts: Iterable[tuple[int, str]]
-    ) -> None:
-        """Have a thread's messages after a number not be found."""
-        db.execute("DELETE FROM words WHERE thread = ? AND memory > ?", (thread, after))
+    def remove_words(self, db: Database, thread: int, texts: Iterable[tuple[int, str]]) -> None:
+        """Have a thread's messages of these numbers not be found."""
+        numbers = [number for number, _ in texts]
+        db.execute("DELETE FROM words WHERE memory = ANY(CAST(? AS BIGINT[]))", (numbers,))
 
     def search_words(self, db: Database, text: str, thread: int | None, limit: int) -> list[int]:
         """Return the messages with the most and the rarest of a text's words, the best first."""

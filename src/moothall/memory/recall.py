@@ -5,7 +5,9 @@ from __future__ import annotations
 import heapq
 import json
 import math
+import time
 from array import array
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from operator import itemgetter, mul
 from typing import Any, Final, Literal, TypeAlias
@@ -117,9 +119,10 @@ class Recall:
             "SELECT number, item FROM memories WHERE thread = ? AND number > ?", thread_and_number
         )
         texts = ((each, search_text(self._tables.parse_item(text))) for each, text in rows)
-        self._tables.remove_words(db, thread_number, number, texts)
+        self._tables.remove_words(db, thread_number, texts)
         self._tables.lower_run_message_counts(db, thread_number, number)
-        db.execute("DELETE FROM vectors WHERE thread = ? AND memory > ?", thread_and_number)
+        for table in ("vectors", "set_aside"):
+            db.execute(f"DELETE FROM {table} WHERE thread = ? AND memory > ?", thread_and_number)
         deleted = db.execute(
             "DELETE FROM memories WHERE thread = ? AND number > ?", thread_and_number
         ).rowcount
@@ -128,6 +131,48 @@ class Recall:
                 "UPDATE threads SET forgotten = forgotten + 1 WHERE number = ?", (thread_number,)
             )
         return deleted
+
+    def set_aside_later(
+        self, db: Database, thread_id: str, recorded: Callable[[str], tuple[int, int] | None]
+    ) -> int:
+        """Set aside what a thread has and its runs do not; return how many messages that is."""
+        thread_number = self._tables.thread_number(db, thread_id)
+        query = "SELECT number, run FROM memories WHERE thread = ? ORDER BY number"
+        counts, known, later = Counter[str](), dict[str, Any](), dict[int, str | None]()
+        is_later = False
+        for number, run in db.execute(query, (thread_number,)).fetchall():
+            if run is not None and run not in known:
+                known[run] = recorded(run)
+            if run is not None and known[run] is not None:
+                counts[run] += 1
+                is_later = counts[run] > known[run][0]  # else its run went on after the restore
+            if is_later:  # of no run, or of an unknown one, if it came after one that is
+                later[number] = run
+        if thread_number is not None and later:
+            self._set_aside(db, thread_number, [*later])
+            for run in {each for each in later.values() if each is not None}:
+                following = (known[run] or (0, 0))[1]
+                self._tables.set_run_message_count(db, thread_number, run, following)
+        return len(later)
+
+    def _set_aside(self, db: Database, thread_number: int, numbers: Collection[int]) -> None:
+        """Keep messages of a thread where no prompt and no search finds them."""
+        rows = [(number,) for number in numbers]
+        texts = [
+            (number, search_text(item))
+            for number, item in zip(numbers, self._tables.items_of(db, [*numbers]), strict=True)
+        ]
+        now = time.time()
+        db.executemany(
+            "INSERT INTO set_aside (memory, thread, item, run, at) "
+            "SELECT number, thread, item, run, ? FROM memories WHERE number = ?",
+            ((now, number) for number in numbers),
+        )
+        self._tables.remove_words(db, thread_number, texts)
+        db.executemany("DELETE FROM vectors WHERE memory = ?", rows)
+        db.executemany("DELETE FROM memories WHERE number = ?", rows)
+        query = "UPDATE threads SET forgotten = forgotten + 1 WHERE number = ?"
+        db.execute(query, (thread_number,))
 
     def _required_embedder(self) -> Embedder:
         if self._embedder is None:

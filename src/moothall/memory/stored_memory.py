@@ -403,6 +403,40 @@ class StoredMemory(ProcessBound, Memory, remedy="give its path, and open it ther
             if self._recall.forget_after(db, self._id, 0):
                 self._tables.tidy(db)
 
+    def count_of_run(self, run: str) -> int:
+        """Return how many messages of a run `add_once` has added to the thread."""
+        with self._tables.reading() as db:
+            thread = self._tables.thread_number(db, self._id)
+            return self._tables.run_message_count(db, thread, run)
+
+    def set_aside_later(self, recorded: Callable[[str], tuple[int, int] | None]) -> int:
+        """Set aside what the thread has and its runs do not, as after a restore of their journal.
+
+        That is what a run has no record of, and what came after it, until a run goes on that has a
+        record of it. No prompt and no search finds it then; `messages_set_aside` returns it.
+
+        Args:
+            recorded: of a run as `add_once` names it, returns how many messages its record has that
+                the thread may have, and the number of its next one; None if it is unknown
+
+        Returns:
+            How many messages were set aside.
+
+        Raises:
+            MemoryFileError: the file cannot be written
+        """
+        with self._tables.writing(lock=self._tables.lock(self._id)) as db:
+            if count := self._recall.set_aside_later(db, self._id, recorded):
+                self._tables.tidy(db)
+        return count
+
+    def messages_set_aside(self) -> list[dict[str, Any]]:
+        """Return the thread's messages that were set aside, the oldest first, until `forget`."""
+        query = "SELECT item FROM set_aside WHERE thread = ? ORDER BY memory"
+        with self._tables.reading() as db:
+            rows = db.execute(query, (self._tables.thread_number(db, self._id),))
+            return [self._tables.parse_item(text) for (text,) in rows]
+
     def prune(self, older_than: float | timedelta) -> list[str]:
         """Forget the threads to which nothing was added for so long, as `forget` does.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
@@ -26,6 +27,7 @@ from moothall.agents.replies.reply_request import AnswerSchema
 from moothall.agents.replies.resume import overlap, reply_at_end
 from moothall.agents.replies.state import APPENDED
 from moothall.foundation.errors import MoothallError, NoSuchRun, RunHeld, StateError
+from moothall.journal.store.backup import RecordedMessages
 from moothall.memory.long_results import RESULT_KEY
 from moothall.models.protocol import NO_USAGE, Usage
 
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from moothall.budget import Budget
     from moothall.journal import Entry
     from moothall.memory.memory import Memory
+
+logger: logging.Logger = logging.getLogger("moothall.agents")
 
 KIND = "ReActAgent"
 Outcome: TypeAlias = tuple[str, dict[str, Any], str]
@@ -255,7 +259,16 @@ def catch_up_memory(memory: Memory, record: Record[LoopState]) -> None:
     state = record.state
     messages = [] if state is None else with_marks(state.messages, state.marks)
     start = 0
-    if not callable(getattr(memory, "add_once", None)):  # then compare with what it has
+    if (count_of_run := getattr(memory, "count_of_run", None)) is not None:
+        if count_of_run(record.key) > len(messages):  # its journal was restored
+            stored: Any = memory
+            later_count = stored.set_aside_later(RecordedMessages(record.run.file))
+            logger.warning(
+                "run %r has no record of what its memory %r has of it, as after a restore of its "
+                "journal: %d messages of thread %r are set aside there",
+                *(record.run_id, stored.path, later_count, stored.id),
+            )
+    elif not callable(getattr(memory, "add_once", None)):  # then compare with what it has
         start = record.known_count(memory, "messages") or overlap(
             [*map(without_marks, memory.get_memories())], [*map(without_marks, messages)]
         )

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from moothall import ConfigError, Journal
+from moothall import ConfigError, Journal, JournalError
 from moothall.build import counted, escaped
 from moothall.cli import completing
 from moothall.cli.operate.control import cancel, go_on, pause, tell
 from moothall.cli.operate.deployment import check_program
-from moothall.cli.operate.erasing import EXISTING_FILE, OLD_STATE_TEXT, delete, print_deleted
+from moothall.cli.operate.erasing import (
+    EXISTING_FILE,
+    OLD_STATE_TEXT,
+    MemoryPath,
+    delete,
+    print_deleted,
+)
 from moothall.cli.operate.waiting import user_name
 from moothall.cli.option_types import Age, FileToWrite, WholeNumberType
 from moothall.cli.recorded_runs import filter_options, full_run_id, run_filters
@@ -23,6 +31,7 @@ from moothall.cli.shared_options import (
     open_journal,
 )
 from moothall.journal import REASONS
+from moothall.journal.store.backup import RecordedMessages
 
 
 @click.command(short_help="Delete old runs.")
@@ -195,15 +204,27 @@ def backup(path: str, journal: str | None) -> int:
 @click.command(short_help="Put a backup in the journal's place.")
 @click.argument("path", metavar="PATH", type=EXISTING_FILE)
 @journal_option("The journal.")
-def restore(path: str, journal: str | None) -> int:
+@click.option(
+    "--memory",
+    "memories",
+    metavar="PATH",
+    type=MemoryPath(),
+    multiple=True,
+    help="Set aside what this memory has and the runs of the backup do not. May be repeated.",
+)
+def restore(path: str, journal: str | None, memories: tuple[str, ...]) -> int:
     """Put a copy of the backup PATH in the journal's place.
 
     The backup is checked first. The journal that was there is kept beside it, under another name.
     Stop the processes that use the journal before.
 
+    A memory is a store of its own, and has what the runs said after the backup. With --memory, this
+    is set aside in it: no agent reads it any more. It is a file, or a URL of a PostgreSQL server.
+
     \b
-    Example:
+    Examples:
       moothall runs restore runs-2026-11-24.db --journal runs.db
+      moothall runs restore runs-2026-11-24.db --memory clerk.memory
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     if journal is None:
         raise click.UsageError("no journal was named: give --journal PATH")
@@ -213,7 +234,29 @@ def restore(path: str, journal: str | None) -> int:
     click.echo(escaped(f"restored from {path}"))
     if old is not None:
         click.echo(escaped(f"what was there is {old}"))
+    for each in memories:
+        _set_aside_later(each, journal, old)
     return 0
+
+
+def _set_aside_later(path: str, journal: str, former: Path | None) -> None:
+    """Set aside what a memory has and the runs of a restored journal do not, and print it."""
+    from moothall.memory import memory_at  # the memories take long to import
+
+    with ExitStack() as opened:
+        store = opened.enter_context(Journal(journal))
+        former_file = None
+        if former is not None:
+            try:
+                former_file = opened.enter_context(Journal(former)).file
+            except JournalError as error:  # which may be why a backup was put in its place
+                click.echo(f"moothall: {escaped(error)}; its later runs are not known", err=True)
+        memory = opened.enter_context(memory_at(path))
+        recorded = RecordedMessages(store.file, former_file)
+        for thread in memory.threads():
+            if count := memory.thread(thread).set_aside_later(recorded):
+                text = f"{path}, thread {thread!r}: {counted(count, 'message')} set aside"
+                click.echo(escaped(text))
 
 
 @click.command(short_help="Look whether the journal is whole, or fits a program.")

@@ -1,4 +1,4 @@
-"""A whole journal: checked, copied, and put back from a copy."""
+"""A whole journal: checked, copied, put back from a copy, and compared with memories."""
 
 from __future__ import annotations
 
@@ -102,6 +102,49 @@ def back_up(store: Store, path: Path) -> None:
         raise
     except OSError as error:
         raise FileError(f"{str(path)!r} cannot be written: {error.strerror}") from error
+
+
+class RecordedMessages:
+    """How many messages memories may have of the runs of a journal, by the names of `add_once`.
+
+    A run that only the `former` journal has, which a backup replaced, has none.
+    """
+
+    def __init__(self, store: Store, former: Store | None = None) -> None:
+        self._stores = (store,) if former is None else (store, former)
+        self._counts: dict[str, dict[str, tuple[int, int]] | None] = {}
+
+    def __call__(self, key: str) -> tuple[int, int] | None:
+        """Return how many a run has, and the number of its next; None if no journal has the run."""
+        run_key, _, _ = key.partition("/")
+        if run_key not in self._counts:
+            self._counts[run_key] = self._read(run_key)
+        counts = self._counts[run_key]
+        return None if counts is None else counts.get(key, (0, 0))
+
+    def _read(self, run_key: str) -> dict[str, tuple[int, int]] | None:
+        for store in self._stores:
+            with store.reading() as db:
+                query = "SELECT number, id FROM runs WHERE key = ? AND NOT deleted"
+                if (row := db.execute(query, (run_key,)).fetchone()) is None:
+                    continue
+                if store is not self._stores[0]:
+                    return {}
+                counts: dict[str, tuple[int, int]] = {}
+                for entry, _ in store.read_entries(db, *row):
+                    key, data = f"{run_key}/{entry.path}", entry.data
+                    count, following = counts.get(key, (0, 0))
+                    if entry.kind == "begun":  # a fork shares those that it has copied
+                        count = following - sum(e["messages"] for e in data.get("copied", ())[-1:])
+                    elif entry.kind == "state":
+                        new = len(data["appended"].get("messages", ()))
+                        count, following = count + new, following + new
+                    counts[key] = count, following
+                    if once := data.get("about", {}).get("once"):  # what a participant was told
+                        key = f"{once[0]}/{once[0].rpartition('/told/')[2]}"
+                        counts[key] = counts.get(key, (0, 0))[0] + 1, once[1] + 1
+                return counts
+        return None
 
 
 def value_hashes(store: Store, db: Database, number: int) -> list[str]:
