@@ -94,8 +94,10 @@ NAMES = (
     "DualActReply",
     "Deadlock",
     "DuplicateAgent",
+    "DurableFunction",
     "Elapsed",
     "Embedder",
+    "Emitted",
     "Environment",
     "Event",
     "FallbackModel",
@@ -206,6 +208,7 @@ NAMES = (
     "Spent",
     "StateError",
     "Step",
+    "StepFailed",
     "StopReason",
     "StoppedBy",
     "StreamingModel",
@@ -232,6 +235,7 @@ NAMES = (
     "below_confidence",
     "check_skill",
     "complete_many",
+    "durable",
     "event_of_json",
     "format_slash",
     "model",
@@ -239,6 +243,7 @@ NAMES = (
     "on_error",
     "parse_slash",
     "show",
+    "step",
 )
 
 

@@ -227,11 +227,13 @@ FLOORS = {
         "loop",
         "dualact",
         "conversation",
+        "durable",
         "run_events",
         "ready",
         "skills",
         "notes",
     ),
+    "agents.durable": ("values", "run", "step", "function", "waits"),
     "agents.ready": (
         "terminal",
         "show_reply",

@@ -63,6 +63,10 @@ from moothall.agents.dualact.config import no_progress as no_progress
 from moothall.agents.dualact.config import on_error as on_error
 from moothall.agents.dualact.dual_act import DualActAgent as DualActAgent
 from moothall.agents.dualact.dual_act_state import DualActReply as DualActReply
+from moothall.agents.durable.function import DurableFunction as DurableFunction
+from moothall.agents.durable.step import step as step
+from moothall.agents.durable.values import StepFailed as StepFailed
+from moothall.agents.durable.waits import durable as durable
 from moothall.agents.loop.call_steps import ActionStep as ActionStep
 from moothall.agents.loop.call_steps import ModelStep as ModelStep
 from moothall.agents.loop.many import complete_many as complete_many
@@ -87,6 +91,7 @@ from moothall.agents.replies.events import CallStarted as CallStarted
 from moothall.agents.replies.events import ConclusionReached as ConclusionReached
 from moothall.agents.replies.events import DecisionMade as DecisionMade
 from moothall.agents.replies.events import Done as Done
+from moothall.agents.replies.events import Emitted as Emitted
 from moothall.agents.replies.events import Event as Event
 from moothall.agents.replies.events import MessageAdded as MessageAdded
 from moothall.agents.replies.events import MessagesLeftOut as MessagesLeftOut

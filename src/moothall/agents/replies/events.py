@@ -269,6 +269,24 @@ class TurnEnded(ReplyEvent):
     utterance: Utterance
 
 
+@dataclass(slots=True)
+class Emitted(ReplyEvent):
+    """A durable function has told of a `value`, JSON data, by `durable.emit`."""
+
+    kind: ClassVar[Literal["emitted"]] = "emitted"
+    value: Any
+
+    @property
+    def line(self) -> str:
+        """Return what a person who watches reads, in one line."""
+        return f"· {json_text(self.value)}"
+
+    @property
+    def progress(self) -> str:
+        """Return what a waiting caller reads, in one line."""
+        return f"{self.agent}: {json_text(self.value)}"
+
+
 def _no_reply() -> Any:
     raise TypeError(
         "Done is the last event of a stream, made of the agent's id and its reply; for a decision "
@@ -300,6 +318,7 @@ Event: TypeAlias = (
     | BudgetLow
     | TurnStarted
     | TurnEnded
+    | Emitted
     | Done
 )
 """The events of `stream`, for every agent. `kind` names the type in one word, for programs in

@@ -269,7 +269,7 @@ async def ask_member(
         note_member(request, agent, reply)
         return reply
     try:
-        decided = _reply_of_decision if is_remote else None
+        decided = reply_of_decision if is_remote else None
         form = StepForm(asks=is_remote, decided=decided, anew=is_person)
         reply = await record.perform(part, ask_once, form, REPLY, False, labels)
     except _UnansweredTurn as unanswered:
@@ -281,7 +281,7 @@ async def ask_member(
     return reply
 
 
-def _reply_of_decision(past: PastStep) -> Reply:
+def reply_of_decision(past: PastStep) -> Reply:
     """Return the reply of a member elsewhere that was cut off, as a person has decided."""
     fault = past.decision.error_of(past.value) if past.decision is not None else ""
     text = "" if fault else json_text(past.value)

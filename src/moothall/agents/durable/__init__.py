@@ -1,0 +1,1 @@
+"""Durable functions: plain Python functions whose steps are recorded in a journal."""

@@ -1,0 +1,437 @@
+"""One run of a durable function: which step is which, what is recorded, and when it waits."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from moothall.agents.durable.values import error_of, hash_of, recorded_error
+from moothall.agents.replies.charging import budget_in_call
+from moothall.agents.replies.checked_parts import is_recording
+from moothall.agents.replies.group import reply_of_decision
+from moothall.agents.replies.reply import Reply, Stop
+from moothall.agents.replies.reply_context import ASK_CONTEXT, ReplySetup, ask_context, note_member
+from moothall.agents.replies.state import REPLY
+from moothall.agents.replies.step import ONCE, StepForm, StepHandle
+from moothall.agents.replies.thread import shortened_id
+from moothall.foundation.errors import (
+    BudgetExceeded,
+    ConfigError,
+    InDoubt,
+    JournalError,
+    RunMismatch,
+)
+from moothall.foundation.text import error_text
+from moothall.foundation.threads import reset
+from moothall.journal.stop_reason import FINAL_REASONS
+from moothall.models.protocol import Usage
+
+if TYPE_CHECKING:
+    from moothall.agents.replies.record import Record
+    from moothall.agents.replies.reply_request import ReplyRequest
+
+_PLACE: Final = re.compile(r"((?:t\d+\.)*)(\d+)\.")
+_LONG_S: Final = 0.001
+"""Seconds. A step that took longer is written at once, others when the function awaits."""
+_QUIET_TURNS: Final = 20
+"""A run waits once no branch has begun a step for so many turns of the loop."""
+_OURS: Final = str(Path(__file__).parents[2])
+
+
+class Parked(BaseException):
+    """Leaves a durable function whose run waits: `except Exception` does not catch it."""
+
+
+class Branch:
+    """A task of a durable function, with the counters of its steps, and of the tasks it makes."""
+
+    __slots__ = ("children", "parent", "prefix", "run", "steps", "task")
+
+    def __init__(self, run: FunctionRun, parent: Branch | None, prefix: str) -> None:
+        self.run, self.parent, self.prefix = run, parent, prefix
+        self.task: Any = None
+        self.steps = self.children = 0
+        run.branches[prefix] = self
+
+    def awaits(self, other: Branch) -> bool:
+        """Return whether another branch is this one, or has ended below it."""
+        below: Branch | None = other
+        while below is not None and below is not self:
+            below = below.parent
+        return below is not None and (other is self or other.task.done())
+
+
+_BRANCH: ContextVar[Branch | None] = ContextVar("moothall_durable", default=None)
+branch_here: Final = _BRANCH.get
+"""Returns the branch of a durable function that runs here; None elsewhere, and in a step."""
+
+
+class _Branching:
+    """The task factory of a loop on which durable functions run: each task is a branch."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.run_count = 0
+        self._loop, self._before = loop, loop.get_task_factory()
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
+        make: Any = self._before or asyncio.Task
+        of_loop = (loop, coro) if self._before else (coro,)
+        if self._before is None:
+            options["loop"] = loop
+        if (parent := _BRANCH.get()) is None:
+            return make(*of_loop, **options)
+        parent.children += 1
+        branch = Branch(parent.run, parent, f"{parent.prefix}t{parent.children}.")
+        context = options.pop("context", None) or copy_context()
+        context.run(_BRANCH.set, branch)
+        branch.task = make(*of_loop, context=context, **options)
+        return branch.task
+
+    @classmethod
+    @contextmanager
+    def on_loop(cls) -> Iterator[None]:
+        """Have the tasks that are made in a `with` block be branches."""
+        loop = asyncio.get_running_loop()
+        factory: Any = loop.get_task_factory()
+        if not isinstance(factory, cls):
+            loop.set_task_factory(factory := cls(loop))
+        factory.run_count += 1
+        try:
+            yield
+        finally:
+            factory.run_count -= 1
+            if not factory.run_count and loop.get_task_factory() is factory:
+                loop.set_task_factory(factory._before)
+
+
+class FunctionRun:
+    """A run of a durable function. The agents that it asks reply in parts of it."""
+
+    def __init__(self, agent: Any, request: ReplyRequest, record: Record[Any]) -> None:
+        self.agent, self.request, self.record = agent, request, record
+        self.stop: Stop | None = None  # why the function does not go on; it overrides the rest
+        self.usage: Usage = Usage()
+        self.branches: dict[str, Branch] = {}
+        self._outer_stand_ins = ASK_CONTEXT.get().stand_ins
+        self._open_count = self._begun_count = 0
+        self._changed: asyncio.Event = asyncio.Event()
+        self._is_closed = self._is_awaited = False
+        self._flushing: asyncio.Task[None] | None = None
+        self._failures: dict[str, Branch] = {}  # of steps that no later one has seen
+        # What is recorded: keys by place, exceptions by key, and the keys of those that are final.
+        self._past: dict[str, str] = {}
+        self._errors: dict[str, dict[str, Any]] = {}
+        self._final: set[str] = set()
+        for key, past in record.past_steps.items():
+            if match := _PLACE.match(key):
+                self._past[match[0]] = key
+                self._final.update(past.about.get("sees", ()))
+        for entry in record.entries():
+            if entry.kind == "failed" and "raised" in entry.data:
+                self._errors[entry.data["key"]] = entry.data["raised"]
+
+    async def work(self, function: Callable[[], Awaitable[Any]]) -> Any:
+        """Return what the function returns; raise Stop if the run does not go on now."""
+        with ask_context(stand_ins=self), _Branching.on_loop():
+            main = Branch(self, None, "")
+            main.task = asyncio.current_task()
+            token = _BRANCH.set(main)
+            try:
+                value = await function()
+            except GeneratorExit:  # nothing can be awaited
+                raise
+            except (Exception, asyncio.CancelledError, Parked, BaseExceptionGroup) as error:
+                await self._close()
+                if self.stop is not None and not isinstance(error, asyncio.CancelledError):
+                    raise self.stop from error
+                raise
+            finally:
+                reset(token)
+            await self._close()
+            if self.stop is not None:  # the function has caught it
+                raise self.stop
+            self._check_left()
+            return value
+
+    async def _close(self) -> None:
+        """Let the steps beside end, and end the tasks that are left."""
+        self._is_closed = True
+        _BRANCH.set(None)
+        await self._until_none_is_open()
+        others = [each.task for each in self.branches.values() if each.prefix]
+        if others := [each for each in others if not each.done()]:
+            for each in others:
+                each.cancel()
+            await asyncio.wait(others)
+        if self._flushing is not None:
+            await asyncio.wait([self._flushing])
+
+    async def _until_none_is_open(self) -> None:
+        self._is_awaited = True
+        while self._open_count:
+            self._changed.clear()
+            await self._changed.wait()
+
+    # -- which step it is ----------------------------------------------------------------------
+
+    def take(
+        self, branch: Branch, name: str, args: tuple[Any, ...], text: str = ""
+    ) -> tuple[str, dict[str, Any]]:
+        """Return the key of a branch's next step, and what is recorded about it.
+
+        Raises:
+            RunMismatch: another step, or one with other arguments, is recorded in its place
+        """
+        if self.stop is not None or self._is_closed:
+            raise Parked
+        if asyncio.current_task() is not branch.task:
+            raise ConfigError(
+                f"a step of {self.agent.id!r} is called in a task that its loop's task factory has "
+                "not made: make tasks by asyncio.create_task, gather or TaskGroup"
+            )
+        branch.steps += 1
+        self._begun_count += 1
+        place = f"{branch.prefix}{branch.steps}."
+        key, details = f"{place}{name}", {"action": name, "hash": hash_of(args)}
+        if self._failures:
+            seen = [each for each, of in self._failures.items() if branch.awaits(of)]
+            if seen:
+                details["sees"] = seen
+                for each in seen:
+                    del self._failures[each]
+        if self._past:
+            self._compare(place, key, details["hash"], text)
+        return key, details
+
+    def _compare(self, place: str, key: str, args_hash: str, text: str) -> None:
+        if (recorded := self._past.pop(place, None)) is None:
+            return
+        past = self.record.past_steps[recorded]
+        was = ""
+        if recorded != key:
+            was = f"was {recorded.removeprefix(place)!r}, is {key.removeprefix(place)!r}"
+        elif past.about.get("hash", args_hash) != args_hash:
+            was = "has other arguments"
+        elif text and past.requests and [*past.requests.values()][-1].get("text", text) != text:
+            was = f"is another question: {text!r:.80}"
+        if was:
+            self._mismatch(f"step {place.removesuffix('.')} {was}, in {_line_of_user()}")
+        if past.state == "failed" and key in self._final and key in self._errors:
+            raise error_of(self._errors[key], key)
+
+    def _mismatch(self, detail: str) -> None:
+        error = RunMismatch(self.record.run_id, ("steps",), detail)
+        self.stop = Stop("waiting", str(error), error)
+        raise error
+
+    def _check_left(self) -> None:
+        """Raise the Stop of a mismatch if the function has ended before all recorded steps."""
+        for place, key in self._past.items():
+            branch = self.branches.get(place[: place.rstrip(".").rfind(".") + 1])
+            task = None if branch is None or not branch.prefix else branch.task
+            if task is not None and (task.cancelled() or task.exception() is not None):
+                continue  # another branch has failed: how far this one came is chance
+            try:
+                self._mismatch(
+                    f"step {key!r} is recorded, and {self.agent.id!r} has ended without it, in "
+                    f"{self.agent.source_line}"
+                )
+            except RunMismatch as error:
+                assert self.stop is not None
+                raise self.stop from error
+
+    # -- what it does ----------------------------------------------------------------------------
+
+    async def do(
+        self,
+        branch: Branch,
+        name: str,
+        args: tuple[Any, ...],
+        call: Callable[..., Awaitable[Any]],
+        given: tuple[tuple[Any, ...], dict[str, Any]] | None = None,
+        form: StepForm = ONCE,
+        codec: Any = None,
+        text: str = "",
+    ) -> Any:
+        """Do a step once: return or raise what is recorded, or call and record that.
+
+        `given` are the arguments of the call; None for the `StepHandle`.
+        """
+        key, details = self.take(branch, name, args, text)
+        record = self.record
+        count_before, begin = record.count, time.perf_counter()
+
+        async def call_it(step: StepHandle) -> Any:
+            try:
+                if given is None:
+                    return await call(step)
+                return await call(*given[0], **given[1])
+            except Stop:
+                raise
+            except Exception as error:
+                step.tell(raised=recorded_error(error))
+                raise
+
+        self._open_count += 1
+        _BRANCH.set(None)  # what is asked or begun in it is no step of the function
+        try:
+            try:
+                result = await record.perform(key, call_it, form, codec, False, details)
+            finally:
+                self._end_step()
+            if record.count != count_before:
+                if time.perf_counter() - begin > _LONG_S:
+                    await record.commit()
+                elif self._flushing is None:
+                    self._flushing = asyncio.create_task(self._flush())
+        except Exception as error:
+            await self._park(self._take_error(key, branch, error))
+        finally:
+            _BRANCH.set(branch)
+        return result
+
+    def _end_step(self) -> None:
+        self._open_count -= 1
+        if self._is_awaited:
+            self._changed.set()
+
+    def _take_error(self, key: str, branch: Branch, error: Exception) -> Stop:
+        """Return the Stop of a step that waits; raise any other error."""
+        if isinstance(error, Stop) and error.reason == "waiting":
+            return error
+        if isinstance(error, InDoubt):
+            self.stop = self.stop or Stop("in_doubt", str(error), error)
+        elif isinstance(error, RunMismatch) and error.run_id == self.record.run_id:
+            self.stop = self.stop or Stop("waiting", str(error), error)
+        elif not isinstance(error, JournalError | BudgetExceeded):
+            self._failures[key] = branch
+        raise error
+
+    async def _flush(self) -> None:
+        """Write what was recorded, while the function awaits something."""
+        self._flushing = None
+        try:
+            await self.record.commit()
+        except JournalError:  # the next commit raises it
+            pass
+
+    async def _park(self, stop: Stop) -> NoReturn:
+        """Leave the function once no other branch goes on: each asks what it has to ask."""
+        turns, count = 0, self._begun_count
+        while turns < _QUIET_TURNS and self.stop is None:
+            if self._open_count:
+                await self._until_none_is_open()
+                turns = 0
+            await asyncio.sleep(0)
+            turns = turns + 1 if count == self._begun_count else 0
+            count = self._begun_count
+        self.stop = self.stop or stop
+        raise Parked
+
+    # -- the agents that it asks -------------------------------------------------------------------
+
+    async def reply(self, agent: Any, request: ReplyRequest) -> Reply:
+        """Have an agent reply in a part of the run."""
+        branch = branch_here()
+        if branch is None:  # in a step
+            with ask_context(stand_ins=self._outer_stand_ins):
+                return await agent.reply_to_request(request)
+        name, args = str(agent.id), (request.original_content,)
+        if request.budget is None:
+            request.budget = budget_in_call(agent, self.agent.budget_of(self.request))
+        if not is_recording(agent):
+            return await self._ask_unrecorded(branch, agent, request)
+        key, details = self.take(branch, name, args)
+        record, thread = self.record, request.thread
+        part = record.member(f"{key}/{name}", name)
+        request.run_id = record.run_id
+        if thread is None and not agent.shared:
+            request.thread = shortened_id(f"{record.run_id}/{record.path}{key}")
+        self._open_count += 1
+        _BRANCH.set(None)
+        try:
+            try:
+                setup = ReplySetup(agent, part)
+                with ask_context(setup=setup, stand_ins=self._outer_stand_ins):
+                    reply: Reply = await agent.reply_to_request(request)
+                self._check_answer(reply)
+                if not record.has_ended(key):
+                    record.mark(key, None, **details)
+                await record.commit()
+            finally:
+                self._end_step()
+                if thread is None and request.thread is not None:
+                    agent.end_thread(request.thread)
+        except Exception as error:
+            if not isinstance(error, Stop | InDoubt | JournalError | RunMismatch):
+                raised = {"error": error_text(error), "raised": recorded_error(error)}
+                record.note("failed", {"key": key, "about": details, **raised})
+            stop = self._take_error(key, branch, error)
+            if stop.error is not None:  # the program of a part has changed
+                self.stop = self.stop or stop
+            await self._park(stop)
+        finally:
+            _BRANCH.set(branch)
+        note_member(self.request, agent, reply)
+        self.usage = self.usage + reply.usage
+        return reply
+
+    @staticmethod
+    def _check_answer(reply: Reply) -> None:
+        """Raise what a reply without an end says: what came next would differ when it goes on."""
+        if reply.stop_reason == "waiting":
+            raise Stop("waiting", reply.detail, reply.error)
+        if reply.stop_reason not in FINAL_REASONS:
+            reply.raise_for_error()
+
+    async def _ask_unrecorded(self, branch: Branch, agent: Any, request: ReplyRequest) -> Reply:
+        """Ask an agent that keeps no record, such as one of another company, in a step."""
+        is_remote = getattr(agent, "is_remote", False)
+
+        async def ask(step: StepHandle) -> Reply:
+            await step.begins({"text": request.original_content} if is_remote else None)
+            with ask_context(stand_ins=self._outer_stand_ins):
+                reply: Reply = await agent.reply_to_request(request)
+            self._check_answer(reply)
+            return reply
+
+        decided, is_person = reply_of_decision, getattr(agent, "decides_in_words", False)
+        form = StepForm(is_remote, decided if is_remote else None, anew=is_person)
+        args = (request.original_content,)
+        reply: Reply = await self.do(branch, str(agent.id), args, ask, None, form, REPLY)
+        note_member(self.request, agent, reply)
+        return reply
+
+    async def observe(self, agent: Any, message: Any, thread: Any) -> None:
+        """Have an agent observe a message, once."""
+
+        async def observe(step: StepHandle) -> None:
+            with ask_context(stand_ins=self._outer_stand_ins):
+                await agent.observe(message, thread)
+
+        if (branch := branch_here()) is None:
+            await observe(None)  # type: ignore[arg-type]
+        else:
+            await self.do(branch, str(agent.id), (message,), observe)
+
+
+def branch_of(name: str) -> Branch:
+    """Return the branch of the durable function that calls; ConfigError elsewhere."""
+    if (branch := branch_here()) is None:
+        raise ConfigError(f"{name} must be called in a durable function, and in none of its steps")
+    return branch
+
+
+def _line_of_user() -> str:
+    """Return the file and the line of the call, outside of moothall."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_OURS):
+        frame = frame.f_back
+    return "" if frame is None else f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
