@@ -123,19 +123,22 @@ class DurableFunction(RecordedAgent, Generic[P, R]):
                 self.end_thread(run_id)
         if run_id is None:
             return self._value_of(await self.reply(content))
-        own_journal = self.journal
+        asking = branch.run.agent.journal
+        child = self if self.journal is not None or asking is None else self.on(asking)
+        own_journal = child.journal
         if own_journal is None or own_journal.file.identity != branch.run.record.run.file.identity:
             raise ConfigError(
                 f"durable function {self.id!r}: run({run_id!r}) in {branch.run.agent.id!r} must "
-                "have the journal of that: use on(journal)"
+                "have the journal of that, or none"
             )
 
         async def ask(step: StepHandle) -> Any:
             await step.begins()
             with ask_context(stand_ins=None):
-                reply = await self.reply(content, thread=run_id, run_id=run_id)
+                reply = await child.reply(content, thread=run_id, run_id=run_id)
             if reply.stop_reason in ("waiting", "in_doubt"):
-                raise Later(run_id, text=reply.detail)
+                later = Later(run_id, text=reply.detail)
+                await step.wait(run_id, "result", later, action=str(self.id))
             return self._codecs["return"].dump(self._value_of(reply))
 
         given, form = (run_id, content), StepForm(goes_on=True)

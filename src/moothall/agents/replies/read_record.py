@@ -345,7 +345,7 @@ def _action_names(text: str) -> list[str] | None:
     """Return the names in the fingerprint of actions; None if it is another part."""
     _, space, names = text.partition(" ")
     items = json.loads(names if space else "0") if text.startswith("sha256:") else json.loads(text)
-    if not isinstance(items, list):
+    if not isinstance(items, list) or [] in items:
         return None
     return [each[0] if isinstance(each, list) else each for each in items]
 
