@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, timedelta
 from enum import Enum
@@ -327,10 +328,10 @@ def test_question_that_nobody_answers_in_time_raises(journal: Journal) -> None:
     async def desk() -> str:
         return await durable.ask("Who?", of=str, until=0.001)
 
-    with pytest.raises(RunWaiting):
-        asyncio.run(desk.run("r"))
     with pytest.raises(NobodyToAsk, match="Who"):
-        asyncio.run(desk.run("r"))
+        while True:
+            with suppress(RunWaiting):
+                asyncio.run(desk.run("r"))
 
 
 def test_agents_are_asked_once_as_parts_of_the_run(journal: Journal) -> None:
