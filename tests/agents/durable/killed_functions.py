@@ -37,7 +37,9 @@ async def charge(run: int, cents: int) -> str:
 
 
 def agent() -> ReActAgent:
-    return ReActAgent("law", ScriptedModel([lambda messages, actions: messages[-1]["content"]] * 99))
+    return ReActAgent(
+        "law", ScriptedModel([lambda messages, actions: messages[-1]["content"]] * 99)
+    )
 
 
 @durable(JOURNAL)

@@ -45,7 +45,18 @@ AGENTS = [agent_of(number) for number in range(3)]
 
 def tree_of(draw: random.Random, depth: int = 0) -> Tree:
     """Return a program drawn at random."""
-    leaves = ["add", "add", "multiply", "refuse", "label", "agent", "ask", "result", "sleep", "child"]
+    leaves = [
+        "add",
+        "add",
+        "multiply",
+        "refuse",
+        "label",
+        "agent",
+        "ask",
+        "result",
+        "sleep",
+        "child",
+    ]
     nodes = ["sequence", "sequence", "if", "loop", "gather", "group"]
     kind = draw.choice(nodes if depth < 2 else leaves if depth > 3 else [*leaves, *nodes])
     if kind in leaves:

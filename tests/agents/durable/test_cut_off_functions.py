@@ -45,7 +45,10 @@ async def run_to_end(
 
 SEEDS = [
     range(25),
-    *(pytest.param(range(first, first + 50), marks=pytest.mark.long) for first in range(0, 500, 50)),
+    *(
+        pytest.param(range(first, first + 50), marks=pytest.mark.long)
+        for first in range(0, 500, 50)
+    ),
 ]
 
 

@@ -6,7 +6,7 @@ import functools
 import inspect
 import json
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from moothall.actions.approval import Later
 from moothall.agents.durable.run import FunctionRun, branch_here
 from moothall.agents.durable.values import codec_for, hints_of
 from moothall.agents.replies.events import Emitted
+from moothall.agents.replies.read_record import ReadRecord
 from moothall.agents.replies.recorded_agent import RecordedAgent
 from moothall.agents.replies.reply import Reply, Stop
 from moothall.agents.replies.reply_context import ask_context
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from moothall.agents.replies.sub_agents.resuming import ResumedRun
     from moothall.agents.replies.thread import Thread
     from moothall.budget import Budget
-    from moothall.journal import Journal, RunPart
+    from moothall.journal import Entry, Journal, RunPart
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -147,11 +148,12 @@ class DurableFunction(RecordedAgent, Generic[P, R]):
         return value
 
     @staticmethod
-    def _value_of(reply: Reply[Any]) -> Any:
+    def _value_of(reply: Reply[Any]) -> R:
         if reply.error is not None:
             raise reply.error
         reply.raise_for_error()
-        return reply.value
+        value: R = reply.value
+        return value
 
     def stream_call(self, *args: P.args, **kwargs: P.kwargs) -> ReplyStream[Reply[R]]:
         """Run it, and stream its events: an `Emitted` for each `durable.emit`, last `Done`."""
@@ -201,7 +203,7 @@ class DurableFunction(RecordedAgent, Generic[P, R]):
     @property
     def source_line(self) -> str:
         """The file and line of the function."""
-        code = self.function.__code__  # type: ignore[attr-defined]
+        code = self.function.__code__
         return f"{Path(code.co_filename).name}:{code.co_firstlineno}"
 
     def budget_of(self, request: ReplyRequest) -> Budget | None:
@@ -276,7 +278,7 @@ class DurableFunction(RecordedAgent, Generic[P, R]):
         async def work() -> Reply:
             try:
                 arguments = self._arguments_of(request.content)
-                value = await run.work(partial(self.function, **arguments))  # type: ignore[call-arg]
+                value = await run.work(partial(self.function, **arguments))
                 data = self._codecs["return"].dump(value)
             except (Stop, InDoubt, BudgetExceeded, JournalError):
                 raise
@@ -298,3 +300,9 @@ class DurableFunction(RecordedAgent, Generic[P, R]):
             return Reply("", None, [], [], run.usage, *end)
 
         return await record.run_to_end(work, at_end, stopped)
+
+
+def replayed_reply(run_id: str, entries: Sequence[Entry]) -> Reply[Any]:
+    """Return the reply of a run, with the value as JSON data."""
+    record = ReadRecord.read(run_id, entries, FunctionState)
+    return reply_at_end(record, None, [], [], Usage())

@@ -78,12 +78,12 @@ class _Branching:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.run_count = 0
-        self._loop, self._before = loop, loop.get_task_factory()
+        self.before: Any = loop.get_task_factory()
 
     def __call__(self, loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
-        make: Any = self._before or asyncio.Task
-        of_loop = (loop, coro) if self._before else (coro,)
-        if self._before is None:
+        make: Any = self.before or asyncio.Task
+        of_loop = (loop, coro) if self.before else (coro,)
+        if self.before is None:
             options["loop"] = loop
         if (parent := _BRANCH.get()) is None:
             return make(*of_loop, **options)
@@ -99,16 +99,16 @@ class _Branching:
     def on_loop(cls) -> Iterator[None]:
         """Have the tasks that are made in a `with` block be branches."""
         loop = asyncio.get_running_loop()
-        factory: Any = loop.get_task_factory()
-        if not isinstance(factory, cls):
-            loop.set_task_factory(factory := cls(loop))
+        current = loop.get_task_factory()
+        factory = current if isinstance(current, cls) else cls(loop)
+        loop.set_task_factory(factory)
         factory.run_count += 1
         try:
             yield
         finally:
             factory.run_count -= 1
             if not factory.run_count and loop.get_task_factory() is factory:
-                loop.set_task_factory(factory._before)
+                loop.set_task_factory(factory.before)
 
 
 class FunctionRun:
@@ -199,7 +199,8 @@ class FunctionRun:
         branch.steps += 1
         self._begun_count += 1
         place = f"{branch.prefix}{branch.steps}."
-        key, details = f"{place}{name}", {"action": name, "hash": hash_of(args)}
+        key = f"{place}{name}"
+        details: dict[str, Any] = {"action": name, "hash": hash_of(args)}
         if self._failures:
             seen = [each for each, of in self._failures.items() if branch.awaits(of)]
             if seen:
@@ -342,7 +343,8 @@ class FunctionRun:
         branch = branch_here()
         if branch is None:  # in a step
             with ask_context(stand_ins=self._outer_stand_ins):
-                return await agent.reply_to_request(request)
+                reply: Reply = await agent.reply_to_request(request)
+                return reply
         name, args = str(agent.id), (request.original_content,)
         if request.budget is None:
             request.budget = budget_in_call(agent, self.agent.budget_of(self.request))
@@ -360,7 +362,7 @@ class FunctionRun:
             try:
                 setup = ReplySetup(agent, part)
                 with ask_context(setup=setup, stand_ins=self._outer_stand_ins):
-                    reply: Reply = await agent.reply_to_request(request)
+                    reply = await agent.reply_to_request(request)
                 self._check_answer(reply)
                 if not record.has_ended(key):
                     record.mark(key, None, **details)

@@ -7,10 +7,10 @@ import importlib
 import inspect
 import json
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
-from hashlib import blake2b
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+from zlib import crc32
 
 from moothall.agents.replies.state import Codec
 from moothall.foundation.errors import ConfigError, MoothallError
@@ -89,18 +89,16 @@ def _stable(value: Any) -> Any:
 _ENCODE: Final = json.JSONEncoder(sort_keys=True, default=_stable).encode
 
 
-def hash_of(args: Iterable[Any]) -> str:
-    """Return the hash by which the arguments of a step are compared."""
-    for each in args:
-        if each.__class__ not in _SCALARS:
-            break
-    else:  # as most: this takes a third of the time of JSON
-        return blake2b(repr(args).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-    try:
-        text = _ENCODE(args)
-    except (TypeError, ValueError):  # keys that are no texts
-        text = _ENCODE(_stable(args))
-    return blake2b(text.encode(errors="surrogatepass"), digest_size=8).hexdigest()
+def hash_of(args: tuple[Any, ...]) -> str:
+    """Return the checksum by which the arguments of a step are compared."""
+    if _SCALARS.issuperset(map(type, args)):  # as most: JSON would take three times as long
+        text = repr(args)
+    else:
+        try:
+            text = _ENCODE(args)
+        except (TypeError, ValueError):  # keys that are no texts
+            text = _ENCODE(_stable(args))
+    return f"{crc32(text.encode('utf-8', 'surrogatepass')):08x}"
 
 
 def recorded_error(error: Exception) -> dict[str, Any]:
