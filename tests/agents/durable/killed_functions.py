@@ -22,6 +22,10 @@ def log(line: str) -> None:
         file.write(f"{line}\n")
 
 
+def logged() -> str:
+    return LOG.read_text()
+
+
 @step
 async def fetch(run: int, number: int) -> int:
     log(f"fetch {run} {number}")
@@ -62,7 +66,7 @@ async def carry_out(run: int) -> str:
             for wait in JOURNAL.waiting(f"run-{run}"):
                 JOURNAL.answer(wait.run, wait.key, run % 5 != 0)
         except InDoubt:
-            is_paid = f"charge {run} " in LOG.read_text()
+            is_paid = f"charge {run} " in logged()
             JOURNAL.decide(f"run-{run}", Done(f"paid {run * 40 + 6}") if is_paid else "repeat")
 
 

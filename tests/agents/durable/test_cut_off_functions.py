@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from agents.durable.random_functions import at_random, tree_of
 from moothall import DurableFunction, Journal, RequestCancelled, RunWaiting
-
-from . import random_functions
-from .random_functions import at_random
 
 
 def answer_all(journal: Journal) -> None:
@@ -61,4 +59,4 @@ def test_functions_cut_off_at_random_return_what_uncut_ones_return(
         for seed in seeds:
             uncut = asyncio.run(run_to_end(desk, f"uncut-{seed}", seed, None))
             cut = asyncio.run(run_to_end(desk, f"cut-{seed}", seed, random.Random(seed)))
-            assert cut == uncut, f"seed {seed}: {random_functions.tree_of(random.Random(seed))}"
+            assert cut == uncut, f"seed {seed}: {tree_of(random.Random(seed))}"

@@ -22,6 +22,7 @@ from moothall import (
     Emitted,
     InDoubt,
     Journal,
+    ModelReply,
     NobodyToAsk,
     NotPermitted,
     ReActAgent,
@@ -31,7 +32,6 @@ from moothall import (
     ScriptedModel,
     StepFailed,
     Usage,
-    ModelReply,
     durable,
     step,
 )
@@ -328,10 +328,13 @@ def test_question_that_nobody_answers_in_time_raises(journal: Journal) -> None:
     async def desk() -> str:
         return await durable.ask("Who?", of=str, until=0.001)
 
-    with pytest.raises(NobodyToAsk, match="Who"):
+    async def wait_for_it() -> None:
         while True:
             with suppress(RunWaiting):
-                asyncio.run(desk.run("r"))
+                await desk.run("r")
+
+    with pytest.raises(NobodyToAsk, match="Who"):
+        asyncio.run(wait_for_it())
 
 
 def test_agents_are_asked_once_as_parts_of_the_run(journal: Journal) -> None:

@@ -23,7 +23,7 @@ def uncut(run: int) -> str:
     return f"sum {total}, paid {total}, {total + run * 40 + 22}"
 
 
-@pytest.mark.parametrize("kills", [6, pytest.param(200, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", (6, pytest.param(200, marks=pytest.mark.long)))
 def test_killed_functions_go_on_and_do_no_ended_step_again(kills: int, tmp_path: Path) -> None:
     draw, killed, round_number = random.Random(kills), 0, 0
     calls = Counter[str]()

@@ -191,11 +191,6 @@ class FunctionRun:
         """
         if self.stop is not None or self._is_closed:
             raise Parked
-        if asyncio.current_task() is not branch.task:
-            raise ConfigError(
-                f"a step of {self.agent.id!r} is called in a task that its loop's task factory has "
-                "not made: make tasks by asyncio.create_task, gather or TaskGroup"
-            )
         branch.steps += 1
         self._begun_count += 1
         place = f"{branch.prefix}{branch.steps}."
