@@ -206,7 +206,7 @@ class FunctionRun:
             self._compare(place, key, details["hash"], text)
         return key, details
 
-    def _compare(self, place: str, key: str, args_hash: str, text: str) -> None:
+    def _compare(self, place: str, key: str, args_hash: int, text: str) -> None:
         if (recorded := self._past.pop(place, None)) is None:
             return
         past = self.record.past_steps[recorded]
@@ -281,7 +281,9 @@ class FunctionRun:
             try:
                 result = await record.perform(key, call_it, form, codec, False, details)
             finally:
-                self._end_step()
+                self._open_count -= 1
+                if self._is_awaited:
+                    self._changed.set()
             if record.count != count_before:
                 if time.perf_counter() - begin > _LONG_S:
                     await record.commit()
@@ -292,11 +294,6 @@ class FunctionRun:
         finally:
             _BRANCH.set(branch)
         return result
-
-    def _end_step(self) -> None:
-        self._open_count -= 1
-        if self._is_awaited:
-            self._changed.set()
 
     def _take_error(self, key: str, branch: Branch, error: Exception) -> Stop:
         """Return the Stop of a step that waits; raise any other error."""
@@ -363,7 +360,9 @@ class FunctionRun:
                     record.mark(key, None, **details)
                 await record.commit()
             finally:
-                self._end_step()
+                self._open_count -= 1
+                if self._is_awaited:
+                    self._changed.set()
                 if thread is None and request.thread is not None:
                     agent.end_thread(request.thread)
         except Exception as error:

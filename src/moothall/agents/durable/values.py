@@ -89,7 +89,7 @@ def _stable(value: Any) -> Any:
 _ENCODE: Final = json.JSONEncoder(sort_keys=True, default=_stable).encode
 
 
-def hash_of(args: tuple[Any, ...]) -> str:
+def hash_of(args: tuple[Any, ...]) -> int:
     """Return the checksum by which the arguments of a step are compared."""
     if _SCALARS.issuperset(map(type, args)):  # as most: JSON would take three times as long
         text = repr(args)
@@ -98,7 +98,7 @@ def hash_of(args: tuple[Any, ...]) -> str:
             text = _ENCODE(args)
         except (TypeError, ValueError):  # keys that are no texts
             text = _ENCODE(_stable(args))
-    return f"{crc32(text.encode('utf-8', 'surrogatepass')):08x}"
+    return crc32(text.encode("utf-8", "surrogatepass"))
 
 
 def recorded_error(error: Exception) -> dict[str, Any]:
