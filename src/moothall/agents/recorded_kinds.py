@@ -120,3 +120,9 @@ RunKind(
     _END_FIELDS,
     "moothall.agents.conversation.conversation_record",
 ).register()
+RunKind(
+    "DurableFunction",
+    {"begun": _ReplyRequestData, "over": _ReplyEndData},
+    _END_FIELDS,
+    "moothall.agents.durable.function",
+).register()

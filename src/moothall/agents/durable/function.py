@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
 from moothall.actions.approval import Later
-from moothall.agents.durable.run import FunctionRun, branch_here
+from moothall.agents.durable.run import FunctionRun, branch_here, telling
 from moothall.agents.durable.values import codec_for, hints_of
 from moothall.agents.replies.events import Emitted
 from moothall.agents.replies.read_record import ReadRecord
@@ -143,7 +143,7 @@ class DurableFunction(RecordedAgent, Generic[P, R]):
             return self._codecs["return"].dump(self._value_of(reply))
 
         given, form = (run_id, content), StepForm(goes_on=True)
-        result = await branch.run.do(branch, str(self.id), given, ask, None, form)
+        result = await branch.run.do(branch, str(self.id), given, telling(ask), form)
         value: R = self._codecs["return"].load(result)
         return value
 

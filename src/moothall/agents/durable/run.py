@@ -193,8 +193,7 @@ class FunctionRun:
             raise Parked
         branch.steps += 1
         self._begun_count += 1
-        place = f"{branch.prefix}{branch.steps}."
-        key = f"{place}{name}"
+        key = f"{branch.prefix}{branch.steps}.{name}"
         details: dict[str, Any] = {"action": name, "hash": hash_of(args)}
         if self._failures:
             seen = [each for each, of in self._failures.items() if branch.awaits(of)]
@@ -203,7 +202,7 @@ class FunctionRun:
                 for each in seen:
                     del self._failures[each]
         if self._past:
-            self._compare(place, key, details["hash"], text)
+            self._compare(key.removesuffix(name), key, details["hash"], text)
         return key, details
 
     def _compare(self, place: str, key: str, args_hash: int, text: str) -> None:
@@ -250,36 +249,21 @@ class FunctionRun:
         branch: Branch,
         name: str,
         args: tuple[Any, ...],
-        call: Callable[..., Awaitable[Any]],
-        given: tuple[tuple[Any, ...], dict[str, Any]] | None = None,
+        call: Callable[[StepHandle], Awaitable[Any]],
         form: StepForm = ONCE,
         codec: Any = None,
         text: str = "",
     ) -> Any:
-        """Do a step once: return or raise what is recorded, or call and record that.
-
-        `given` are the arguments of the call; None for the `StepHandle`.
-        """
+        """Do a step once: return or raise what is recorded, or call and record that."""
         key, details = self.take(branch, name, args, text)
         record = self.record
         count_before, begin = record.count, time.perf_counter()
-
-        async def call_it(step: StepHandle) -> Any:
-            try:
-                if given is None:
-                    return await call(step)
-                return await call(*given[0], **given[1])
-            except Stop:
-                raise
-            except Exception as error:
-                step.tell(raised=recorded_error(error))
-                raise
 
         self._open_count += 1
         _BRANCH.set(None)  # what is asked or begun in it is no step of the function
         try:
             try:
-                result = await record.perform(key, call_it, form, codec, False, details)
+                result = await record.perform(key, call, form, codec, False, details)
             finally:
                 self._open_count -= 1
                 if self._is_awaited:
@@ -401,7 +385,7 @@ class FunctionRun:
         decided, is_person = reply_of_decision, getattr(agent, "decides_in_words", False)
         form = StepForm(is_remote, decided if is_remote else None, anew=is_person)
         args = (request.original_content,)
-        reply: Reply = await self.do(branch, str(agent.id), args, ask, None, form, REPLY)
+        reply: Reply = await self.do(branch, str(agent.id), args, telling(ask), form, REPLY)
         note_member(self.request, agent, reply)
         return reply
 
@@ -415,7 +399,26 @@ class FunctionRun:
         if (branch := branch_here()) is None:
             await observe(None)  # type: ignore[arg-type]
         else:
-            await self.do(branch, str(agent.id), (message,), observe)
+            await self.do(branch, str(agent.id), (message,), telling(observe))
+
+
+def telling(call: Callable[[StepHandle], Awaitable[Any]]) -> Callable[[StepHandle], Any]:
+    """Return the call of a step that records what it raises."""
+
+    async def call_it(step: StepHandle) -> Any:
+        try:
+            return await call(step)
+        except Exception as error:
+            tell_error(step, error)
+            raise
+
+    return call_it
+
+
+def tell_error(step: StepHandle, error: Exception) -> None:
+    """Record the exception that a step raises, unless it only waits."""
+    if not isinstance(error, Stop):
+        step.tell(raised=recorded_error(error))
 
 
 def branch_of(name: str) -> Branch:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar, overload
 
 from moothall.actions.retry import Retry, with_retries
-from moothall.agents.durable.run import branch_here
+from moothall.agents.durable.run import branch_here, tell_error
 from moothall.agents.durable.values import codec_for, hints_of
 from moothall.agents.replies.step import ONCE, StepForm
 from moothall.foundation.arguments import check_boolean, is_async
@@ -91,6 +91,7 @@ def _step_of(function: Any, *, effect: bool, retry: Retry | None) -> Any:
     if retry is not None:
         call_async = _with_retries(call_async, retry, name)
     signature = inspect.signature(function)
+    form = _EFFECT if effect else ONCE
     codec: Any = None  # made at the first call: its types may be defined further down
 
     @functools.wraps(function)
@@ -102,16 +103,17 @@ def _step_of(function: Any, *, effect: bool, retry: Retry | None) -> Any:
             annotation = hints_of(function).get("return", inspect.Parameter.empty)
             codec = bytes if annotation is bytes else codec_for(annotation, label)
 
-        args_compared = (args, kwargs) if kwargs else args
-        if not effect:
-            given = args, kwargs
-            return await branch.run.do(branch, name, args_compared, call_async, given, ONCE, codec)
-
         async def call(handle: StepHandle) -> Any:
-            await handle.begins(as_json(signature.bind(*args, **kwargs).arguments))
-            return await call_async(*args, **kwargs)
+            try:
+                if effect:
+                    await handle.begins(as_json(signature.bind(*args, **kwargs).arguments))
+                return await call_async(*args, **kwargs)
+            except Exception as error:
+                tell_error(handle, error)
+                raise
 
-        return await branch.run.do(branch, name, args_compared, call, None, _EFFECT, codec)
+        given = (args, kwargs) if kwargs else args
+        return await branch.run.do(branch, name, given, call, form, codec)
 
     return run_step
 

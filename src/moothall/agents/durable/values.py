@@ -37,7 +37,10 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
 def codec_for(annotation: Any, label: str) -> Codec:
     """Return how a value of an annotated type is kept; plain JSON types need no pydantic."""
     if _is_plain(annotation):
-        return Codec(lambda value: _plain_data(value, label), lambda data: data)
+        return Codec(
+            lambda value: value if value.__class__ in _SCALARS else _plain_data(value, label),
+            lambda data: data,
+        )
 
     def dump(value: Any) -> Any:
         try:
@@ -69,8 +72,6 @@ def _adapter(annotation: Any) -> Any:
 
 
 def _plain_data(value: Any, label: str) -> Any:
-    if value.__class__ in _SCALARS:
-        return value
     try:
         return copy_json(value)
     except NotJSON as error:

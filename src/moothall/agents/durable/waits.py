@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
 from moothall.actions.approval import Later
 from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.agents.durable.function import DurableFunction
-from moothall.agents.durable.run import branch_of
+from moothall.agents.durable.run import branch_of, telling
 from moothall.agents.durable.values import codec_for
 from moothall.agents.replies.events import Emitted
 from moothall.agents.replies.step import StepForm
@@ -130,7 +130,7 @@ class Durable:
 
         form = StepForm(goes_on=True)
         return await branch.run.do(
-            branch, "ask", (text,), answer if of is str else decision, None, form, text=text
+            branch, "ask", (text,), telling(answer if of is str else decision), form, text=text
         )
 
     async def sleep(self, length: Moment) -> None:
