@@ -35,6 +35,7 @@ EXCEPTIONS = {
     "agents/conversation/termination.py Said": "public",
     "agents/conversation/termination.py what": "public: `Said(what)`",
     "agents/dualact/dual_act_state.py told": "recorded",
+    "agents/durable/waits.py who": "public: `durable.ask(who=)`",
     "agents/dispatch.py given": "public: `Dispatch.given`",
     "agents/loop/recording.py joined": "recorded",
     "agents/replies/events.py left": "public: `BudgetLow.left`",
@@ -81,7 +82,7 @@ RELATIONS = frozenset(
 )
 CEILINGS = {
     "actions": 11,
-    "agents": 30,
+    "agents": 32,
     "budget": 2,
     "cli": 2,
     "evals": 1,

@@ -233,7 +233,7 @@ FLOORS = {
         "skills",
         "notes",
     ),
-    "agents.durable": ("values", "run", "step", "function", "waits"),
+    "agents.durable": ("branch", "values", "run", "step", "function", "waits"),
     "agents.ready": (
         "terminal",
         "show_reply",

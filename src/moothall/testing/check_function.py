@@ -48,7 +48,7 @@ async def check_durable(
             last = [each.sequence for each in journal.entries(run_id) if each.kind != "over"][-1]
             again_id = journal.fork(run_id, upto=last)
             try:
-                again = await checked.run(again_id, *args, **kwargs)
+                second_value = await checked.run(again_id, *args, **kwargs)
             except RunMismatch as error:
                 raise AssertionError(f"run again, {desk.id!r} differs: {error.detail}") from error
             except RunWaiting as error:
@@ -57,9 +57,9 @@ async def check_durable(
             else:
                 if waiting is not None:
                     raise AssertionError(f"run again, {desk.id!r} does not wait") from waiting
-                if again != value:
+                if second_value != value:
                     raise AssertionError(
-                        f"run again, {desk.id!r} returns {again!r:.200} in the place of "
+                        f"run again, {desk.id!r} returns {second_value!r:.200} in the place of "
                         f"{value!r:.200}: what changes must come of a step"
                     )
                 return value

@@ -142,8 +142,8 @@ class DurableFunction(RecordedAgent, Generic[P, R]):
                 await step.wait(run_id, "result", later, action=str(self.id))
             return self._codecs["return"].dump(self._value_of(reply))
 
-        given, form = (run_id, content), StepForm(goes_on=True)
-        result = await branch.run.do(branch, str(self.id), given, telling(ask), form)
+        step_args, form = (run_id, content), StepForm(goes_on=True)
+        result = await branch.run.do(branch, str(self.id), step_args, telling(ask), form)
         value: R = self._codecs["return"].load(result)
         return value
 
@@ -269,8 +269,8 @@ class DurableFunction(RecordedAgent, Generic[P, R]):
             for each in record.past():
                 if each.about.get("action") == "emit":
                     request.tell(Emitted, str(self.id), each.result, past=True)
-            ended = reply_at_end(record, None, [], [], Usage())
-            return replace(ended, value=self._codecs["return"].load(ended.value))
+            past_reply = reply_at_end(record, None, [], [], Usage())
+            return replace(past_reply, value=self._codecs["return"].load(past_reply.value))
         if (budget := self.budget_of(request)) is not None:
             budget.start()
         run = FunctionRun(self, request, record)

@@ -6,12 +6,11 @@ import asyncio
 import re
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar, copy_context
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from moothall.agents.durable.branch import BRANCH, BranchingTasks, FunctionTask, branch_here
 from moothall.agents.durable.values import error_of, hash_of, recorded_error
 from moothall.agents.replies.charging import budget_in_call
 from moothall.agents.replies.checked_parts import is_recording
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
 _PLACE: Final = re.compile(r"((?:t\d+\.)*)(\d+)\.")
 _LONG_S: Final = 0.001
-"""Seconds. A step that took longer is written at once, others when the function awaits."""
+"""Seconds. A step that took longer is written at once, other_tasks when the function awaits."""
 _QUIET_TURNS: Final = 20
 """A run waits once no branch has begun a step for so many turns of the loop."""
 _OURS: Final = str(Path(__file__).parents[2])
@@ -49,68 +48,6 @@ class Parked(BaseException):
     """Leaves a durable function whose run waits: `except Exception` does not catch it."""
 
 
-class Branch:
-    """A task of a durable function, with the counters of its steps, and of the tasks it makes."""
-
-    __slots__ = ("children", "parent", "prefix", "run", "steps", "task")
-
-    def __init__(self, run: FunctionRun, parent: Branch | None, prefix: str) -> None:
-        self.run, self.parent, self.prefix = run, parent, prefix
-        self.task: Any = None
-        self.steps = self.children = 0
-        run.branches[prefix] = self
-
-    def awaits(self, other: Branch) -> bool:
-        """Return whether another branch is this one, or has ended below it."""
-        below: Branch | None = other
-        while below is not None and below is not self:
-            below = below.parent
-        return below is not None and (other is self or other.task.done())
-
-
-_BRANCH: ContextVar[Branch | None] = ContextVar("moothall_durable", default=None)
-branch_here: Final = _BRANCH.get
-"""Returns the branch of a durable function that runs here; None elsewhere, and in a step."""
-
-
-class _Branching:
-    """The task factory of a loop on which durable functions run: each task is a branch."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.run_count = 0
-        self.before: Any = loop.get_task_factory()
-
-    def __call__(self, loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
-        make: Any = self.before or asyncio.Task
-        of_loop = (loop, coro) if self.before else (coro,)
-        if self.before is None:
-            options["loop"] = loop
-        if (parent := _BRANCH.get()) is None:
-            return make(*of_loop, **options)
-        parent.children += 1
-        branch = Branch(parent.run, parent, f"{parent.prefix}t{parent.children}.")
-        context = options.pop("context", None) or copy_context()
-        context.run(_BRANCH.set, branch)
-        branch.task = make(*of_loop, context=context, **options)
-        return branch.task
-
-    @classmethod
-    @contextmanager
-    def on_loop(cls) -> Iterator[None]:
-        """Have the tasks that are made in a `with` block be branches."""
-        loop = asyncio.get_running_loop()
-        current = loop.get_task_factory()
-        factory = current if isinstance(current, cls) else cls(loop)
-        loop.set_task_factory(factory)
-        factory.run_count += 1
-        try:
-            yield
-        finally:
-            factory.run_count -= 1
-            if not factory.run_count and loop.get_task_factory() is factory:
-                loop.set_task_factory(factory.before)
-
-
 class FunctionRun:
     """A run of a durable function. The agents that it asks reply in parts of it."""
 
@@ -118,13 +55,13 @@ class FunctionRun:
         self.agent, self.request, self.record = agent, request, record
         self.stop: Stop | None = None  # why the function does not go on; it overrides the rest
         self.usage: Usage = Usage()
-        self.branches: dict[str, Branch] = {}
+        self.branches: dict[str, FunctionTask] = {}
         self._outer_stand_ins = ASK_CONTEXT.get().stand_ins
         self._open_count = self._begun_count = 0
         self._changed: asyncio.Event = asyncio.Event()
         self._is_closed = self._is_awaited = False
         self._flushing: asyncio.Task[None] | None = None
-        self._failures: dict[str, Branch] = {}  # of steps that no later one has seen
+        self._failures: dict[str, FunctionTask] = {}  # of steps that no later one has seen
         # What is recorded: keys by place, exceptions by key, and the keys of those that are final.
         self._past: dict[str, str] = {}
         self._errors: dict[str, dict[str, Any]] = {}
@@ -139,10 +76,10 @@ class FunctionRun:
 
     async def work(self, function: Callable[[], Awaitable[Any]]) -> Any:
         """Return what the function returns; raise Stop if the run does not go on now."""
-        with ask_context(stand_ins=self), _Branching.on_loop():
-            main = Branch(self, None, "")
+        with ask_context(stand_ins=self), BranchingTasks.on_loop():
+            main = FunctionTask(self, None, "")
             main.task = asyncio.current_task()
-            token = _BRANCH.set(main)
+            token = BRANCH.set(main)
             try:
                 value = await function()
             except GeneratorExit:  # nothing can be awaited
@@ -163,13 +100,13 @@ class FunctionRun:
     async def _close(self) -> None:
         """Let the steps beside end, and end the tasks that are left."""
         self._is_closed = True
-        _BRANCH.set(None)
+        BRANCH.set(None)
         await self._until_none_is_open()
-        others = [each.task for each in self.branches.values() if each.prefix]
-        if others := [each for each in others if not each.done()]:
-            for each in others:
+        other_tasks = [each.task for each in self.branches.values() if each.prefix]
+        if other_tasks := [each for each in other_tasks if not each.done()]:
+            for each in other_tasks:
                 each.cancel()
-            await asyncio.wait(others)
+            await asyncio.wait(other_tasks)
         if self._flushing is not None:
             await asyncio.wait([self._flushing])
 
@@ -182,7 +119,7 @@ class FunctionRun:
     # -- which step it is ----------------------------------------------------------------------
 
     def take(
-        self, branch: Branch, name: str, args: tuple[Any, ...], text: str = ""
+        self, branch: FunctionTask, name: str, args: tuple[Any, ...], text: str = ""
     ) -> tuple[str, dict[str, Any]]:
         """Return the key of a branch's next step, and what is recorded about it.
 
@@ -196,10 +133,10 @@ class FunctionRun:
         key = f"{branch.prefix}{branch.steps}.{name}"
         details: dict[str, Any] = {"action": name, "hash": hash_of(args)}
         if self._failures:
-            seen = [each for each, of in self._failures.items() if branch.awaits(of)]
-            if seen:
-                details["sees"] = seen
-                for each in seen:
+            seen_keys = [each for each, other in self._failures.items() if branch.awaits(other)]
+            if seen_keys:
+                details["sees"] = seen_keys
+                for each in seen_keys:
                     del self._failures[each]
         if self._past:
             self._compare(key.removesuffix(name), key, details["hash"], text)
@@ -246,7 +183,7 @@ class FunctionRun:
 
     async def do(
         self,
-        branch: Branch,
+        branch: FunctionTask,
         name: str,
         args: tuple[Any, ...],
         call: Callable[[StepHandle], Awaitable[Any]],
@@ -260,7 +197,7 @@ class FunctionRun:
         count_before, begin = record.count, time.perf_counter()
 
         self._open_count += 1
-        _BRANCH.set(None)  # what is asked or begun in it is no step of the function
+        BRANCH.set(None)  # what is asked or begun in it is no step of the function
         try:
             try:
                 result = await record.perform(key, call, form, codec, False, details)
@@ -276,10 +213,10 @@ class FunctionRun:
         except Exception as error:
             await self._park(self._take_error(key, branch, error))
         finally:
-            _BRANCH.set(branch)
+            BRANCH.set(branch)
         return result
 
-    def _take_error(self, key: str, branch: Branch, error: Exception) -> Stop:
+    def _take_error(self, key: str, branch: FunctionTask, error: Exception) -> Stop:
         """Return the Stop of a step that waits; raise any other error."""
         if isinstance(error, Stop) and error.reason == "waiting":
             return error
@@ -333,7 +270,7 @@ class FunctionRun:
         if thread is None and not agent.shared:
             request.thread = shortened_id(f"{record.run_id}/{record.path}{key}")
         self._open_count += 1
-        _BRANCH.set(None)
+        BRANCH.set(None)
         try:
             try:
                 setup = ReplySetup(agent, part)
@@ -358,7 +295,7 @@ class FunctionRun:
                 self.stop = self.stop or stop
             await self._park(stop)
         finally:
-            _BRANCH.set(branch)
+            BRANCH.set(branch)
         note_member(self.request, agent, reply)
         self.usage = self.usage + reply.usage
         return reply
@@ -371,7 +308,9 @@ class FunctionRun:
         if reply.stop_reason not in FINAL_REASONS:
             reply.raise_for_error()
 
-    async def _ask_unrecorded(self, branch: Branch, agent: Any, request: ReplyRequest) -> Reply:
+    async def _ask_unrecorded(
+        self, branch: FunctionTask, agent: Any, request: ReplyRequest
+    ) -> Reply:
         """Ask an agent that keeps no record, such as one of another company, in a step."""
         is_remote = getattr(agent, "is_remote", False)
 
@@ -421,7 +360,7 @@ def tell_error(step: StepHandle, error: Exception) -> None:
         step.tell(raised=recorded_error(error))
 
 
-def branch_of(name: str) -> Branch:
+def branch_of(name: str) -> FunctionTask:
     """Return the branch of the durable function that calls; ConfigError elsewhere."""
     if (branch := branch_here()) is None:
         raise ConfigError(f"{name} must be called in a durable function, and in none of its steps")

@@ -125,8 +125,10 @@ class Durable:
                 return later
 
             wait_about = {"action": "ask", "args": {}}
-            made = await step.permitted(step.hash_of("ask", text), ask_later, about=wait_about)
-            return DECISION_KINDS.permits(made)
+            permission = await step.permitted(
+                step.hash_of("ask", text), ask_later, about=wait_about
+            )
+            return DECISION_KINDS.permits(permission)
 
         form = StepForm(goes_on=True)
         return await branch.run.do(
@@ -153,10 +155,10 @@ class Durable:
     def emit(self, value: Any) -> None:
         """Tell who streams the run of a value, JSON data, as an `Emitted`; once for each run."""
         run = (branch := branch_of("durable.emit")).run
-        key, about = run.take(branch, "emit", (value,))
+        key, details = run.take(branch, "emit", (value,))
         is_past = run.record.has_ended(key)
         if not is_past:
-            run.record.mark(key, codec_for(None, "durable.emit: value").dump(value), **about)
+            run.record.mark(key, codec_for(None, "durable.emit: value").dump(value), **details)
         run.request.tell(Emitted, str(run.agent.id), value, past=is_past)
 
 
