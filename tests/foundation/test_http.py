@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,41 @@ def test_streamed_body_that_is_left_closes_its_connection_and_frees_its_place() 
 
     with OpenAIServer(Answer((head, b"some"), hang=True), http(b"ok")) as server:
         assert run(leave(server.url, server)) == b"ok"
+
+
+@pytest.mark.parametrize(
+    ("failure", "options"),
+    (
+        (CUT, {}),
+        (RESET, {}),
+        (HANG, {"timeout_s": 0.05}),
+        (http(b"long" * 100), {"max_bytes": 10}),
+        (redirect("/v1/again"), {}),
+    ),
+    ids=("cut", "reset", "late", "large", "redirects"),
+)
+@pytest.mark.parametrize("stream", (False, True), ids=("whole", "streamed"))
+def test_http_failed_requests_leave_room_for_as_many_as_before(
+    failure: Answer, options: dict[str, Any], stream: bool
+) -> None:
+    async def fail_then_ask(url: str) -> bytes:
+        client = HTTPClient("it", connections=2, max_retries=0, **options)
+        async with asyncio.timeout(10):
+            for _ in range(3):
+                with suppress(HTTPError):
+                    response = await client.request("GET", url + "/no", redirects=1, stream=stream)
+                    try:
+                        while await response.read():
+                            pass
+                    finally:
+                        response.close()
+            return (await client.request("GET", url + "/yes")).content
+
+    def answer(request: Request) -> Answer:
+        return http(b"ok") if request.path.endswith("/yes") else failure
+
+    with OpenAIServer(answer) as server:
+        assert run(fail_then_ask(server.url)) == b"ok"
 
 
 # -- redirects -------------------------------------------------------------------------------------
