@@ -87,7 +87,7 @@ test-all: check weights $(VENV)/.docs $(VENV)/.release build/corpora ## The same
 	@scripts/aloud "Reading the tests" scripts/read_tests $(RUN) $(VENV)/.tests
 	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup -m "" $(ARGS)
 
-breaks: $(VENV)/.dev ## Break small things, and tell which no test of its house finds (ARGS="--only TEXT")
+breaks: weights $(VENV)/.dev ## Draw small breaks, and tell which no test finds (ARGS="--draw 20 --seed 1 HOUSE")
 	@scripts/bubblewrap
 	@$(RUN) scripts/breaks.py $(ARGS)
 
