@@ -35,6 +35,8 @@ from moothall import (
     durable,
     step,
 )
+from moothall.agents.durable.function import FunctionState
+from moothall.build import recorded
 from moothall.journal import Done as Decided
 
 
@@ -448,3 +450,16 @@ def test_resume_goes_on_with_all_and_one_that_fails_stops_no_other(journal: Jour
         "two": None,
         "three": "three",
     }
+
+
+async def test_other_items_that_are_empty_lists_are_a_mismatch_of_an_orchestrator(
+    journal: Journal,
+) -> None:
+    async def open_record(items: list[list[int]]) -> None:
+        about = {"task": "", "program": {"items": items}}
+        async with recorded(journal, "r", "Own", "me", FunctionState, **about):  # type: ignore[arg-type]
+            pass
+
+    await open_record([[]])
+    with pytest.raises(RunMismatch, match="items"):
+        await open_record([[1] * 100])
