@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
 from moothall.actions.approval import Later
-from moothall.agents.durable.run import FunctionRun, branch_here, telling
+from moothall.agents.durable.branch import branch_here
+from moothall.agents.durable.run import FunctionRun, telling
 from moothall.agents.durable.values import codec_for, hints_of
 from moothall.agents.replies.events import Emitted
 from moothall.agents.replies.read_record import ReadRecord
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from moothall.agents.replies.reply_request import ReplyRequest
     from moothall.agents.replies.state import Codec
     from moothall.agents.replies.step import StepHandle
-    from moothall.agents.replies.stream import ReplyStream
     from moothall.agents.replies.sub_agents.resuming import ResumedRun
     from moothall.agents.replies.thread import Thread
     from moothall.budget import Budget
@@ -154,10 +154,6 @@ class DurableFunction(RecordedAgent, Generic[P, R]):
         reply.raise_for_error()
         value: R = reply.value
         return value
-
-    def stream_call(self, *args: P.args, **kwargs: P.kwargs) -> ReplyStream[Reply[R]]:
-        """Run it, and stream its events: an `Emitted` for each `durable.emit`, last `Done`."""
-        return self.stream(self._content_of(args, kwargs))
 
     async def resume(self) -> list[ResumedRun]:
         """Go on with the runs that were cut off, or have what they waited for.

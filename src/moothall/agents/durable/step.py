@@ -11,7 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar, overload
 
 from moothall.actions.retry import Retry, with_retries
-from moothall.agents.durable.run import branch_here, tell_error
+from moothall.agents.durable.branch import branch_here
+from moothall.agents.durable.run import tell_error
 from moothall.agents.durable.values import codec_for, hints_of
 from moothall.agents.replies.step import ONCE, StepForm
 from moothall.foundation.arguments import check_boolean, is_async
