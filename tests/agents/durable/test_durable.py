@@ -452,7 +452,7 @@ def test_resume_goes_on_with_all_and_one_that_fails_stops_no_other(journal: Jour
     }
 
 
-async def test_other_items_that_are_empty_lists_are_a_mismatch_of_an_orchestrator(
+async def test_orchestrator_with_other_items_than_empty_lists_is_a_mismatch(
     journal: Journal,
 ) -> None:
     async def open_record(items: list[list[int]]) -> None:
