@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from journal.conftest import Place
 from journal.crash import Crashing, crash
@@ -333,6 +335,36 @@ async def test_result_from_outside_is_given_by_its_key(place: Place) -> None:
         assert results(resumed.reply) == ["null", '{"rows": 2}']
         starts = [each for each in journal.entries("r") if each.kind == "started"]
         assert len([each for each in starts if "action" in each.data["about"]]) == 2
+
+
+@dataclass
+class Bill:
+    coins: int
+
+
+class Note(BaseModel):
+    text: str
+
+
+@pytest.mark.parametrize("schema", (Bill, [Note, Bill], [Bill, Note], Note, {"type": "null"}, None))
+async def test_resumed_value_has_the_type_that_fits_its_run_or_is_json_data(
+    journal: Journal, schema: Any
+) -> None:
+    async def order() -> Later:
+        return Later("k")
+
+    def clerk() -> ReActAgent:
+        model = ScriptedModel([call("order"), '{"coins": 3}'])
+        return ReActAgent("clerk", model, actions=[order], journal=journal)
+
+    assert (await clerk().reply("go", run_id="r", schema=Bill)).stop_reason == "waiting"
+    journal.answer("r", "k", "came")
+    (resumed,) = await clerk().resume_decided(schema=schema)
+    assert resumed.reply is not None
+    has_type = schema is Bill or (isinstance(schema, list) and Bill in schema)
+    assert resumed.reply.value == (Bill(3) if has_type else {"coins": 3})
+    with pytest.raises(ConfigError, match="schema= must be a JSON schema or a type"):
+        await clerk().resume_runs(schema=[Bill, print])
 
 
 async def test_answer_that_comes_before_its_question_is_kept_and_given(place: Place) -> None:

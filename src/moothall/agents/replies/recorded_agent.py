@@ -13,7 +13,7 @@ from moothall.agents.replies.conversational import ConversationalAgent
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply
 from moothall.agents.replies.reply_context import ASK_CONTEXT
-from moothall.agents.replies.reply_request import KeptOptions
+from moothall.agents.replies.reply_request import AnswerSchema, KeptOptions
 from moothall.agents.replies.resume import NULL_RECORD, answer_asker
 from moothall.agents.replies.state import (
     checked_state,
@@ -91,6 +91,7 @@ class RecordedAgent(ConversationalAgent):
         deps: Callable[[Outline], Any] | None = None,
         budget: Callable[[Outline], Budget | None] | None = None,
         which: Callable[[Outline], bool] | None = None,
+        schema: Any = None,
         concurrency: int = 16,
     ) -> list[ResumedRun]:
         """Resume the runs of this agent in its journal that stopped because their process ended.
@@ -104,6 +105,8 @@ class RecordedAgent(ConversationalAgent):
             deps: returns the `deps` of a run's reply; the run's outline has its `thread`
             budget: returns the budget of a run's reply
             which: returns whether a run is to be resumed; all are, if it is left out
+            schema: the type of the replies' values, or a list of types: a run's is the one that has
+                the schema with which it was asked for; its value is JSON data if none has
             concurrency: how many runs are resumed at a time, by all calls together
 
         Returns:
@@ -113,10 +116,8 @@ class RecordedAgent(ConversationalAgent):
             DefinitionError: the agent has no journal, or an argument is not valid
             JournalError: the journal cannot be read
         """
-        self._check_resuming("resume_runs", concurrency, deps, budget, which)
-        return await self.resuming.resume_stopped(
-            deps=deps, budget=budget, is_wanted=which, concurrency=concurrency
-        )
+        choices = self._resume_choices("resume_runs", concurrency, deps, budget, which, schema)
+        return await self.resuming.resume_stopped(**choices)
 
     async def resume_decided(
         self,
@@ -124,6 +125,7 @@ class RecordedAgent(ConversationalAgent):
         deps: Callable[[Outline], Any] | None = None,
         budget: Callable[[Outline], Budget | None] | None = None,
         which: Callable[[Outline], bool] | None = None,
+        schema: Any = None,
         concurrency: int = 16,
     ) -> list[ResumedRun]:
         """Resume the runs that can go on since: a person has decided, or what they waited for came.
@@ -133,22 +135,25 @@ class RecordedAgent(ConversationalAgent):
         that. What could not be resumed is tried again after a minute. Arguments and errors are
         those of `resume_runs`.
         """
-        self._check_resuming("resume_decided", concurrency, deps, budget, which)
-        tasks = await self.resuming.begin_decided(
-            deps=deps, budget=budget, is_wanted=which, concurrency=concurrency
-        )
-        return await results_of(tasks)
+        choices = self._resume_choices("resume_decided", concurrency, deps, budget, which, schema)
+        return await results_of(await self.resuming.begin_decided(**choices))
 
-    def _check_resuming(
-        self, method: str, concurrency: int, deps: object, budget: object, which: object
-    ) -> None:
-        """Raise a DefinitionError without a journal, or if an argument is not valid."""
+    def _resume_choices(
+        self, method: str, concurrency: int, deps: Any, budget: Any, which: Any, schema: Any
+    ) -> dict[str, Any]:
+        """Return what is chosen; a DefinitionError without a journal, or if it is not valid."""
         if not agents_that_resume(self):
             raise DefinitionError(f"agent {self.id!r} has no journal=, so no run can be resumed")
         check_integer(f"agent {self.id!r}: {method}: concurrency=", concurrency)
         check_integer(f"agent {self.id!r}: deaths", self.deaths, optional=True)
         for name, fn in (("deps", deps), ("budget", budget), ("which", which)):
             check_function(f"agent {self.id!r}: {method}: {name}=", fn, "run", optional=True)
+        schemas = schema if isinstance(schema, list | tuple) else [schema]
+        schemas = [each for each in schemas if each is not None]
+        for each in schemas:
+            AnswerSchema(each)  # raises if it is none
+        choices = {"deps": deps, "budget": budget, "schemas": schemas, "is_wanted": which}
+        return {**choices, "concurrency": concurrency}
 
     async def respond(self, request: ReplyRequest) -> Reply:
         """Answer a request."""

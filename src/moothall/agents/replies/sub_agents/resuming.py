@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from moothall.agents.replies.checked_parts import is_recording
 from moothall.agents.replies.reply_context import ask_context
+from moothall.agents.replies.reply_request import AnswerSchema
 from moothall.agents.replies.sub_agents.away import (
     agents_away,
     agents_that_resume,
@@ -22,6 +23,7 @@ from moothall.agents.replies.sub_agents.away import (
 )
 from moothall.agents.replies.sub_agents.late_replies import LateReplies
 from moothall.foundation.errors import NoSuchRun, RequestCancelled, RunHeld, RunMismatch
+from moothall.foundation.jsonvalue import as_json
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import is_cancelled, to_its_end
 from moothall.journal.entry import RunDamaged
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from moothall.agents.replies.reply import Reply
     from moothall.budget import Budget
     from moothall.journal import Outline
+    from moothall.journal.run_view import RunRequest
 
 logger: logging.Logger = logging.getLogger("moothall.agents")
 RETRY_S: Final = 60.0
@@ -84,6 +87,8 @@ class ResumedRun:
 AtEnd: TypeAlias = Callable[[ResumedRun], Awaitable[None]]
 ResumableRuns: TypeAlias = list[tuple[Any, list["Outline"]]]
 """The runs that can go on, by the agent that resumes them."""
+OptionsOf: TypeAlias = Callable[["Outline", "RunRequest"], dict[str, Any]]
+"""Returns the options with which a run is asked for again."""
 
 
 def who_resumes(agent: Any) -> list[Any]:
@@ -145,8 +150,9 @@ async def results_of(tasks: list[asyncio.Task[ResumedRun | None]]) -> list[Resum
 def _begin(
     resumable: ResumableRuns,
     *,
-    deps: Any = None,
-    budget: Any = None,
+    deps: Callable[[Outline], Any] | None = None,
+    budget: Callable[[Outline], Budget | None] | None = None,
+    schemas: Sequence[Any] = (),
     is_wanted: Callable[[Outline], bool] | None = None,
     concurrency: int = 16,
     at_end: AtEnd | None = None,
@@ -159,9 +165,10 @@ def _begin(
         for run in runs
         if run.id not in agent.resuming.tasks and (is_wanted is None or is_wanted(run))
     ]
+    options_of = partial(_reply_options, deps, budget, schemas)
     are_late = not cut_off  # the sender of a message that was cut off has had an error
     return [
-        each.begin(run, deps, budget, concurrency, are_late or run.state in PARKED_STATES, at_end)
+        each.begin(run, options_of, concurrency, are_late or run.state in PARKED_STATES, at_end)
         for each, run in chosen
     ]
 
@@ -197,8 +204,8 @@ class ResumingRuns:
     ) -> list[asyncio.Task[ResumedRun | None]]:
         """Begin to resume what stopped: the agent's own runs, or those that it has asked for.
 
-        `choices` are `deps`, `budget`, `is_wanted` and `concurrency`, as in `_begin`; `at_end` is
-        awaited as each run has ended: others may take hours more. Return the task of each.
+        `choices` are `deps`, `budget`, `schemas`, `is_wanted` and `concurrency`, as in `_begin`;
+        `at_end` is awaited as each run has ended: others may take hours more. Return the tasks.
         """
         resumable = await asyncio.to_thread(runs_that_go_on, self._agent, cut_off=True)
         chosen = [each for each in resumable if (each[0] is self._agent) is are_own]
@@ -243,8 +250,7 @@ class ResumingRuns:
     def begin(
         self,
         run: Outline,
-        deps: Any,
-        budget: Any,
+        options_of: OptionsOf,
         concurrency: int,
         is_late: bool,
         at_end: AtEnd | None,
@@ -256,7 +262,7 @@ class ResumingRuns:
         if not self.tasks:  # the calls that resume runs meanwhile share the room
             self._slots = asyncio.Semaphore(concurrency)
         previous_task = self._last_tasks.get(run.thread)
-        task = asyncio.create_task(self._resume(run, previous_task, deps, budget, is_late, at_end))
+        task = asyncio.create_task(self._resume(run, previous_task, options_of, is_late, at_end))
         self.tasks[run.id] = self._last_tasks[run.thread] = task
         task.add_done_callback(partial(self._end, run))
         return task
@@ -270,8 +276,7 @@ class ResumingRuns:
         self,
         run: Outline,
         previous_task: Any,
-        deps: Any,
-        budget: Any,
+        options_of: OptionsOf,
         is_late: bool,
         at_end: AtEnd | None,
     ) -> ResumedRun | None:
@@ -281,7 +286,7 @@ class ResumingRuns:
         async with self._slots:
             if self._agent.is_ending:
                 return None
-            task = asyncio.create_task(_resume_run(self._agent, run, deps, budget))
+            task = asyncio.create_task(_resume_run(self._agent, run, options_of))
             try:
                 # Shielded: a cancellation comes here first, and the run is left before it ends.
                 result = await asyncio.shield(task)
@@ -320,12 +325,23 @@ class ResumingRuns:
             self.late_replies.send(reply.run_id or run.id, reply.text)
 
 
-async def _resume_run(
-    agent: Any,
-    run: Outline,
+def _reply_options(
     deps: Callable[[Outline], Any] | None,
     budget: Callable[[Outline], Budget | None] | None,
-) -> ResumedRun | None:
+    schemas: Sequence[Any],
+    run: Outline,
+    request: RunRequest,
+) -> dict[str, Any]:
+    """Return the options with which a run is asked for again."""
+    # A record has a schema as JSON: the form of the value is that of its types which has this one.
+    forms = schemas if request.schema else ()
+    schema = next((e for e in forms if as_json(AnswerSchema(e).json) == request.schema), None)
+    options = {"deps": deps and deps(run), "budget": budget and budget(run)}
+    schema = request.schema if schema is None else schema
+    return options | {"schema": schema, "thread": request.thread}
+
+
+async def _resume_run(agent: Any, run: Outline, options_of: OptionsOf) -> ResumedRun | None:
     """Resume a run; return None if it has ended, or was deleted, since it was found."""
     journal = agent.journal
     assert journal is not None
@@ -346,8 +362,7 @@ async def _resume_run(
             return ResumedRun(run, "in_doubt")
         if await agent.resuming.put_off(run.id):
             return ResumedRun(run, "away")
-        options = {"deps": deps and deps(run), "budget": budget and budget(run)}
-        options |= {"schema": request.schema, "thread": request.thread}
+        options = options_of(run, request)
         with ask_context(resumed_run=run.id):
             reply = await agent.reply(request.text, run_id=run.id, **options)
     except NoSuchRun:  # it was deleted since it was found
