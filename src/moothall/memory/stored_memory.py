@@ -111,6 +111,8 @@ class StoredMemory(ProcessBound, Memory, remedy="give its path, and open it ther
         self._id = thread
         self._lock = guard()  # guards the attributes below
         self._window: TokenBoundedMemory | None = None
+        # Of messages in the window, by their `id`: each with the copy that was returned last.
+        self._copied: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
         self._last_number = 0
         self._forget_count = 0
         self._view_filter: tuple[str, tuple[Any, ...]] = "", ()  # what of the thread it reads
@@ -201,7 +203,19 @@ class StoredMemory(ProcessBound, Memory, remedy="give its path, and open it ther
         with self._lock:
             with self._tables.reading() as db:
                 window = self._updated_window(db)
-            return [copy_json(item) for item in self.last_of(window.items, limit)]
+            return self._copies_of(self.last_of(window.items, limit))
+
+    def _copies_of(self, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return copies of messages: those returned before, unless somebody has changed them."""
+        # To copy thousands for each prompt takes longer than the rest of a turn.
+        pairs, before = dict[int, tuple[dict[str, Any], dict[str, Any]]](), self._copied
+        for item in items:
+            pair = before.get(id(item))
+            if pair is None or pair[0] is not item or pair[1] != item:
+                pair = item, copy_json(item)
+            pairs[id(item)] = pair
+        self._copied = pairs
+        return [pairs[id(item)][1] for item in items]
 
     @property
     def left_out(self) -> int:

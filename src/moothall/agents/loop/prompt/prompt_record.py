@@ -204,9 +204,8 @@ def _json_bytes(data: Any) -> bytes:
 
 def _common_end(first: Sequence[Any], second: Sequence[Any]) -> int:
     """Return the length of the common suffix."""
-    low, high = 0, min(len(first), len(second))
-    while low < high:  # by halves: lists compare what is the same object at once
-        middle = (low + high + 1) // 2
-        is_common = first[len(first) - middle :] == second[len(second) - middle :]
-        low, high = (middle, high) if is_common else (low, middle - 1)
-    return low
+    # Each item once: those of a memory in a file are copies, which are compared whole.
+    pairs = zip(reversed(first), reversed(second), strict=False)
+    return next(
+        (n for n, (a, b) in enumerate(pairs) if a is not b and a != b), min(len(first), len(second))
+    )
