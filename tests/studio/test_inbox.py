@@ -83,8 +83,14 @@ def test_cards_that_want_the_same_name_their_tasks(
             bills.get_by_role("textbox", name="Argument days").fill("soon")
             bills.get_by_role("button", name="Permit as edited").click()
             expect(
-                page.get_by_text("days must be a number, such as 30, not “soon”")
+                bills.get_by_text("days must be a number, such as 30, not “soon”")
             ).to_be_visible()
+            days = bills.get_by_role("textbox", name="Argument days")
+            expect(days).to_have_attribute("aria-invalid", "true")
+            expect(days).to_be_focused()
+            expect(page.locator(".s-toast.bad")).to_have_count(0)  # it would lie over Permit
+            days.fill("14")
+            expect(days).not_to_have_attribute("aria-invalid", "true")
             asks = page.get_by_role("article", name="question")
             expect(page.get_by_text("r: refuse or answer")).to_be_visible()
             asks.focus()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import secrets
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from moothall.models import DEFAULT_WEIGHTS, LISTED_WEIGHTS, other_weights
 from moothall.studio.orders.act import ITERATIONS
+from moothall.studio.orders.examples import ask_for_refund
 from moothall.studio.orders.order import ActOrder
 from moothall.studio.page import STATIC, Field, PageForm, Tab, limit_fields, non_empty_fields
 
@@ -34,6 +37,12 @@ class ActTab(Tab):
     def routes(self, router: APIRouter) -> None:
         """Add the routes that pages call; without `async`, each runs in a thread."""
         from fastapi import Body
+
+        @router.post("/example")
+        def start_example() -> dict[str, str]:
+            hub, run = self._hub, secrets.token_hex(8)
+            work = partial(ask_for_refund, run, hub.journal, hub.cards)
+            return {"run": hub.jobs.run(run, work, "an example")}
 
         @router.post("/{command}")
         def command_run(

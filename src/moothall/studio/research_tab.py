@@ -11,6 +11,7 @@ from moothall.journal import Entry, Outline
 from moothall.models import budget_of, made_model
 from moothall.research import CATALOGUES, SEARCH_ENGINES, why_ended
 from moothall.studio.act_tab import usable_models
+from moothall.studio.orders.examples import report_order
 from moothall.studio.orders.order import ResearchOrder, readable_order
 from moothall.studio.page import (
     STATIC,
@@ -104,6 +105,10 @@ class ResearchTab(Tab):
         @router.get("/uncited")
         def unsourced_sentences(run: str) -> list[str]:
             return self.report(run).without_source()[:_MAX_FOOTNOTES]
+
+        @router.post("/example")
+        def start_example() -> dict[str, str]:
+            return {"run": self._hub.jobs.start(report_order())}
 
         @router.post("/ask")
         def ask_report(run: str = Body(), question: str = Body(max_length=2_000)) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import { attempt, button, call, clock, count, day, dollars, duration, empty, fillWindow, h, json, parsed, replace, runState, sent, stateBadge, titled, update, why } from "./dom.js";
 import { drafted } from "./drafts.js";
+import { examples } from "./examples.js";
 import { on, onReset } from "./feed.js";
 import { fillForm } from "./forms.js";
 import { growing, grown, onGrowing } from "./growing.js";
@@ -224,7 +225,7 @@ export function mount(root) {
   const more = h("span");
   const whole = h("button", { type: "button", class: "s-link", onclick: () => go(["runs", view.outline.id]) }, "Steps and cost");
   const head = h("div", { class: "s-panel s-act-head" }, h("div", { class: "s-row" }, pick, Object.values(buttons), more, whole), about, steer);
-  const none = empty("No work yet. Say above what is to be done with the files of which folder, and press Start.");
+  const none = h("div", {}, empty("No work yet. Say above what is to be done with the files of which folder, and press Start."), examples());
   none.hidden = head.hidden = body.hidden = true; // until it is known what there is
   const slot = cardSlot(h("div"), (card) => card.run === view?.outline.id);
   replace(root, none, head, body, slot);

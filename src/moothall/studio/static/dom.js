@@ -125,6 +125,9 @@ addEventListener("keydown", (event) => {
   if (event.repeat && event.key === "Enter" && event.target.matches?.("form input, form select, form button")) event.preventDefault();
 }, true);
 
+// What is wrong and is said at its field already.
+export class AtField extends Error {}
+
 // Do what a click or a form asks for; what goes wrong is told.
 export const attempt = (work) => async (event) => {
   if (event?.type === "submit") event.preventDefault();
@@ -136,7 +139,7 @@ export const attempt = (work) => async (event) => {
   try {
     return await work(event);
   } catch (error) {
-    toast(error.message);
+    if (!(error instanceof AtField)) toast(error.message);
   } finally {
     if (button) button.disabled = false;
     if (focused && document.activeElement === document.body) button.focus({ preventScroll: true }); // its work may lead elsewhere
@@ -217,6 +220,7 @@ export const dollars = (usd) => (+usd === 0 ? "$0" : +usd < 0.01 ? `$${(+usd).to
 export const cost = ({ usd, unpriced }) => (unpriced && !+usd ? "not known" : dollars(usd));
 
 export function duration(seconds) {
+  if (seconds > 0 && seconds < 0.001) return `${Math.max(1, Math.round(seconds * 1e6))} µs`;
   if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
   if (seconds < 60) return `${seconds.toFixed(1)} s`;
   return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;

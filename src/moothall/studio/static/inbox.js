@@ -1,7 +1,7 @@
 // What waits for a person: approvals, questions, decisions and doubts. A card stands where its run is shown,
 // else in the drawer that the header's button opens; what happens comes before how to decide.
 
-import { attempt, button, call, clock, empty, h, parsed, plain, replace, toast } from "./dom.js";
+import { AtField, attempt, button, call, clock, empty, h, parsed, plain, replace, toast } from "./dom.js";
 import { DOUBT, choices, decidedHere } from "./doubts.js";
 import { makeDecided } from "./decided.js";
 import { drafted, forget } from "./drafts.js";
@@ -282,8 +282,9 @@ cardKind("approval", (card, decide) => {
   const editing = () => {
     replace(args, Object.entries(card.args).map(([name, value]) => {
       const text = typeof value === "string" ? value : JSON.stringify(value, null, 1);
-      fields.set(name, drafted(h("textarea", { class: "s-input", "aria-label": `Argument ${name}`, rows: Math.min(12, text.split("\n").reduce((sum, each) => sum + Math.max(1, Math.ceil(each.length / LINE)), 0)), value: text }), draftOf(card, `args/${name}`)));
-      return [h("dt", {}, name), h("dd", {}, fields.get(name))];
+      const fault = h("p", { class: "s-fault", role: "alert", id: `fault-${card.number}-${name}`, hidden: true });
+      fields.set(name, drafted(h("textarea", { "aria-describedby": fault.id, oninput: ({ target }) => { fault.hidden = true; target.removeAttribute("aria-invalid"); }, class: "s-input", "aria-label": `Argument ${name}`, rows: Math.min(12, text.split("\n").reduce((sum, each) => sum + Math.max(1, Math.ceil(each.length / LINE)), 0)), value: text }), draftOf(card, `args/${name}`)));
+      return [h("dt", {}, name), h("dd", {}, fields.get(name), fault)];
     }));
     args.querySelector("textarea").focus();
   };
@@ -292,9 +293,13 @@ cardKind("approval", (card, decide) => {
     try {
       return [name, parsed(field.value)];
     } catch (error) {
-      field.focus();
       const [is, such] = [typeof card.args[name], `such as ${JSON.stringify(card.args[name]).slice(0, 60)}`];
-      throw new Error(is === "number" || is === "boolean" ? `${name} must be ${is === "number" ? "a number" : "true or false"}, ${such}, not “${field.value.slice(0, 60)}”` : `${name} must be JSON, ${such}: ${error.message}`);
+      const fault = field.nextElementSibling;
+      fault.textContent = is === "number" || is === "boolean" ? `${name} must be ${is === "number" ? "a number" : "true or false"}, ${such}, not “${field.value.slice(0, 60)}”` : `${name} must be JSON, ${such}: ${error.message}`;
+      fault.hidden = false;
+      field.setAttribute("aria-invalid", "true");
+      field.focus();
+      throw new AtField();
     }
   }));
   const edits = card.editable && Object.keys(card.args).length > 0 && button("Edit arguments", () => {

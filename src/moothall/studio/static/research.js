@@ -1,6 +1,7 @@
 // The tab Research: how far a run is, made of what is recorded of it, and the report.
 
 import { attempt, button, call, cost, count, day, dollars, duration, empty, fillWindow, h, isGood, keyed, meter, number, oneAtATime, replace, request, runState, toast, update } from "./dom.js";
+import { examples } from "./examples.js";
 import { on, onReset } from "./feed.js";
 import { fold } from "./forms.js";
 import { growing, grown, onGrowing } from "./growing.js";
@@ -37,8 +38,8 @@ export function mount(root) {
     h("div", { class: "s-scroll s-how", id: "research-how", tabindex: 0, role: "region", "aria-label": "How far it is" },
       cardSlot(h("div"), (card) => card.run !== null && card.run === run), BEFORE.map((name) => parts[name]), beside.sources, AFTER.map((name) => parts[name])),
     h("div", { class: "s-written" }, files, draft, report, beside.ask));
-  const nothing = empty("No research yet. Write what you want to find out above, one objective a line, say where to look, and press Start. ",
-    "Without a model it quotes and cites what it reads, and costs nothing.");
+  const nothing = h("div", {}, empty("No research yet. Write what you want to find out above, one objective a line, say where to look, and press Start. ",
+    "Without a model it quotes and cites what it reads, and costs nothing."), examples());
   // Once it is over, the report is the page.
   const unfold = (is) => {
     body.classList.toggle("unfolded", is);

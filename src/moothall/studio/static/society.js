@@ -91,7 +91,7 @@ export function mount(root) {
     plays = true;
     await call("society/forms/new", { citizens: 300, days: 7, step: "15min", seed: 0 });
     fold("society", "new", false);
-  }, "primary");
+  }, "primary s-atonce");
   const nothing = h("div", { class: "s-invite" }, atOnce, h("p", { class: "s-soft" }, "No town is set up. Choose above how many citizens live how long, and press Set up; this one lives for a week, by rules. Towns that are recorded are resumed there, too."));
   const layer = h("select", { class: "s-input s-layer", "aria-label": "Colour of the citizens", onchange: () => load() }, h("option", { value: "" }, "what they do"));
   const scale = h("span", { class: "s-row" });

@@ -1,6 +1,7 @@
 // The tab Space: the agents, their messages, and the line that a person writes.
 
 import { attempt, button, call, clock, count, dialog, empty, fillWindow, h, json, number, oneAtATime, replace, result, scroller, update } from "./dom.js";
+import { examples } from "./examples.js";
 import { on, onReset } from "./feed.js";
 import { growing, grown, onGrowing } from "./growing.js";
 import { arrange, cardSlot, waitsForYou } from "./inbox.js";
@@ -120,6 +121,7 @@ export function mount(root) {
       h("p", { class: "s-soft" }, "A line to all agents is said to each; ", h("code", {}, "/*.help"), " asks what they can do.")]
       : [h("h2", {}, "Agents of yours"), h("p", {}, "Add them in a program, and talk to them here:"), h("pre", { class: "s-example" }, EXAMPLE)],
       h("h2", {}, "Or try"), h("ul", { class: "s-tries" }, tries.map(([tab, title, about]) => h("li", {}, button(title, () => (tab === "society" ? playTown() : go([tab]))), h("span", { class: "s-soft" }, about)))),
+      examples(),
       TOLD.docs ? h("p", {}, h("a", { href: TOLD.docs, target: "_blank", rel: "noreferrer" }, "Documentation"))
         : h("p", { class: "s-soft" }, "Documentation: ", h("code", {}, "make docs"), " in the folder that moothall was installed from, or docs/index.md there."));
   }
