@@ -75,14 +75,19 @@ def test_inbox_stands_beside_the_space_while_something_waits(
         expect(panel).to_be_visible()
 
 
-def test_inbox_of_a_phone_opens_for_what_waits_when_the_page_is_opened(
+def test_inbox_of_a_phone_is_a_bar_that_opens_it(
     studio: Studio, open_page: Callable[..., Page]
 ) -> None:
-    """What comes later would lie over the work, and is counted alone."""
+    """Open it would lie over the work."""
     with asking(studio, PAYS):
         expect(open_page("Space").get_by_role("article", name="approval")).to_be_visible()
         page = open_page("Space", viewport={"width": 390, "height": 844})
         panel = page.get_by_role("complementary", name="Inbox")
+        bar = page.get_by_role("button", name="1 waits for you", exact=True)
+        expect(bar).to_be_in_viewport(ratio=1)
+        expect(panel).to_be_hidden()
+        bar.click()
+        expect(bar).to_be_hidden()
         panel.get_by_role("button", name="Permit", exact=True).click()
         came = panel.get_by_role("log", name="What came of it")
         expect(came).to_contain_text("sent as T-420")

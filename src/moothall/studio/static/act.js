@@ -246,6 +246,7 @@ export function mount(root) {
     buttons.unpause.hidden = job !== "paused";
     update(more, job || state === "running" ? null : further(view.outline.id, state, order, { why: view.lanes.get("")?.over?.detail }));
     buttons.decide.hidden = Boolean(job) || state !== "in_doubt";
+    buttons.resume.textContent = state === "error" ? "Try again" : "Resume";
     buttons.resume.hidden = Boolean(job || more.firstChild) || ENDED.has(state) || ["running", "in_doubt"].includes(state);
     steer.hidden = !job && buttons.resume.hidden;
     said.placeholder = job ? "Send it a message while it works" : "Resume it with a message";

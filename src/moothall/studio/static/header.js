@@ -10,13 +10,13 @@ const LATELY_S = 86400;
 
 export function mount(root) {
   const state = h("span", { class: "s-state", role: "status" });
-  const { opens, panel } = mountInbox();
+  const { opens, panel, bar } = mountInbox();
   let last = null; // the run that failed last
   const failed = button("", () => go(["runs", last.id]), "quiet s-failed");
   replace(root,
     h("header", { class: "s-top" }, h("h1", {}, "moothall ", h("span", {}, "studio")), state, h("span", { class: "s-spacer" }), failed, opens,
       h("button", { type: "button", class: "s-button quiet s-dark", onclick: dark, title: "Light or dark" }, "Light / dark")),
-    panel);
+    bar, panel);
   const tell = (now) => {
     state.className = `s-state ${now}`;
     state.textContent = { open: "connected", connecting: "connecting …", lost: "not connected: trying again" }[now];

@@ -22,6 +22,7 @@ const LINE = 45; // characters in a line of a field
 const LINGERS = 1500; // milliseconds for which the drawer stays open when its last card has gone
 const READ = 1000; // milliseconds for which a card has been in sight before a button for several counts it
 const WIDE = matchMedia("(min-width: 1100px)"); // there the inbox stands beside the tab Space, and covers nothing
+const PHONE = matchMedia("(max-width: 760px)"); // there it would cover the tab that a person has opened: a bar says what waits
 const isHome = () => shownPlace()[0] === "space";
 const drawer = h("div", { class: "s-drawer-list" });
 const decided = makeDecided((card) => inShort(card));
@@ -112,11 +113,13 @@ export function mountInbox() {
     keysOf, nothing, several, drawer, others, decided.root);
   const opens = h("button", { type: "button", class: "s-button quiet s-inbox", "aria-expanded": "false", "aria-controls": "studio-inbox", onclick: () => chooses(panel.hidden) }, "Inbox", badge);
 
+  const bar = h("button", { type: "button", class: "s-button s-waiting", hidden: true, "aria-controls": "studio-inbox", onclick: () => chooses(true) });
+
   // Whether a person has opened or closed it; else it is open in the tab Space while something waits or was decided there,
-  // in a narrow window only for what waits when the page is opened: a card that comes later would lie over the work.
+  // in a narrow window only for what waits when the page is opened: a card that comes later would lie over the work; on a phone never.
   let chosen = sessionStorage.getItem("moothall-inbox") || "";
   let [loaded, greets] = [false, false];
-  const opensItself = () => isHome() && (WIDE.matches || greets) && (drawer.childElementCount || !decided.root.hidden);
+  const opensItself = () => isHome() && (WIDE.matches || (greets && !PHONE.matches)) && (drawer.childElementCount || !decided.root.hidden);
   const together = () => [...drawer.children].map((each) => cards.get(+each.dataset.card)).filter((card) => card?.kind === "approval" && !isDangerous(card) && Date.now() - drawn.get(card.number).since > READ && !drawn.get(card.number).dataset.answered);
 
   function chooses(is) {
@@ -131,6 +134,8 @@ export function mountInbox() {
   }
 
   function settle() {
+    bar.hidden = !drawer.childElementCount || !panel.hidden;
+    bar.textContent = `${drawer.childElementCount} ${drawer.childElementCount === 1 ? "waits" : "wait"} for you`;
     if (!chosen && panel.hidden === Boolean(opensItself())) show(panel.hidden);
     const many = together().length;
     several.hidden = many < 2;
@@ -140,6 +145,7 @@ export function mountInbox() {
   function show(is, isChosen = false) {
     const within = panel.contains(document.activeElement) || document.activeElement === document.body;
     panel.hidden = !is;
+    bar.hidden = is || !drawer.childElementCount;
     opens.setAttribute("aria-expanded", String(is));
     if (!is) decided.clear();
     if (is && isChosen) panel.querySelector("summary, button")?.focus();
@@ -189,7 +195,7 @@ export function mountInbox() {
   told();
   if (chosen === "open") panel.hidden = false;
   opens.setAttribute("aria-expanded", String(!panel.hidden));
-  return { opens, panel };
+  return { opens, panel, bar };
 }
 
 // What a card is about, for who does not see it.
