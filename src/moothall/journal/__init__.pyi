@@ -15,5 +15,6 @@ from moothall.journal.run_view import RecordedCall as RecordedCall
 from moothall.journal.run_view import RunView as RunView
 from moothall.journal.run_waits import Waits as Waits
 from moothall.journal.stop_reason import REASONS as REASONS
+from moothall.journal.store.backup import RecordedMessages as RecordedMessages
 from moothall.journal.wait_kinds import Done as Done
 from moothall.journal.wait_kinds import Wait as Wait

@@ -138,20 +138,20 @@ class Recall:
         """Set aside what a thread has and its runs do not; return how many messages that is."""
         thread_number = self._tables.thread_number(db, thread_id)
         query = "SELECT number, run FROM memories WHERE thread = ? ORDER BY number"
-        counts, known, later = Counter[str](), dict[str, Any](), dict[int, str | None]()
+        counts, recorded_counts, later = Counter[str](), dict[str, Any](), dict[int, str | None]()
         is_later = False
         for number, run in db.execute(query, (thread_number,)).fetchall():
-            if run is not None and run not in known:
-                known[run] = recorded(run)
-            if run is not None and known[run] is not None:
+            if run is not None and run not in recorded_counts:
+                recorded_counts[run] = recorded(run)
+            if run is not None and recorded_counts[run] is not None:
                 counts[run] += 1
-                is_later = counts[run] > known[run][0]  # else its run went on after the restore
+                is_later = counts[run] > recorded_counts[run][0]  # else it went on since
             if is_later:  # of no run, or of an unknown one, if it came after one that is
                 later[number] = run
         if thread_number is not None and later:
             self._set_aside(db, thread_number, [*later])
             for run in {each for each in later.values() if each is not None}:
-                following = (known[run] or (0, 0))[1]
+                following = (recorded_counts[run] or (0, 0))[1]
                 self._tables.set_run_message_count(db, thread_number, run, following)
         return len(later)
 

@@ -30,8 +30,7 @@ from moothall.cli.shared_options import (
     make_journal,
     open_journal,
 )
-from moothall.journal import REASONS
-from moothall.journal.store.backup import RecordedMessages
+from moothall.journal import REASONS, RecordedMessages
 
 
 @click.command(short_help="Delete old runs.")
