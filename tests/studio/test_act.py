@@ -114,16 +114,18 @@ def test_file_is_written_once_it_is_permitted(
     assert (folder / "b.txt").read_text() == "<b>two</b>"
 
 
-def test_run_that_fails_at_once_says_why_once(
+def test_run_that_fails_at_once_says_why_once_and_is_tried_again(
     folder: Path, open_page: Callable[..., Page], studio: Studio
 ) -> None:
-    with OpenAIServer(lambda request: http(b"no such key", 401)) as server:
+    with OpenAIServer(lambda request: http(b"no such key", 401), text("It is there.")) as server:
         page = open_page("Act and review")
         page.get_by_label("May read without asking").uncheck()
         start(page, folder, server)
-        expect(page.get_by_role("button", name="Resume")).to_be_visible()
+        expect(page.get_by_role("button", name="Try again")).to_be_visible()
         expect(steps(page).get_by_text("failed")).to_be_visible()
         expect(page.get_by_text("no such key")).to_have_count(1)
+        page.get_by_role("button", name="Try again").click()
+        expect(steps(page)).to_contain_text("It is there.")
     (run,) = studio.runs.refresh()
     assert studio.runs.sums(run.id)["order"]["yes_read"] is False
 
