@@ -485,6 +485,7 @@ FLOORS = {
         "extensions",
         "act",
         "research",
+        "examples",
         "simulate",
         "order",
         "resumable",
