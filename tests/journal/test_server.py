@@ -371,15 +371,13 @@ def rows_of_all_tables(near: str) -> list[Any]:
         return [*names, *(server.execute(f"SELECT * FROM {name}").fetchall() for name in tables)]
 
 
-@pytest.mark.parametrize(("make", "newest"), ((Journal, 1), (PostgresMemory, 2)))
-def test_tables_of_a_newer_moothall_are_left_alone(
-    near: str, make: Callable[[str], Any], newest: int
-) -> None:
+@pytest.mark.parametrize("make", (Journal, PostgresMemory))
+def test_tables_of_a_newer_moothall_are_left_alone(near: str, make: Callable[[str], Any]) -> None:
     make(near).close()
     with psycopg.connect(near) as server:
         server.execute("UPDATE formats SET version = 99")
     before = rows_of_all_tables(near)
-    with pytest.raises(MoothallError, match=f"version 99, and this moothall knows up to {newest}"):
+    with pytest.raises(MoothallError, match="it has version 99, and this moothall knows up to 1"):
         make(near)
     assert rows_of_all_tables(near) == before
 

@@ -10,7 +10,7 @@ from moothall.foundation.database import CHANGES, SQLITE, Database, Lock
 from moothall.foundation.errors import DefinitionError, MemoryFileError
 from moothall.foundation.sqlite import SQLiteFile, SQLitePool
 from moothall.foundation.sqlite.fulltext import SearchWords
-from moothall.memory.memory_tables import MAX_QUERY_WORDS, SET_ASIDE, TABLES, MemoryTables
+from moothall.memory.memory_tables import MAX_QUERY_WORDS, TABLES, MemoryTables
 
 __all__ = ["MIGRATIONS", "MemoryFile", "MemoryFileError"]
 
@@ -31,7 +31,6 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             thread, text, content = '', tokenize = 'unicode61 remove_diacritics 2'
         )""",
     ),
-    (*SQLITE.formatted(*SET_ASIDE),),
 )
 
 

@@ -61,9 +61,6 @@ TABLES: Final = (
         messages BIGINT NOT NULL,
         PRIMARY KEY (thread, run)
     ) {unnumbered}""",
-)
-"""The tables, without that of the words, which each database finds in its own way."""
-SET_ASIDE: Final = (
     # What a restored journal has not: messages that are in no prompt and in no search.
     """CREATE TABLE set_aside (
         memory BIGINT NOT NULL PRIMARY KEY,
@@ -74,7 +71,7 @@ SET_ASIDE: Final = (
     ) {unnumbered}""",
     "CREATE INDEX set_aside_of_thread ON set_aside (thread, memory)",
 )
-"""The table of version 2."""
+"""The tables, without that of the words, which each database finds in its own way."""
 RUN_CONDITION: Final = "run >= ? AND run < ?"
 """Whether a part of a run added a message."""
 _BATCH_SIZE: Final = 256

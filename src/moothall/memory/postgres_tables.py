@@ -11,7 +11,7 @@ from moothall.foundation.errors import MemoryFileError
 from moothall.foundation.postgres.address import DatabaseAddress
 from moothall.foundation.postgres.fulltext import query_words, tsvector_text
 from moothall.foundation.postgres.pool import PostgresPool
-from moothall.memory.memory_tables import MAX_QUERY_WORDS, SET_ASIDE, TABLES, MemoryTables
+from moothall.memory.memory_tables import MAX_QUERY_WORDS, TABLES, MemoryTables
 
 _TABLE_NAMES: Final = ("threads", "memories", "words", "vectors", "embedded", "told", "set_aside")
 _MIGRATIONS: Final = (
@@ -24,7 +24,6 @@ _MIGRATIONS: Final = (
         "CREATE INDEX words_of_thread ON words (thread, memory)",
         "CREATE INDEX vectors_of_memory ON vectors (memory)",
     ),
-    (*POSTGRESQL.formatted(*SET_ASIDE),),
 )
 # A rare word counts more than a frequent one, and one that a short message has often counts most.
 _MATCHING: Final = """
