@@ -93,12 +93,13 @@ class _ReplyHeardByDualActData(TypedDict):
 
 _END_FIELDS: Final = ("text", "value")
 
-RunKind(
-    "ReActAgent",
-    {"begun": _ReplyRequestData, "over": _ReplyLoopEndData},
-    (*_END_FIELDS, "usage"),
-    "moothall.agents.loop.recording",
-).register()
+for _name in ("ReActAgent", "TheirAgent", "PydanticAIAgent", "AgentsSDKAgent", "LangGraphAgent"):
+    RunKind(
+        _name,
+        {"begun": _ReplyRequestData, "over": _ReplyLoopEndData},
+        (*_END_FIELDS, "usage"),
+        "moothall.agents.loop.recording",
+    ).register()
 RunKind(
     "DualActAgent",
     {

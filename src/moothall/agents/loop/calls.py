@@ -9,7 +9,7 @@ from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from moothall.actions.acting import CALL_SCOPE
 from moothall.actions.approval import Later
@@ -54,8 +54,10 @@ class ToolCalls(CallBatch):
 
     __slots__ = ()
 
+    step_class: ClassVar[type[LoopActionStep]] = LoopActionStep
+
     @staticmethod
-    def doubts_in(record: Record[Any], iteration: int) -> str:
+    def doubts_in(record: Record[Any], iteration: int | str) -> str:
         """Return which calls of an answer are in doubt, and how to decide; empty if none is."""
         if not record.run.past_entries:  # it is a new run
             return ""
@@ -97,7 +99,7 @@ class ToolCalls(CallBatch):
 
     async def execute_within(self, budget: Budget) -> None:
         """Execute the calls within a budget's actions and seconds."""
-        steps = [LoopActionStep(self, place) for place in range(len(self.calls))]
+        steps = [self.step_class(self, place) for place in range(len(self.calls))]
         past_steps = [None if self.record is None else self.record.find(each.key) for each in steps]
         are_new = [
             each is None or not each.is_charged(step.action.origin.agent is not None)
@@ -135,13 +137,13 @@ class ToolCalls(CallBatch):
     def in_doubt(self) -> bool:
         """Return whether a call has begun and not ended, and may not be repeated unasked."""
         return any(
-            call.has_started and call.result is None and not LoopActionStep(self, place).may_repeat
+            call.has_started and call.result is None and not self.step_class(self, place).may_repeat
             for place, call in enumerate(self.calls)
         )
 
     def cut_off(self, place: int, ends: bool = True) -> CallResult:
         """Emit the result of a call that was cut off, and return it; record it if the call ends."""
-        step, call = LoopActionStep(self, place), self.calls[place]
+        step, call = self.step_class(self, place), self.calls[place]
         past = None if self.record is None else self.record.find(step.key)
         had_begun = call.has_started or (past is not None and past.state == "started")
         error = call.fault or (_CUT_OFF_ERROR if had_begun else _NEVER_BEGUN_ERROR)
@@ -154,7 +156,7 @@ class ToolCalls(CallBatch):
 
     async def _execute_call(self, place: int) -> None:
         """Execute a call; one that waits goes on at once if its answer comes while others run."""
-        step = LoopActionStep(self, place)
+        step = self.step_class(self, place)
         call = partial(execute, step)
         while True:
             self.running_count += 1

@@ -381,7 +381,7 @@ async def _restore_run(agent: Any, run_id: str, budget: Budget | None) -> None:
         _RESTORED.set(account, run_id, 1)
 
 
-def doubts_of_asked(record: Record[Any], iteration: int) -> list[str]:
+def doubts_of_asked(record: Record[Any], iteration: int | str) -> list[str]:
     """Return the calls in doubt of the agents that the calls of an answer have asked."""
     paths = [record.run_part.part(n).path for n in record.members if n.startswith(f"{iteration}.")]
     if not paths:

@@ -1,0 +1,1 @@
+"""Agents written with other frameworks, as agents of ours. Loaded on first use."""

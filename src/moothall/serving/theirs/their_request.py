@@ -1,0 +1,72 @@
+"""A request of another framework's program to a model, and where in the program it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from moothall import ModelReply
+
+if TYPE_CHECKING:
+    from moothall import Action, ChatMessage
+    from moothall.agents.loop.answer import ToolCall
+
+
+class Scope(NamedTuple):
+    """Where in a program a step is: what its key begins with, and the call around it."""
+
+    prefix: str = ""
+    call: ToolCall | None = None
+
+
+_PROGRAM = Scope()
+SCOPE: ContextVar[Scope] = ContextVar("moothall_their_scope", default=_PROGRAM)
+
+
+class TheirRequest(Protocol):
+    """A request of a framework's program to a model; each framework has a class for it."""
+
+    name: str
+    """The model's name, as prices know it."""
+    max_tokens: int | None
+    """How many tokens its answer may have."""
+    raw: Any
+    """The framework's own answer, once it is here."""
+
+    def messages(self) -> list[ChatMessage]:
+        """Return its prompt, for the budget and the record."""
+        ...
+
+    def actions(self) -> list[Action]:
+        """Return the tools that the model is shown; the same list as long as they are the same."""
+        ...
+
+    async def send(self, tell: Callable[[Any], object] | None) -> ModelReply:
+        """Ask, set `raw`, and return the answer; tell its pieces, if somebody listens."""
+        ...
+
+    def dump(self) -> Any:
+        """Return `raw` as JSON data."""
+        ...
+
+    def load(self, data: Any) -> None:
+        """Set `raw` from its JSON data."""
+        ...
+
+
+class TheirModel:
+    """A request as a model of ours, which budgets know."""
+
+    def __init__(self, request: TheirRequest, tell: Callable[[Any], object] | None) -> None:
+        self.name = request.name
+        self.max_tokens = request.max_tokens
+        self.begins: Callable[[], None] | None = None
+        self._request = request
+        self._tell = tell
+
+    async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> ModelReply:
+        """Return its answer."""
+        if self.begins is not None:
+            self.begins()
+        return await self._request.send(self._tell)

@@ -1,0 +1,392 @@
+"""One run of an agent whose program another framework runs: its requests and calls are steps.
+
+A resumed run runs the program from its start. Requests and calls that have ended return what is
+recorded, so nothing of the framework's state is kept. What ends the run never passes through the
+program, which may catch it: a step that meets it does not return, and once nothing else is under
+way, the program is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import ContextVar
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Never
+
+from moothall import (
+    BudgetExceeded,
+    HookError,
+    InDoubt,
+    JournalError,
+    Later,
+    ModelReply,
+    RunMismatch,
+)
+from moothall.actions.provenance import merged_sources
+from moothall.actions.provenance.marks import Marks, without_marks
+from moothall.actions.provenance.origin import SourcedText
+from moothall.agents.dispatch import blocks_with
+from moothall.agents.loop.answer import OfferedActions, ToolCall, safe_name
+from moothall.agents.loop.parts import messages_of
+from moothall.agents.loop.prompt.model_view import PieceEmitter
+from moothall.agents.loop.prompt.prompt_record import PromptRecord, keep_list
+from moothall.agents.loop.recording import LoopTurn, end_data
+from moothall.agents.loop.turn_end import TurnEnd
+from moothall.agents.replies.reply import Reply, Stop
+from moothall.agents.replies.state import Codec
+from moothall.build import completed, json_text
+from moothall.foundation.text import error_message, log_failure
+from moothall.journal.entry import read_list
+from moothall.serving.theirs.parking import Parking
+from moothall.serving.theirs.their_calls import Called, TheirCalls
+from moothall.serving.theirs.their_request import SCOPE, Scope, TheirModel, TheirRequest
+from moothall.serving.theirs.their_turns import TheirTurns
+
+if TYPE_CHECKING:
+    from moothall import Action
+    from moothall.agents import ReplyRequest
+    from moothall.agents.replies.record import Record
+    from moothall.build import StepHandle
+    from moothall.memory import Memory
+
+logger = logging.getLogger("moothall.agents")
+
+RUN: ContextVar[TheirRun | None] = ContextVar("moothall_their_run", default=None)
+"""The run whose program runs here."""
+
+
+class TheirRun:
+    """One run of a program of another framework, with what its models and tools stand on."""
+
+    def __init__(self, agent: Any, request: ReplyRequest, memory: Memory) -> None:
+        self.turn_end = TurnEnd(agent, request, memory)
+        self.agent: Any = agent
+        self.request = request
+        self.memory = memory
+        self.thread = request.state
+        self.record: Record[Any] | None = request.recorded
+        self.state: Any = self.turn_end.state
+        self.turns = TheirTurns(self.turn_end, self.state)
+        self.history: list[dict[str, Any]] = []
+        """The chat messages of the thread before the run."""
+        self.blocks = blocks_with(agent.blocks, "around_action") if agent.blocks else ()
+        self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self._prompts: PromptRecord | None = None
+        self._offered = OfferedActions([])
+        self._offered_list: list[Any] | None = None
+        self._counts: dict[str, int] = {}  # of requests by scope, and of executions by key
+        self._keys: dict[tuple[str | None, str], str] = {}  # of calls, by scope and id
+        self._failures: dict[str, BaseException] = {}  # by the keys of their steps
+        self.parking = Parking(self.turn_end.id)
+
+    # -- what the program has ----------------------------------------------------------------------
+
+    @property
+    def deps(self) -> Any:
+        """What the reply was given as `deps=`, or the agent."""
+        return self.agent.deps if self.request.deps is None else self.request.deps
+
+    @property
+    def content(self) -> str | list[dict[str, Any]]:
+        """What the agent is asked."""
+        return self.request.content
+
+    async def ask(self, request: TheirRequest) -> Any:
+        """Return the framework's own answer to a request: the recorded one, or by sending it."""
+        scope = SCOPE.get()
+        key = f"{scope.prefix}{self._count(scope.prefix)}"
+        await self.parking.guard(key, self._ask(key, scope, request))
+        return request.raw
+
+    async def call(
+        self,
+        id: str | None,
+        action: Action,
+        execute: Callable[[dict[str, Any]], Awaitable[Any]],
+        args: dict[str, Any],
+    ) -> Called:
+        """Return what came of a call of a tool: what is recorded, or by executing it.
+
+        Args:
+            id: the id that the model gave the call; None if no model asked for it
+            action: the tool, with the options that its agent's user stated
+            execute: executes it with these arguments, or those that a person changed
+            args: the arguments, as JSON data
+        """
+        key = self._key_of_call(id, action.name, args)
+        call = ToolCall(id or key, action.name, safe_name(action.name), args, action, {**args})
+        return await self.parking.guard(key, self._call(key, call, execute))
+
+    async def wait(self, name: str, question: Any) -> Any:
+        """Return what a person answers to a question that the program asks by itself."""
+        prefix = SCOPE.get().prefix
+        key = f"{prefix}{name}.{self._count(f'{prefix}{name}.')}"
+        return await self.parking.guard(key, self._wait(key, question))
+
+    async def park(self, stop: Stop) -> Never:
+        """End the run once nothing else is under way; the program does not go on from here."""
+        await self.parking.park(stop)
+
+    def from_thread(self, step: Coroutine[Any, Any, Any]) -> Any:
+        """Return the result of a step for a part of the program that runs in a thread."""
+        import concurrent.futures
+
+        try:
+            return asyncio.run_coroutine_threadsafe(step, self._loop).result()
+        except concurrent.futures.CancelledError:  # an Exception, which programs catch
+            raise asyncio.CancelledError from None
+
+    # -- from the request to the reply -------------------------------------------------------------
+
+    async def reply(self) -> Reply:
+        """Run the program until it ends, or there is a reason to stop."""
+        record, turn_end = self.record, self.turn_end
+        try:
+            if record is None:
+                return await self._run()
+            if not record.is_over:
+                return await record.run_to_end(self._restore_and_run, end_data, turn_end.stopped)
+        except Stop as stop:  # its memory failed
+            return turn_end.stopped(stop)
+        reply = await turn_end.recorded_reply()
+        if reply.stop_reason == "done" and self.request.answer is None:
+            reply = replace(reply, value=self.agent.read_output(reply.value))
+        return reply
+
+    async def _restore_and_run(self) -> Reply:
+        await self.turn_end.restore()
+        return await self._run()
+
+    async def _run(self) -> Reply:
+        self._begin()
+        program = asyncio.create_task(self._run_program())
+        try:
+            await self.parking.wait_for_end(program)
+        finally:
+            if not program.done():
+                await self.parking.end(program)
+        return self._reply_of(program)
+
+    def _begin(self) -> None:
+        state, request = self.state, self.request
+        if state.messages:
+            if state.history and self.record is not None:
+                self.history = read_list(state.history, self.record.stored_value)
+            own = state.messages[: self._count_of_first()]
+        else:
+            messages = messages_of(self.memory, self.turn_end.id, None)[0]
+            self.history = [without_marks(each) for each in messages]
+            if self.record is not None and self.history:
+                state.history = keep_list(self.record, self.thread, self.history)
+            turn = LoopTurn()
+            for text in self.thread.take_texts():
+                marks = Marks(text.sources) if isinstance(text, SourcedText) else None
+                turn.add({"role": "user", "content": str(text)}, marks)
+            marks = Marks(request.outside) if request.outside else None
+            turn.add({"role": "user", "content": request.content}, marks)
+            own = [*turn.messages]
+            self.turn_end.run_memory.save(state, turn, ends=False)
+        self.history += own[:-1]  # what was said while nobody listened
+        self.turns.begin([*self.history, own[-1]])
+
+    def _count_of_first(self) -> int:
+        """Return how many messages of the user a run began with."""
+        roles = [each["role"] for each in self.state.messages]
+        return next((n for n, role in enumerate(roles) if role != "user"), len(roles))
+
+    async def _run_program(self) -> tuple[str, Any]:
+        RUN.set(self)
+        SCOPE.set(Scope())
+        return await self.agent.run_theirs(self)
+
+    def _reply_of(self, program: asyncio.Task[Any]) -> Reply:
+        stops = self.parking.stops
+        final = next((each for each in stops if each.reason != "waiting"), None)
+        if final is not None:
+            if isinstance(final.error, JournalError):
+                raise final.error
+            return self.turn_end.stopped(final)
+        error = None
+        if program.done() and not program.cancelled():
+            error = program.exception()
+            if error is None:
+                text, value = program.result()
+                self.turns.finish(text)
+                return self.turn_end.reply("done", "", value)
+        if stops and (error is None or self.parking.is_ending):
+            mismatch = next((each.error for each in stops if each.error is not None), None)
+            return self.turn_end.stopped(Stop("waiting", "; ".join(map(str, stops)), mismatch))
+        if error is None:
+            return self.turn_end.stopped(Stop("cancelled", "the program was cancelled"))
+        if not isinstance(error, Exception):
+            raise error
+        self._forget_failures(error)
+        if isinstance(error, BudgetExceeded):
+            return self.turn_end.stopped(Stop.at_limit(error))
+        log_failure(logger, f"the program of agent {self.agent.id!r} failed", error)
+        text = error_message(error)
+        kind = type(error).__name__
+        stop = self.agent.stop_of(error) or Stop(
+            "error", f"{kind}: {text}" if text else kind, error
+        )
+        return self.turn_end.stopped(stop)
+
+    def _forget_failures(self, error: BaseException) -> None:
+        """Note the steps as failed by which the program ended: a resumed run makes them again.
+
+        A failure that the program went on with is a result, and stays one.
+        """
+        causes: list[BaseException | None] = [error]
+        for each in causes:
+            if each is not None and not any(
+                each is other for other in causes[: causes.index(each)]
+            ):
+                causes += [each.__cause__, each.__context__, *getattr(each, "exceptions", ())]
+        for key, failure in self._failures.items():
+            if self.record is not None and any(failure is each for each in causes):
+                text = f"{type(failure).__name__}: {failure}"
+                self.record.note("failed", {"key": key, "error": text})
+
+    # -- steps -------------------------------------------------------------------------------------
+
+    def _count(self, name: str) -> int:
+        self._counts[name] = count = self._counts.get(name, 0) + 1
+        return count
+
+    def _key_of_call(self, id: str | None, name: str, args: dict[str, Any]) -> str:
+        prefix = SCOPE.get().prefix
+        key = None
+        if id is not None:
+            key = self._keys.get((prefix, id)) or self._keys.get((None, id))
+        if key is None:  # of the program's own
+            digest = hashlib.sha256(json_text(args).encode()).hexdigest()[:6]
+            stem = f"{prefix}{name}-{digest}."
+            return f"{stem}{self._count(stem)}"
+        count = self._count(f"={key}")
+        return key if count == 1 else f"{key}~{count}"
+
+    async def _ask(self, key: str, scope: Scope, request: TheirRequest) -> None:
+        is_main = scope.call is None
+        prompt: Any = request.messages()
+        if is_main:
+            self.turns.note_prompt(key, prompt)
+        tell = None
+        if self.request.emit is not None and is_main:
+            emitter = PieceEmitter(None, self.turn_end.id, self.request, self.request.emit)
+            tell = emitter.emit
+        model = TheirModel(request, tell)
+        if (actions := request.actions()) is not self._offered_list:
+            self._offered, self._offered_list = OfferedActions(actions), actions
+        send = partial(self._send, model, prompt, self._offered)
+        if self.record is None:
+            answer = await send(None)
+        else:
+            load = partial(self._load_answer, request)
+            codec = Codec(partial(self._dump_answer, request), load)
+            answer = await self.record.step(key, send, of=codec, model=model.name)
+        if isinstance(answer, Exception):
+            self._failures[key] = answer
+            raise answer
+        self.turns.note_answer(key, answer, is_main)
+        for place, call in enumerate(answer.calls):
+            call_key = f"{key}.{place}"
+            self._keys[scope.prefix, call.id] = self._keys[None, call.id] = call_key
+            self._counts.pop(f"={call_key}", None)
+        if is_main:  # after the commit, which adds what the prompt has to the memory
+            self.turn_end.view.prompt()
+
+    async def _send(
+        self, model: TheirModel, prompt: Any, offered: OfferedActions, step: StepHandle | None
+    ) -> Any:
+        if step is not None:
+            model.begins = partial(self._tell_prompt, step, prompt, offered)
+        try:
+            return await completed(
+                model, self.turn_end.budget, prompt, None, step, actions=offered.actions, args={}
+            )
+        except (BudgetExceeded, JournalError, Stop, HookError, InDoubt, RunMismatch):
+            raise
+        except Exception as error:  # the program may go on with it
+            return error
+
+    def _tell_prompt(self, step: StepHandle, prompt: Any, offered: OfferedActions) -> None:
+        """Record a prompt by what is new in it: what is before it is recorded by now."""
+        if self._prompts is None:
+            assert self.record is not None
+            self._prompts = PromptRecord(self.record, self.thread)
+        step.tell(prompt=self._prompts.note(prompt, self.state.messages, offered, None))
+
+    def _dump_answer(self, request: TheirRequest, answer: Any) -> dict[str, Any]:
+        if isinstance(answer, Exception):
+            failed = self.agent.write_error(answer)
+            return {**ModelReply.json_of(ModelReply()), "failed": failed}
+        return {**ModelReply.json_of(answer), "theirs": request.dump()}
+
+    def _load_answer(self, request: TheirRequest, data: dict[str, Any]) -> Any:
+        if "failed" in data:
+            return self.agent.read_error(data["failed"])
+        try:
+            request.load(data["theirs"])
+        except Exception as error:
+            raise self.agent.unreadable(error, self.record) from error
+        return ModelReply.of_json(data)
+
+    async def _call(
+        self, key: str, call: ToolCall, execute: Callable[[dict[str, Any]], Awaitable[Any]]
+    ) -> Called:
+        stem = key.rpartition(".")[0]
+        if self.record is not None:
+            TheirCalls.check(
+                self.record, key, call, has_hooks=bool(self.agent.hooks or self.blocks)
+            )
+            if doubts := TheirCalls.doubts_in(self.record, stem):
+                past = self.record.find(key)
+                if past is not None and past.in_doubt:
+                    raise Stop("in_doubt", doubts)
+        outer = SCOPE.get().call
+        calls = TheirCalls(self.agent, [call], self.request, self.state.iteration + 1, self.blocks)
+        calls.key, calls.codec = key, self.agent
+        scope = Scope(f"{key}/", call)
+
+        async def run_tool(**args: Any) -> Any:
+            SCOPE.set(scope)
+            return await calls.outcome_of(execute(args))
+
+        calls.work = run_tool
+        await calls.execute(self.turn_end.budget)
+        if calls.stops:
+            raise calls.end
+        called = calls.called()
+        if called.error is not None:
+            self._failures[key] = called.error
+        self._note_sources(call, outer)
+        assert call.result is not None
+        ids = (self.request.run_id, self.request.thread)
+        self.turns.note_call(key, call, call.as_step(calls.iteration, call.result, ids))
+        return called
+
+    def _note_sources(self, call: ToolCall, outer: ToolCall | None) -> None:
+        """Take what a call read from outside at once: the program need not show it to a model."""
+        assert call.result is not None
+        sources, thread = call.result.sources, self.thread
+        if not sources:
+            return
+        if thread.texts_by_origin is None:
+            thread.last_checked = None
+            thread.begin_texts(self.request.on_behalf).note(sources)
+            self.turn_end.view.prompt()  # which knows what the user said
+        assert thread.texts_by_origin is not None
+        thread.texts_by_origin.add_outside(call.result.text, [*sources])
+        if outer is not None:
+            outer.read_sources = (*merged_sources((*outer.read_sources, *sources)),)
+
+    async def _wait(self, key: str, question: Any) -> Any:
+        if self.record is None:
+            raise Stop("error", f"agent {self.agent.id!r} asks a person, which needs a journal=")
+        text = question if isinstance(question, str) else json_text(question)
+        later = Later(key.replace("/", "."), text=text)
+        return await self.record.wait(key, later, action="interrupt", args=question)
