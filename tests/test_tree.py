@@ -370,8 +370,7 @@ FLOORS = {
         "their_run",
         "their_agent",
         "pydantic_ai",
-        "openai_agents",
-        "langgraph",
+        "pydantic_ai_agent",
     ),
     "serving.mcp": (
         "target",

@@ -55,26 +55,28 @@ class TheirTools:
     def __init__(self, agent: TheirAgent, options: Mapping[str, Mapping[str, Any]]) -> None:
         self._agent = agent
         self._options = options
-        self._actions: dict[str, Action] = {}
+        self._actions: dict[str, tuple[Any, Action]] = {}
 
     def action(
         self, name: str, description: str = "", parameters: Any = None, **options: Any
     ) -> Action:
         """Return the action of a tool; `options` are the tool's own, where the user states none."""
         parameters = {} if parameters is None else parameters
+        parts = (description, parameters, options)
         known = self._actions.get(name)
-        if known is None or (known.description, known.parameters) != (description, parameters):
+        if known is None or known[0] != parts:
             stated = {**options, **self._options.get(name, {})}
-            known = Action.unchecked(name, _execute, description, parameters, **stated)
-            self._actions[name] = known
-        return known
+            action = Action.unchecked(name, _execute, description, parameters, **stated)
+            known = self._actions[name] = (parts, action)
+        return known[1]
 
     def get_action(self, name: str) -> Action | None:
         """Return the action of a name: one that nobody knows yet is the program's own, too.
 
         A dynamic tool is known only once it is called. What it gave before is not from outside.
         """
-        return self._actions.get(name) or self.action(name)
+        known = self._actions.get(name)
+        return self.action(name) if known is None else known[1]
 
     def get_actions(self) -> list[Action]:
         """Return the actions that are known before a run."""

@@ -73,6 +73,8 @@ class TheirRun:
         self.turns = TheirTurns(self.turn_end, self.state)
         self.history: list[dict[str, Any]] = []
         """The chat messages of the thread before the run."""
+        self.cache: dict[Any, Any] = {}
+        """What the framework's part keeps for the run."""
         self.blocks = blocks_with(agent.blocks, "around_action") if agent.blocks else ()
         self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._prompts: PromptRecord | None = None

@@ -1,0 +1,309 @@
+"""What stands between an agent of Pydantic AI and its models and tools."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from pydantic_ai import exceptions
+from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.messages import (
+    BinaryContent,
+    ImageUrl,
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelResponse,
+    PartDeltaEvent,
+    PartStartEvent,
+    RetryFeedbackPart,
+    SystemPromptPart,
+    TextPart,
+    TextPartDelta,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models import Model
+from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.models.wrapper import WrapperModel
+from pydantic_core import to_jsonable_python
+
+from moothall import ACCESS_REQUESTED, Later, ModelReply, TextPiece
+from moothall.build import as_json, json_text
+from moothall.models import Call, Usage
+from moothall.serving.theirs.their_run import RUN
+
+if TYPE_CHECKING:
+    from moothall import Action
+
+
+_CALL: ContextVar[Any] = ContextVar("moothall_their_call", default=None)  # under way here
+_FINISH = {"length": "length", "content_filter": "content_filter"}
+
+
+class AsSteps(AbstractCapability[Any]):
+    """Has the requests and calls of an agent be steps of the run around them, if there is one.
+
+    `PydanticAIAgent` gives it to its own agent. Give it to an agent that a tool runs:
+    `Agent(…, capabilities=[AsSteps()])`.
+    """
+
+    def get_wrapper_model(self, model: Model) -> Model | None:
+        """Return what asks the model by the run."""
+        return None if RUN.get() is None or isinstance(model, _StepModel) else _StepModel(model)
+
+    async def handle_deferred_tool_calls(self, ctx: Any, *, requests: Any) -> Any:
+        """Approve at once, as ours is asked when the call is made; wait for what others execute."""
+        run = RUN.get()
+        if run is None:
+            return None
+        results = {}
+        for call in requests.calls:
+            definition = ctx.tool_manager.get_tool_def(call.tool_name)
+
+            async def execute(args: dict[str, Any], id: str = call.tool_call_id) -> Any:
+                return Later(id)
+
+            action = action_of(run.agent, definition, None, False)
+            called = await run.call(call.tool_call_id, action, execute, call.args_as_dict())
+            results[call.tool_call_id] = called.refused or called.value
+        return requests.build_results(calls=results, approve_all=True)
+
+    async def wrap_tool_execute(
+        self, ctx: Any, *, call: Any, tool_def: Any, args: Any, handler: Any
+    ) -> Any:
+        """Call a tool by the run."""
+        run = RUN.get()
+        if run is None or _CALL.get() is call:  # the agent was given this twice
+            return await handler(args)
+        stated = call.args_as_dict()
+        tool = None if ctx.tool_manager is None else ctx.tool_manager.tools.get(call.tool_name)
+
+        async def execute(given: dict[str, Any]) -> Any:
+            is_same = given == stated or tool is None
+            try:
+                return await handler(
+                    args if is_same else tool.args_validator.validate_python(given)
+                )
+            except exceptions.CallDeferred as deferred:
+                name = (deferred.metadata or {}).get("name")
+                return Later(str(name or call.tool_call_id), text=call.tool_name)
+
+        action = action_of(run.agent, tool_def, tool, ctx.tool_call_approved)
+        called = await run.call(call.tool_call_id, action, execute, stated)
+        if isinstance(called.error, exceptions.ToolRetryError):  # it cannot be raised once more
+            raise exceptions.ModelRetry(_retry_text(called.error.tool_retry))
+        if called.error is not None:
+            raise called.error
+        return called.refused or called.value
+
+
+def action_of(agent: Any, definition: Any, tool: Any, is_asked: bool) -> Action:
+    """Return the action of a tool."""
+    options: dict[str, Any] = {}
+    if is_asked or definition.kind == "unapproved":
+        options["access_policy"] = ACCESS_REQUESTED
+    if any("mcp" in each.__module__ for each in type(getattr(tool, "toolset", None)).__mro__):
+        options["outside"] = True
+    parts = (definition.name, definition.description or "", definition.parameters_json_schema)
+    action: Action = agent.tools.action(*parts, **options)
+    return action
+
+
+class _StepModel(WrapperModel):
+    """A model that is asked by the run around its agent."""
+
+    async def request(
+        self, messages: Any, model_settings: Any, model_request_parameters: Any
+    ) -> Any:
+        run = RUN.get()
+        request = _Request(run, self.wrapped, messages, model_settings, model_request_parameters)
+        return await request.answer() if run is None else await run.ask(request)
+
+
+class _Request:
+    """A request of such an agent to its model."""
+
+    raw: ModelResponse
+
+    def __init__(self, run: Any, model: Model, messages: Any, settings: Any, params: Any) -> None:
+        self._run, self._model, self._params, self._settings = run, model, params, settings
+        self._messages = messages
+        self.name = name_of(model)
+        limits = {**(model.settings or {}), **(settings or {})}
+        self.max_tokens = limits.get("max_tokens")
+
+    def messages(self) -> Any:
+        """Return its prompt."""
+        cache = self._run.cache
+        system = [each.content for each in self._params.instruction_parts or ()]
+        prompt: list[Any] = []
+        for message in self._messages:
+            known = cache.get(id(message))
+            if known is None or known[0] is not message or known[1] != len(message.parts):
+                known = cache[id(message)] = (message, len(message.parts), ours_of(message))
+            prompt += known[2]
+        while prompt and prompt[0]["role"] == "system":
+            system.append(prompt.pop(0)["content"])
+        head = [{"role": "system", "content": "\n\n".join(system)}] if system else []
+        return [*head, *prompt]
+
+    def actions(self) -> list[Action]:
+        """Return the tools that the model is shown."""
+        tools = [*self._params.function_tools, *self._params.output_tools]
+        known = self._run.cache.get("tools")
+        if known is None or known[0] != tools:
+            actions = [action_of(self._run.agent, each, None, False) for each in tools]
+            known = self._run.cache["tools"] = (tools, actions)
+        return known[1]  # type: ignore[no-any-return]
+
+    async def answer(self) -> ModelResponse:
+        """Ask the model."""
+        return await self._model.request(self._messages, self._settings, self._params)
+
+    async def send(self, tell: Any) -> ModelReply:
+        """Ask the model; tell the pieces, if it streams and somebody listens."""
+        if tell is None or not _streams(self._model):
+            self.raw = await self.answer()
+        else:
+            parts = (self._messages, self._settings, self._params)
+            async with self._model.request_stream(*parts) as stream:
+                async for event in stream:
+                    if text := _text_in(event):
+                        tell(TextPiece(text))
+                self.raw = stream.get()
+        return _reply_of(self.raw)
+
+    def dump(self) -> Any:
+        """Return the answer as JSON data."""
+        return ModelMessagesTypeAdapter.dump_python([self.raw], mode="json")[0]
+
+    def load(self, data: Any) -> None:
+        """Take the answer from its JSON data."""
+        (message,) = ModelMessagesTypeAdapter.validate_python([data])
+        if not isinstance(message, ModelResponse):
+            raise TypeError(f"it is a {type(message).__name__}")
+        self.raw = message
+
+
+def _streams(model: Model) -> bool:
+    while isinstance(model, WrapperModel):
+        model = model.wrapped
+    if isinstance(model, FunctionModel):
+        return model.stream_function is not None
+    return type(model).request_stream is not Model.request_stream
+
+
+def _text_in(event: Any) -> str:
+    if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart):
+        return event.part.content
+    if isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
+        return event.delta.content_delta
+    return ""
+
+
+def name_of(model: Model) -> str:
+    """Return the name of a model, as prices know it."""
+    return str(model.model_id)
+
+
+def _retry_text(part: Any) -> str:
+    content = part.content
+    return content if isinstance(content, str) else json_text(as_json(content))
+
+
+# -- messages --------------------------------------------------------------------------------------
+
+
+def _reply_of(response: ModelResponse) -> ModelReply:
+    """Return an answer of a model as ours."""
+    (message,) = ours_of(response)
+    calls = tuple(Call(each["id"], each["name"], each["args"]) for each in message["tool_calls"])
+    thoughts = [each.content for each in response.parts if isinstance(each, ThinkingPart)]
+    used = response.usage
+    usage = Usage(
+        used.input_tokens, used.output_tokens, used.cache_read_tokens, used.cache_write_tokens
+    )
+    finish = "calls" if calls else _FINISH.get(str(response.finish_reason), "stop")
+    return ModelReply(message["content"], calls, usage, finish, "".join(thoughts))
+
+
+def ours_of(message: ModelMessage) -> list[dict[str, Any]]:
+    """Return a message as chat messages of ours."""
+    if isinstance(message, ModelResponse):
+        text = "".join(each.content for each in message.parts if isinstance(each, TextPart))
+        calls = [
+            {"id": each.tool_call_id, "name": each.tool_name, "args": each.args_as_dict()}
+            for each in message.parts
+            if isinstance(each, ToolCallPart)
+        ]
+        return [{"role": "assistant", "content": text, "tool_calls": calls}]
+    return [_part_of(each) for each in message.parts]
+
+
+def _part_of(part: Any) -> dict[str, Any]:
+    if isinstance(part, ToolReturnPart):
+        result = {"role": "tool", "tool_call_id": part.tool_call_id, "name": part.tool_name}
+        return {**result, "content": part.model_response_str()}
+    if isinstance(part, SystemPromptPart):
+        return {"role": "system", "content": part.content}
+    if isinstance(part, UserPromptPart):
+        return {"role": "user", "content": _blocks_of(part.content)}
+    if isinstance(part, RetryFeedbackPart):
+        return {"role": "user", "content": _retry_text(part)}
+    return {"role": "user", "content": json_text(to_jsonable_python(part, fallback=str))}
+
+
+def _blocks_of(content: Any) -> Any:
+    if isinstance(content, str):
+        return content
+    blocks = []
+    for each in content:
+        url = each.url if isinstance(each, ImageUrl) else ""
+        if isinstance(each, BinaryContent) and each.is_image:
+            url = each.data_uri
+        text = each if isinstance(each, str) else json_text(to_jsonable_python(each, fallback=str))
+        image = {"type": "image_url", "image_url": {"url": url}}
+        blocks.append(image if url else {"type": "text", "text": text})
+    return blocks
+
+
+def content_for(content: Any) -> Any:
+    """Return what the user said as the framework takes it."""
+    if isinstance(content, str):
+        return content
+    parts: list[Any] = []
+    for each in content:
+        if each.get("type") == "text":
+            parts.append(each["text"])
+        elif each.get("type") == "image_url" and isinstance(each.get("image_url"), dict):
+            url = each["image_url"]["url"]
+            is_data = url.startswith("data:")
+            parts.append(BinaryContent.from_data_uri(url) if is_data else ImageUrl(url))
+        else:
+            parts.append(json_text(each))
+    return parts
+
+
+def history_of(messages: list[dict[str, Any]]) -> list[ModelMessage]:
+    """Return the messages of a thread as the framework's."""
+    history: list[ModelMessage] = []
+    for each in messages:
+        content = each.get("content") or ""
+        if each["role"] == "assistant":
+            parts: list[Any] = [TextPart(json_text(content))] if content else []
+            parts += [
+                ToolCallPart(call["name"], call["args"], call["id"])
+                for call in each.get("tool_calls", ())
+            ]
+            history.append(ModelResponse(parts=parts))
+        elif each["role"] == "tool":
+            part = ToolReturnPart(each["name"], json_text(content), each["tool_call_id"])
+            history.append(ModelRequest(parts=[part]))
+        elif each["role"] == "system":
+            history.append(ModelRequest(parts=[SystemPromptPart(content)]))
+        else:
+            history.append(ModelRequest(parts=[UserPromptPart(content_for(content))]))
+    return history

@@ -1,0 +1,132 @@
+"""Agents of Pydantic AI as agents of ours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from moothall import MissingExtra
+from moothall.build import as_json, json_text
+from moothall.serving.theirs.their_agent import Raised, TheirAgent
+
+if TYPE_CHECKING:
+    from moothall import Action
+    from moothall.serving.theirs.their_run import TheirRun
+
+
+class PydanticAIAgent(TheirAgent):
+    """An agent of Pydantic AI, as an agent of ours: `PydanticAIAgent("clerk", agent)`.
+
+    Its instructions, validators and output types stay; `deps=` of a reply are its `deps`, `schema=`
+    is its output type. The `approver=` is asked about a tool that requires approval. A tool that
+    raises `CallDeferred` waits in the journal for its result. Tools of MCP servers are `outside`,
+    unless `tools=` says otherwise. Arguments and errors are those of `TheirAgent`; `theirs` is a
+    `pydantic_ai.Agent`.
+
+    Raises:
+        MissingExtra: Pydantic AI is not installed
+    """
+
+    run_kind = "PydanticAIAgent"
+    framework = "pydantic-ai-slim"
+
+    def __init__(self, id: str | int, theirs: Any, **options: Any) -> None:
+        MissingExtra.unless(f"agent {id!r}", "pydantic-ai", "pydantic_ai")
+        super().__init__(id, theirs, **options)
+
+    async def run_theirs(self, run: TheirRun) -> tuple[str, Any]:
+        """Run the program to its end."""
+        from pydantic_ai import StructuredDict
+        from pydantic_ai.capabilities import ReinjectSystemPrompt
+
+        from moothall.serving.theirs.pydantic_ai import AsSteps, content_for, history_of
+
+        schema, options = run.request.answer, dict[str, Any]()
+        if schema is not None:
+            options["output_type"] = StructuredDict(schema.json, name="final_result")
+        capabilities: list[Any] = [AsSteps()]
+        if run.history:  # else a thread has its system prompt the first time only
+            capabilities.append(ReinjectSystemPrompt())
+        history = history_of(run.history)
+        result = await self.theirs.run(
+            content_for(run.content),
+            message_history=history or None,
+            deps=run.deps,
+            capabilities=capabilities,
+            **options,
+        )
+        output = result.output
+        text = output if isinstance(output, str) else json_text(self.write_value(output))
+        return text, output if schema is None else schema.read(text)
+
+    def known_tools(self) -> list[Action]:
+        """Return the tools of functions; others are known once they are called."""
+        from pydantic_ai.toolsets import FunctionToolset
+
+        from moothall.serving.theirs.pydantic_ai import action_of
+
+        toolsets = [each for each in self.theirs.toolsets if isinstance(each, FunctionToolset)]
+        tools = [tool for toolset in toolsets for tool in toolset.tools.values()]
+        return [action_of(self, each.tool_def, None, each.requires_approval) for each in tools]
+
+    def tools_are_known(self) -> bool:
+        """Return whether it has no toolsets but of functions."""
+        from pydantic_ai.toolsets import FunctionToolset
+
+        return all(isinstance(each, FunctionToolset) for each in self.theirs.toolsets)
+
+    def model_name(self) -> str:
+        """Return the name of its model, as prices know it."""
+        from pydantic_ai.models import Model
+
+        from moothall.serving.theirs.pydantic_ai import name_of
+
+        model = self.theirs.model
+        return name_of(model) if isinstance(model, Model) else str(model or self.framework)
+
+    def write_value(self, value: Any) -> Any:
+        """Return what a tool returned as JSON data."""
+        from pydantic_ai import ToolReturn
+        from pydantic_core import to_jsonable_python
+
+        return to_jsonable_python(
+            value.return_value if isinstance(value, ToolReturn) else value, fallback=str
+        )
+
+    def read_output(self, data: Any) -> Any:
+        """Return the value of a recorded reply, as the output type if that is one class."""
+        from pydantic import TypeAdapter
+
+        kind = self.theirs.output_type
+        is_class = isinstance(kind, type) and kind is not str
+        return TypeAdapter(kind).validate_python(data) if is_class else data
+
+    def write_error(self, error: BaseException) -> Any:
+        """Return what a tool or a model raised as JSON data."""
+        from pydantic_ai import exceptions
+
+        if isinstance(error, exceptions.ToolRetryError):
+            content = error.tool_retry.content
+            text = content if isinstance(content, str) else json_text(as_json(content))
+            return {"type": "ModelRetry", "text": text}
+        data: dict[str, Any] = {"type": type(error).__name__, "text": str(error)}
+        if isinstance(error, exceptions.ModelHTTPError):
+            data |= {"status": error.status_code, "body": as_json(error.body)}
+        if isinstance(error, exceptions.ModelAPIError):
+            data |= {"model": error.model_name, "text": error.message}
+        return data
+
+    def read_error(self, data: Any) -> BaseException:
+        """Return what the program gets of such data."""
+        from pydantic_ai import exceptions
+
+        if "status" in data:
+            return exceptions.ModelHTTPError(data["status"], data["model"], data["body"])
+        if "model" in data:
+            return exceptions.ModelAPIError(data["model"], data["text"])
+        if data["type"] == "ApprovalRequired":
+            return exceptions.ApprovalRequired()
+        if data["type"] in ("ModelRetry", "ToolFailed", "UnexpectedModelBehavior"):
+            kind: type[Exception] = getattr(exceptions, data["type"])
+            return kind(data["text"])
+        error = super().read_error(data)
+        return exceptions.AgentRunError(str(error)) if isinstance(error, Raised) else error
