@@ -371,6 +371,8 @@ FLOORS = {
         "their_agent",
         "pydantic_ai",
         "pydantic_ai_agent",
+        "openai_agents",
+        "agents_sdk_agent",
     ),
     "serving.mcp": (
         "target",

@@ -11,7 +11,15 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, Final, Never
 
-from moothall import BudgetExceeded, HookError, InDoubt, JournalError, Later, RunMismatch
+from moothall import (
+    BudgetExceeded,
+    HookError,
+    InDoubt,
+    JournalError,
+    Later,
+    RunMismatch,
+    StateError,
+)
 from moothall.agents.replies.reply import Stop
 from moothall.serving.theirs.their_request import SCOPE
 
@@ -54,7 +62,7 @@ class Parking:
             stop = Stop("waiting", str(error), error)
         except InDoubt as error:
             stop = Stop("in_doubt", str(error), error)
-        except (JournalError, Later) as error:
+        except (JournalError, StateError, Later) as error:
             shown = error.misplaced_error if isinstance(error, Later) else error
             stop = Stop("error", str(shown), shown)
         finally:
