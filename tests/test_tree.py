@@ -533,7 +533,9 @@ NAMES_THAT_SAY_NOTHING = {"core", "common", "util", "utils", "helper", "helpers"
 CODE_FROM_DATA = {"eval", "exec", "compile", "__import__"}
 IMPORTED_AS = {
     "markdown_it_py": "markdown_it",
+    "openai_agents": "agents",
     "opentelemetry_api": "opentelemetry",
+    "pydantic_ai_slim": "pydantic_ai",
     "python_docx": "docx",
     "pyyaml": "yaml",
 }
@@ -898,6 +900,8 @@ EXTRA_MODULES = frozenset(
         ),
         "moothall.journal.store.journal_server",
         "moothall.memory.postgres_tables",
+        "moothall.serving.theirs.openai_agents",
+        "moothall.serving.theirs.pydantic_ai",
         "moothall.studio.page_guard",
         "moothall.studio.server",
         *(
