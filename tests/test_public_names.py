@@ -123,6 +123,7 @@ NAMES = (
     "InvalidMessage",
     "Journal",
     "JournalError",
+    "LangGraphAgent",
     "Later",
     "MCPServerError",
     "LocalEmbedder",

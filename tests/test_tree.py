@@ -373,6 +373,8 @@ FLOORS = {
         "pydantic_ai_agent",
         "openai_agents",
         "agents_sdk_agent",
+        "langgraph",
+        "langgraph_agent",
     ),
     "serving.mcp": (
         "target",
@@ -900,6 +902,7 @@ EXTRA_MODULES = frozenset(
         ),
         "moothall.journal.store.journal_server",
         "moothall.memory.postgres_tables",
+        "moothall.serving.theirs.langgraph",
         "moothall.serving.theirs.openai_agents",
         "moothall.serving.theirs.pydantic_ai",
         "moothall.studio.page_guard",

@@ -154,6 +154,7 @@ from moothall.research.researcher import Researcher as Researcher
 from moothall.research.resource_pool import ResourcePool as ResourcePool
 from moothall.serving.a2a.a2a_agent import A2AAgent as A2AAgent
 from moothall.serving.theirs.agents_sdk_agent import AgentsSDKAgent as AgentsSDKAgent
+from moothall.serving.theirs.langgraph_agent import LangGraphAgent as LangGraphAgent
 from moothall.serving.theirs.pydantic_ai_agent import PydanticAIAgent as PydanticAIAgent
 from moothall.society.blocks.mobility import MobilityBlock as MobilityBlock
 from moothall.society.blocks.mobility import MobilityBlockParams as MobilityBlockParams

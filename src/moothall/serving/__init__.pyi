@@ -11,4 +11,5 @@ from moothall.serving.company.supervisor import Supervisor as Supervisor
 from moothall.serving.doors.application import asgi as asgi
 from moothall.serving.mcp.mcp_agent import MCPAgent as MCPAgent
 from moothall.serving.theirs.agents_sdk_agent import AgentsSDKAgent as AgentsSDKAgent
+from moothall.serving.theirs.langgraph_agent import LangGraphAgent as LangGraphAgent
 from moothall.serving.theirs.pydantic_ai_agent import PydanticAIAgent as PydanticAIAgent

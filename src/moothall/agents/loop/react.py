@@ -131,7 +131,7 @@ class ReActAgent(Looping):
     takes_options: bool = True
     begins_with_messages: bool = True
     state_type: type[Any] = LoopState
-    run_class: ClassVar[Callable[[Any, ReplyRequest, Memory], Any]] = LoopRun
+    run_class: ClassVar[type[Any]] = LoopRun
     discover: str | tuple[str, ...] | None = None
 
     def __init__(
@@ -430,7 +430,7 @@ class ReActAgent(Looping):
             is_asked = is_asked or "asked_for" in (record.start or ())
         if is_asked:
             request.memory = memory = memory_of_asked(memory, self, request)
-        run = self.run_class(self, request, memory)
+        run: LoopRun = self.run_class(self, request, memory)
         # In the run of a group or a caller, what waits in the thread are that one's runs.
         waiting_runs = request.record is None and record.run.waiting_runs
         if self.discover is not None or waiting_runs:

@@ -79,7 +79,7 @@ class AsSteps(AbstractCapability[Any]):
         if run is None or _CALL.get() is call:  # the agent was given this twice
             return await handler(args)
         stated = call.args_as_dict()
-        tool = None if ctx.tool_manager is None else ctx.tool_manager.tools.get(call.tool_name)
+        tool: Any = None if ctx.tool_manager is None else ctx.tool_manager.tools.get(call.tool_name)
 
         async def execute(given: dict[str, Any]) -> Any:
             is_same = given == stated or tool is None

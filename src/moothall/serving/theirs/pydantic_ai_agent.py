@@ -115,7 +115,7 @@ class PydanticAIAgent(TheirAgent):
             data |= {"model": error.model_name, "text": error.message}
         return data
 
-    def read_error(self, data: Any) -> BaseException:
+    def read_error(self, data: Any) -> Any:
         """Return what the program gets of such data."""
         from pydantic_ai import exceptions
 

@@ -16,8 +16,6 @@ from moothall.serving.theirs.their_run import TheirRun
 from moothall.serving.theirs.their_turns import TheirState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from moothall import Budget, Journal
     from moothall.agents import ReplyRequest
     from moothall.agents.replies.record import Record
@@ -106,7 +104,7 @@ class TheirAgent(ReActAgent):
 
     run_kind: str = "TheirAgent"
     state_type: type[Any] = TheirState
-    run_class: ClassVar[Callable[[Any, ReplyRequest, Any], Any]] = TheirRun
+    run_class: ClassVar[type[Any]] = TheirRun
     framework: ClassVar[str] = ""
     """The framework's package."""
 
@@ -136,7 +134,7 @@ class TheirAgent(ReActAgent):
         self.tools = TheirTools(self, self._checked_tools(id, tools or {}))
         model: Any = _TheirModels(self.model_name())
         parts: Any = {"memory": memory, "budget": budget, "journal": journal, **options}
-        super().__init__(id, model, actions=self.tools, **parts)  # type: ignore[arg-type]
+        super().__init__(id, model, actions=self.tools, **parts)
         known = {each.name for each in self.known_tools()}
         if self.tools_are_known() and (unknown := sorted({*(tools or {})} - known)):
             raise ConfigError(

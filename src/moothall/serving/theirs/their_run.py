@@ -66,8 +66,7 @@ class TheirRun:
         self.turn_end = TurnEnd(agent, request, memory)
         self.agent: Any = agent
         self.request = request
-        self.memory = memory
-        self.thread = request.state
+        self.memory, self.thread = memory, request.state
         self.record: Record[Any] | None = request.recorded
         self.state: Any = self.turn_end.state
         self.turns = TheirTurns(self.turn_end, self.state)
@@ -121,13 +120,23 @@ class TheirRun:
         """
         key = self._key_of_call(id, action.name, args)
         call = ToolCall(id or key, action.name, safe_name(action.name), args, action, {**args})
-        return await self.parking.guard(key, self._call(key, call, execute))
+        called: Called = await self.parking.guard(key, self._call(key, call, execute))
+        return called
 
     async def wait(self, name: str, question: Any) -> Any:
         """Return what a person answers to a question that the program asks by itself."""
         prefix = SCOPE.get().prefix
         key = f"{prefix}{name}.{self._count(f'{prefix}{name}.')}"
         return await self.parking.guard(key, self._wait(key, question))
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether the program has asked a model or called a tool by the run."""
+        return bool(self._counts)
+
+    def begin_again(self) -> None:
+        """Have steps keep their keys that the program makes again from the beginning."""
+        self._counts.clear()
 
     async def park(self, stop: Stop) -> Never:
         """End the run once nothing else is under way; the program does not go on from here."""
@@ -203,7 +212,8 @@ class TheirRun:
     async def _run_program(self) -> tuple[str, Any]:
         RUN.set(self)
         SCOPE.set(Scope())
-        return await self.agent.run_theirs(self)
+        result: tuple[str, Any] = await self.agent.run_theirs(self)
+        return result
 
     def _reply_of(self, program: asyncio.Task[Any]) -> Reply:
         stops = self.parking.stops
@@ -276,10 +286,9 @@ class TheirRun:
         prompt: Any = request.messages()
         if is_main:
             self.turns.note_prompt(key, prompt)
-        tell = None
-        if self.request.emit is not None and is_main:
-            emitter = PieceEmitter(None, self.turn_end.id, self.request, self.request.emit)
-            tell = emitter.emit
+        tell, emit = None, self.request.emit
+        if emit is not None and is_main:
+            tell = PieceEmitter(None, self.turn_end.id, self.request, emit).emit
         model = TheirModel(request, tell)
         if (actions := request.actions()) is not self._offered_list:
             self._offered, self._offered_list = OfferedActions(actions), actions
@@ -287,8 +296,7 @@ class TheirRun:
         if self.record is None:
             answer = await send(None)
         else:
-            load = partial(self._load_answer, request)
-            codec = Codec(partial(self._dump_answer, request), load)
+            codec = Codec(partial(self._dump_answer, request), partial(self._load_answer, request))
             answer = await self.record.step(key, send, of=codec, model=model.name)
         if isinstance(answer, Exception):
             self._failures[key] = answer
@@ -304,8 +312,7 @@ class TheirRun:
     async def _send(
         self, model: TheirModel, prompt: Any, offered: OfferedActions, step: StepHandle | None
     ) -> Any:
-        if step is not None:
-            model.begins = partial(self._tell_prompt, step, prompt, offered)
+        model.begins = step and partial(self._tell_prompt, step, prompt, offered)
         try:
             return await completed(
                 model, self.turn_end.budget, prompt, None, step, actions=offered.actions, args={}
@@ -324,8 +331,7 @@ class TheirRun:
 
     def _dump_answer(self, request: TheirRequest, answer: Any) -> dict[str, Any]:
         if isinstance(answer, Exception):
-            failed = self.agent.write_error(answer)
-            return {**ModelReply.json_of(ModelReply()), "failed": failed}
+            return {**ModelReply.json_of(ModelReply()), "failed": self.agent.write_error(answer)}
         return {**ModelReply.json_of(answer), "theirs": request.dump()}
 
     def _load_answer(self, request: TheirRequest, data: dict[str, Any]) -> Any:
@@ -389,6 +395,5 @@ class TheirRun:
     async def _wait(self, key: str, question: Any) -> Any:
         if self.record is None:
             raise Stop("error", f"agent {self.agent.id!r} asks a person, which needs a journal=")
-        text = question if isinstance(question, str) else json_text(question)
-        later = Later(key.replace("/", "."), text=text)
+        later = Later(key.replace("/", "."), text=json_text(question))
         return await self.record.wait(key, later, action="interrupt", args=question)

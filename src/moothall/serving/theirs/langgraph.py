@@ -1,0 +1,274 @@
+"""What stands between graphs of LangGraph and their models and tools: `as_steps`."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    message_chunk_to_message,
+    message_to_dict,
+    messages_from_dict,
+)
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import BaseTool
+from langgraph.config import get_config
+from langgraph.types import Command
+
+from moothall import ACCESS_REQUESTED, ConfigError, ModelReply, TextPiece
+from moothall.build import as_json, context_value, json_text
+from moothall.models import Call, Usage
+from moothall.serving.theirs.their_request import SCOPE, Scope
+from moothall.serving.theirs.their_run import RUN
+
+if TYPE_CHECKING:
+    from moothall import Action
+
+
+def as_steps(part: Any) -> Any:
+    """Return a chat model, a tool, or a list of tools, as steps of the run around them.
+
+    A graph that is compiled cannot be looked into: build it with these. Outside of a run they are
+    as they were.
+
+    Raises:
+        ConfigError: it is none of these
+    """
+    if isinstance(part, list | tuple):
+        return [as_steps(each) for each in part]
+    if getattr(part, "has_steps", False):
+        return part
+    if isinstance(part, BaseChatModel):
+        return _with_class(part, _model_fields(part))
+    if isinstance(part, BaseTool):
+        return _with_class(part, _tool_fields(part))
+    if callable(part):
+        from langchain_core.tools import tool
+
+        return as_steps(tool(part))
+    raise ConfigError(f"as_steps takes a chat model, a tool or a list of tools, got {part!r:.80}")
+
+
+def _with_class(part: Any, fields: dict[str, Any]) -> Any:
+    copied, kind = copy.copy(part), type(part)
+    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    new_class = type(kind.__name__, (kind,), {**names, **fields})
+    object.__setattr__(copied, "__class__", new_class)
+    return copied
+
+
+def _model_fields(model: Any) -> dict[str, Any]:
+    async def agenerate(
+        self: Any, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any
+    ) -> Any:
+        if (run := RUN.get()) is None:
+            return await model._agenerate(messages, stop, run_manager, **options)
+        return await _ask(run, model, messages, stop, options)
+
+    def generate(
+        self: Any, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any
+    ) -> Any:
+        if (run := RUN.get()) is None:
+            return model._generate(messages, stop, run_manager, **options)
+        return run.from_thread(_ask(run, model, messages, stop, options))
+
+    def should_stream(self: Any, **options: Any) -> bool:
+        return RUN.get() is None and model._should_stream(**options)
+
+    fields = {"_agenerate": agenerate, "_generate": generate, "_should_stream": should_stream}
+    return {**fields, "has_steps": property(lambda self: True)}
+
+
+async def _ask(run: Any, model: Any, messages: Any, stop: Any, options: Any) -> Any:
+    with context_value(SCOPE, _scope()):
+        return await run.ask(_Request(run, model, messages, stop, options))
+
+
+def _scope() -> Scope:
+    """Return where in a graph a step is: steps of nodes side by side keep their keys."""
+    scope = SCOPE.get()
+    try:
+        about = get_config().get("metadata", {})
+    except RuntimeError:  # in no graph
+        return scope
+    if "langgraph_node" not in about:
+        return scope
+    path = [each for each in about.get("langgraph_path", ()) if isinstance(each, int)]
+    place = ".".join(map(str, (about["langgraph_step"], *path)))
+    return Scope(f"{scope.prefix}{about['langgraph_node']}@{place}/", scope.call)
+
+
+def _tool_fields(tool: Any) -> dict[str, Any]:
+    async def arun(self: Any, tool_input: Any, *parts: Any, **options: Any) -> Any:
+        if (run := RUN.get()) is None:
+            return await tool.arun(tool_input, *parts, **options)
+        return await _call(run, tool, tool_input, parts, options)
+
+    def run_tool(self: Any, tool_input: Any, *parts: Any, **options: Any) -> Any:
+        if (run := RUN.get()) is None:
+            return tool.run(tool_input, *parts, **options)
+        return run.from_thread(_call(run, tool, tool_input, parts, options))
+
+    return {"arun": arun, "run": run_tool, "has_steps": property(lambda self: True)}
+
+
+async def _call(run: Any, tool: Any, tool_input: Any, parts: Any, options: Any) -> Any:
+    is_text = isinstance(tool_input, str)
+    args = {"input": tool_input} if is_text else tool._filter_injected_args(tool_input)
+    id = options.get("tool_call_id")
+
+    async def execute(given: dict[str, Any]) -> Any:
+        new_input = given["input"] if is_text else {**tool_input, **given}
+        return await tool.arun(new_input, *parts, **options)
+
+    policy = (tool.metadata or {}).get("requires_approval")
+    asked = {"access_policy": ACCESS_REQUESTED} if policy else {}
+    parameters = tool.tool_call_schema if isinstance(tool.tool_call_schema, dict) else None
+    if parameters is None:
+        parameters = tool.tool_call_schema.model_json_schema()
+    action = run.agent.tools.action(tool.name, tool.description, parameters, **asked)
+    with context_value(SCOPE, _scope()):
+        called = await run.call(id, action, execute, as_json(args))
+    if called.error is not None:
+        raise called.error
+    value = called.refused or called.value
+    if id is None or isinstance(value, ToolMessage | Command):
+        return value
+    status = "error" if called.refused else "success"
+    text = value if isinstance(value, str) else json_text(value)
+    return ToolMessage(text, tool_call_id=id, name=tool.name, status=status)
+
+
+class _Request:
+    """A request of a graph to a model."""
+
+    raw: Any
+
+    def __init__(self, run: Any, model: Any, messages: Any, stop: Any, options: Any) -> None:
+        self._run, self._model, self._parts, self._options = run, model, (messages, stop), options
+        self.name = name_of(model)
+        self.max_tokens = options.get("max_tokens", getattr(model, "max_tokens", None))
+
+    def messages(self) -> Any:
+        """Return its prompt."""
+        return [ours_of(each) for each in self._parts[0]]
+
+    def actions(self) -> list[Action]:
+        """Return the tools that the model is shown."""
+        tools = self._options.get("tools") or []
+        known = self._run.cache.get("tools")
+        if known is None or known[0] != tools:
+            forms = [each.get("function", each) for each in tools if isinstance(each, dict)]
+            actions = [self._action_of(each) for each in forms if "name" in each]
+            known = self._run.cache["tools"] = (tools, actions)
+        return known[1]  # type: ignore[no-any-return]
+
+    def _action_of(self, form: Any) -> Action:
+        parameters = form.get("parameters") or form.get("input_schema")
+        action: Action = self._run.agent.tools.action(
+            form["name"], form.get("description", ""), parameters
+        )
+        return action
+
+    async def send(self, tell: Any) -> ModelReply:
+        """Ask the model; tell the pieces, if it streams and somebody listens."""
+        kind, base = type(self._model), BaseChatModel
+        streams = kind._astream is not base._astream or kind._stream is not base._stream
+        if tell is None or not streams:
+            self.raw = await self._model._agenerate(*self._parts, **self._options)
+        else:
+            whole: Any = None
+            async for chunk in self._model._astream(*self._parts, **self._options):
+                if text := chunk.message.text:
+                    tell(TextPiece(str(text)))
+                whole = chunk.message if whole is None else whole + chunk.message
+            self.raw = _result_of(message_chunk_to_message(whole))
+        message = self.raw.generations[0].message
+        ours, used = ours_of(message), getattr(message, "usage_metadata", None) or {}
+        usage = Usage(used.get("input_tokens", 0), used.get("output_tokens", 0))
+        calls = tuple(Call(e["id"], e["name"], e["args"]) for e in ours.get("tool_calls", ()))
+        return ModelReply(str(message.text), calls, usage, "calls" if calls else "stop")
+
+    def dump(self) -> Any:
+        """Return the answer as JSON data."""
+        return as_json(message_to_dict(self.raw.generations[0].message))
+
+    def load(self, data: Any) -> None:
+        """Take the answer from its JSON data."""
+        self.raw = _result_of(messages_from_dict([data])[0])
+
+
+def _result_of(message: Any) -> ChatResult:
+    return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+def name_of(model: Any) -> str:
+    """Return the name of a chat model, as prices know it."""
+    name = getattr(model, "model_name", None) or getattr(model, "model", None)
+    return str(name or type(model).__name__)
+
+
+# -- messages and values ---------------------------------------------------------------------------
+
+
+def ours_of(message: BaseMessage) -> dict[str, Any]:
+    """Return a message as a chat message of ours."""
+    if isinstance(message, AIMessage):
+        calls = [{"id": e["id"], "name": e["name"], "args": e["args"]} for e in message.tool_calls]
+        ours = {"role": "assistant", "content": str(message.text)}
+        return {**ours, "tool_calls": calls} if calls else ours
+    if isinstance(message, ToolMessage):
+        result = {"role": "tool", "tool_call_id": message.tool_call_id, "name": message.name or ""}
+        return {**result, "content": str(message.text)}
+    role = "system" if isinstance(message, SystemMessage) else "user"
+    return {"role": role, "content": message.content}
+
+
+def theirs_of(message: dict[str, Any]) -> BaseMessage:
+    """Return a chat message as the framework's."""
+    content = message.get("content") or ""
+    if message["role"] == "assistant":
+        calls = [{**each, "type": "tool_call"} for each in message.get("tool_calls", ())]
+        return AIMessage(content, tool_calls=calls)
+    if message["role"] == "tool":
+        id, name = message["tool_call_id"], message["name"]
+        return ToolMessage(content, tool_call_id=id, name=name)
+    return SystemMessage(content) if message["role"] == "system" else HumanMessage(content)
+
+
+def write_value(value: Any) -> Any:
+    """Return what a tool returned as JSON data."""
+    if isinstance(value, ToolMessage):
+        is_plain = isinstance(value.content, str) and value.artifact is None
+        if is_plain and value.status == "success":
+            return value.content
+        return {"message": as_json(message_to_dict(value))}
+    if isinstance(value, Command):
+        parts = {"graph": value.graph, "goto": value.goto, "resume": value.resume}
+        return {"command": {**as_json(parts), "update": _written(value.update)}}
+    return as_json(value)
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, BaseMessage):
+        return {"message": as_json(message_to_dict(value))}
+    if isinstance(value, dict):
+        return {key: _written(each) for key, each in value.items()}
+    return [_written(e) for e in value] if isinstance(value, list | tuple) else as_json(value)
+
+
+def read_value(data: Any) -> Any:
+    """Return what a graph gets of such data."""
+    if isinstance(data, dict):
+        if [*data] == ["message"] and isinstance(data["message"], dict):
+            return messages_from_dict([data["message"]])[0]
+        if [*data] == ["command"]:
+            return Command(**{key: read_value(each) for key, each in data["command"].items()})
+        return {key: read_value(each) for key, each in data.items()}
+    return [read_value(each) for each in data] if isinstance(data, list) else data

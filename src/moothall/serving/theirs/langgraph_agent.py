@@ -1,0 +1,85 @@
+"""Graphs of LangGraph as agents of ours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from moothall import ConfigError, MissingExtra
+from moothall.build import json_text
+from moothall.serving.theirs.their_agent import TheirAgent
+
+if TYPE_CHECKING:
+    from moothall.serving.theirs.their_run import TheirRun
+
+
+class LangGraphAgent(TheirAgent):
+    """A compiled graph of LangGraph, as an agent of ours: `LangGraphAgent("clerk", graph)`.
+
+    Build the graph with `as_steps(model)` and `as_steps(tools)`, of
+    `moothall.serving.theirs.langgraph`. Its state has `messages`: those of our thread, then what is
+    asked; the last one is the answer. `deps=` of a reply is its `context`. A node that calls
+    `interrupt(question)` waits in the journal for an answer; what it does before is not done again
+    if it is a step. Its own checkpointer is not used. Arguments and errors are those of
+    `TheirAgent`; `schema=` reads the answer's text.
+
+    Raises:
+        ConfigError: a tool of the graph is not `as_steps`
+        MissingExtra: LangGraph is not installed
+    """
+
+    run_kind = "LangGraphAgent"
+    framework = "langgraph"
+
+    def __init__(self, id: str | int, theirs: Any, **options: Any) -> None:
+        MissingExtra.unless(f"agent {id!r}", "langgraph", "langgraph")
+        for node in getattr(theirs, "nodes", {}).values():
+            tools = getattr(getattr(node, "bound", None), "tools_by_name", None) or {}
+            for name, tool in tools.items():
+                if not getattr(tool, "has_steps", False):
+                    raise ConfigError(
+                        f"agent {id!r}: the graph's tool {name!r} must be as_steps(tool): build "
+                        "the graph with as_steps(tools)"
+                    )
+        super().__init__(id, theirs, **options)
+
+    async def run_theirs(self, run: TheirRun) -> tuple[str, Any]:
+        """Run the program to its end."""
+        from langgraph.checkpoint.memory import InMemorySaver
+        from langgraph.types import Command
+
+        from moothall.serving.theirs.langgraph import ours_of, theirs_of
+
+        graph = self.theirs.copy(update={"checkpointer": InMemorySaver()})
+        asked = {"role": "user", "content": run.content}
+        given: Any = {"messages": [theirs_of(each) for each in (*run.history, asked)]}
+        config: Any = {"configurable": {"thread_id": run.request.run_id}}
+        context = {} if self.theirs.context_schema is None else {"context": run.deps}
+        result = await graph.ainvoke(given, config, **context)
+        while interrupts := result.get("__interrupt__"):
+            answers = {}
+            for each in interrupts:
+                count = run.cache["interrupts"] = run.cache.get("interrupts", 0) + 1
+                answers[each.id] = await run.wait(f"interrupt-{count}", each.value)
+            run.begin_again()  # the nodes that asked
+            result = await graph.ainvoke(Command(resume=answers), config, **context)
+        if not run.has_steps:
+            raise ConfigError(
+                f"agent {self.id!r}: its graph asked no model and called no tool by a step: build "
+                "it with as_steps(model) and as_steps(tools)"
+            )
+        text = ours_of(result["messages"][-1])["content"]
+        text = text if isinstance(text, str) else json_text(text)
+        schema = run.request.answer
+        return text, text if schema is None else schema.read(text)
+
+    def write_value(self, value: Any) -> Any:
+        """Return what a tool returned as JSON data."""
+        from moothall.serving.theirs.langgraph import write_value
+
+        return write_value(value)
+
+    def read_value(self, data: Any) -> Any:
+        """Return what the program gets of such data."""
+        from moothall.serving.theirs.langgraph import read_value
+
+        return read_value(data)
