@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from moothall import Call, ModelReply, Usage
-from moothall.serving.theirs.their_agent import TheirAgent
-from moothall.serving.theirs.their_run import TheirRun
+from moothall.agents.theirs.their_agent import TheirAgent
+from moothall.agents.theirs.their_run import TheirRun
 
 
 class Little:

@@ -22,10 +22,10 @@ from langgraph.config import get_config
 from langgraph.types import Command
 
 from moothall import ACCESS_REQUESTED, ConfigError, ModelReply, TextPiece
+from moothall.agents.theirs.their_request import SCOPE, Scope
+from moothall.agents.theirs.their_run import RUN
 from moothall.build import as_json, context_value, json_text
 from moothall.models import Call, Usage
-from moothall.serving.theirs.their_request import SCOPE, Scope
-from moothall.serving.theirs.their_run import RUN
 
 if TYPE_CHECKING:
     from moothall import Action

@@ -13,9 +13,9 @@ from pydantic import TypeAdapter
 
 import agents
 from moothall import ACCESS_REQUESTED, ConfigError, ModelReply, TextPiece
+from moothall.agents.theirs.their_run import RUN
 from moothall.build import json_text
 from moothall.models import Call, Usage
-from moothall.serving.theirs.their_run import RUN
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

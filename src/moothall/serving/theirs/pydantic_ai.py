@@ -31,9 +31,9 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_core import to_jsonable_python
 
 from moothall import ACCESS_REQUESTED, Later, ModelReply, TextPiece
+from moothall.agents.theirs.their_run import RUN
 from moothall.build import as_json, json_text
 from moothall.models import Call, Usage
-from moothall.serving.theirs.their_run import RUN
 
 if TYPE_CHECKING:
     from moothall import Action

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from moothall import MissingExtra
+from moothall.agents.theirs.their_agent import Raised, TheirAgent
 from moothall.build import as_json, json_text
-from moothall.serving.theirs.their_agent import Raised, TheirAgent
 
 if TYPE_CHECKING:
     from moothall import Action
-    from moothall.serving.theirs.their_run import TheirRun
+    from moothall.agents.theirs.their_run import TheirRun
 
 
 class PydanticAIAgent(TheirAgent):

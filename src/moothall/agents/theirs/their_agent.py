@@ -7,20 +7,23 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from moothall import Action, ConfigError, ReActAgent, StateError
+from moothall.actions import Action
 from moothall.actions.marking import ActionOptions, check_options
 from moothall.agents.dispatch import block_name
 from moothall.agents.loop.parts import LOOP_SETTINGS
-from moothall.build import as_json
-from moothall.serving.theirs.their_run import TheirRun
-from moothall.serving.theirs.their_turns import TheirState
+from moothall.agents.loop.react import ReActAgent
+from moothall.agents.theirs.their_run import TheirRun
+from moothall.agents.theirs.their_turns import TheirState
+from moothall.foundation.errors import ConfigError, StateError
+from moothall.foundation.jsonvalue import as_json
 
 if TYPE_CHECKING:
-    from moothall import Budget, Journal
-    from moothall.agents import ReplyRequest
     from moothall.agents.replies.record import Record
     from moothall.agents.replies.reply import Stop
-    from moothall.memory import MemoryPart
+    from moothall.agents.replies.reply_request import ReplyRequest
+    from moothall.budget.budget import Budget
+    from moothall.journal.journal import Journal
+    from moothall.memory.memory import MemoryPart
 
 _REFUSED: Final = {"actions", "goals", "system_prompt", "environment", "discover", "budget_line"}
 _REFUSED_OPTIONS: Final = {*_REFUSED, "warn_at", "model", *LOOP_SETTINGS} - {"outside_policy"}

@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable
 from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from moothall import Later, RunMismatch
+from moothall.actions.approval import Later
 from moothall.agents.loop.call_steps import LoopActionStep
 from moothall.agents.loop.calls import ToolCalls
-from moothall.build import as_json
+from moothall.foundation.errors import RunMismatch
+from moothall.foundation.jsonvalue import as_json
 
 if TYPE_CHECKING:
     from moothall.agents.loop.answer import ToolCall

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from moothall.agents.loop.provenance import marks_after_reading, marks_of_result
 from moothall.agents.loop.recording import LoopState, LoopTurn
-from moothall.build import APPENDED
-from moothall.models import Usage
+from moothall.agents.replies.state import APPENDED
+from moothall.models.protocol import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from moothall import ModelReply, Step
     from moothall.agents.loop.answer import ToolCall
     from moothall.agents.loop.turn_end import TurnEnd
+    from moothall.agents.replies.reply import Step
+    from moothall.models.protocol import ModelReply
 
 _END = "end"
 

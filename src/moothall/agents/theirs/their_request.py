@@ -6,11 +6,12 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from moothall import ModelReply
+from moothall.models.protocol import ModelReply
 
 if TYPE_CHECKING:
-    from moothall import Action, ChatMessage
+    from moothall.actions.capability import Action
     from moothall.agents.loop.answer import ToolCall
+    from moothall.models.protocol import ChatMessage
 
 
 class Scope(NamedTuple):

@@ -17,15 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Never
 
-from moothall import (
-    BudgetExceeded,
-    HookError,
-    InDoubt,
-    JournalError,
-    Later,
-    ModelReply,
-    RunMismatch,
-)
+from moothall.actions.approval import Later
 from moothall.actions.provenance import merged_sources
 from moothall.actions.provenance.marks import Marks, without_marks
 from moothall.actions.provenance.origin import SourcedText
@@ -36,22 +28,25 @@ from moothall.agents.loop.prompt.model_view import PieceEmitter
 from moothall.agents.loop.prompt.prompt_record import PromptRecord, keep_list
 from moothall.agents.loop.recording import LoopTurn, end_data
 from moothall.agents.loop.turn_end import TurnEnd
+from moothall.agents.replies.charging import completed
 from moothall.agents.replies.reply import Reply, Stop
 from moothall.agents.replies.state import Codec
-from moothall.build import completed, json_text
+from moothall.agents.theirs.parking import Parking
+from moothall.agents.theirs.their_calls import Called, TheirCalls
+from moothall.agents.theirs.their_request import SCOPE, Scope, TheirModel, TheirRequest
+from moothall.agents.theirs.their_turns import TheirTurns
+from moothall.foundation.errors import BudgetExceeded, HookError, InDoubt, JournalError, RunMismatch
+from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import error_message, log_failure
 from moothall.journal.entry import read_list
-from moothall.serving.theirs.parking import Parking
-from moothall.serving.theirs.their_calls import Called, TheirCalls
-from moothall.serving.theirs.their_request import SCOPE, Scope, TheirModel, TheirRequest
-from moothall.serving.theirs.their_turns import TheirTurns
+from moothall.models.protocol import ModelReply
 
 if TYPE_CHECKING:
-    from moothall import Action
-    from moothall.agents import ReplyRequest
+    from moothall.actions.capability import Action
     from moothall.agents.replies.record import Record
-    from moothall.build import StepHandle
-    from moothall.memory import Memory
+    from moothall.agents.replies.reply_request import ReplyRequest
+    from moothall.agents.replies.step import StepHandle
+    from moothall.memory.memory import Memory
 
 logger = logging.getLogger("moothall.agents")
 
@@ -373,8 +368,10 @@ class TheirRun:
             self._failures[key] = called.error
         self._note_sources(call, outer)
         assert call.result is not None
-        ids = (self.request.run_id, self.request.thread)
-        self.turns.note_call(key, call, call.as_step(calls.iteration, call.result, ids))
+        step = call.as_step(
+            calls.iteration, call.result, (self.request.run_id, self.request.thread)
+        )
+        self.turns.note_call(key, call, step)
         return called
 
     def _note_sources(self, call: ToolCall, outer: ToolCall | None) -> None:

@@ -11,17 +11,17 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, Final, Never
 
-from moothall import (
+from moothall.actions.approval import Later
+from moothall.agents.replies.reply import Stop
+from moothall.agents.theirs.their_request import SCOPE
+from moothall.foundation.errors import (
     BudgetExceeded,
     HookError,
     InDoubt,
     JournalError,
-    Later,
     RunMismatch,
     StateError,
 )
-from moothall.agents.replies.reply import Stop
-from moothall.serving.theirs.their_request import SCOPE
 
 logger = logging.getLogger("moothall.agents")
 

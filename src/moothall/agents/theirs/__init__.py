@@ -1,0 +1,1 @@
+"""Agents whose programs other frameworks run: the base of `moothall.serving.theirs`."""
