@@ -69,7 +69,7 @@ class Shop:
         return create_agent(as_steps(model), as_steps([pay]))
 
 
-async def test_a_graph_replies_with_its_calls_as_steps(tmp_path: Path) -> None:
+async def test_framework_graph_replies_with_its_calls_as_steps(tmp_path: Path) -> None:
     shop, path = Shop(), tmp_path / "runs.db"
     clerk = LangGraphAgent("clerk", shop.graph(), journal=path)
     reply = await clerk.reply("Pay Anna", run_id="r")
@@ -85,7 +85,7 @@ async def test_a_graph_replies_with_its_calls_as_steps(tmp_path: Path) -> None:
     assert (shop.asked, len(shop.payments)) == (2, 1)
 
 
-async def test_a_thread_goes_on_after_a_restart(tmp_path: Path) -> None:
+async def test_framework_thread_goes_on_after_a_restart(tmp_path: Path) -> None:
     for count in (1, 3):
         model = FunctionModel(function=lambda messages: AIMessage(f"{len(messages)} messages"))
         graph = create_agent(as_steps(model), [])
@@ -94,7 +94,7 @@ async def test_a_thread_goes_on_after_a_restart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("decision", (True, False))
-async def test_an_approval_waits_in_the_journal(tmp_path: Path, decision: bool) -> None:
+async def test_framework_approval_waits_in_the_journal(tmp_path: Path, decision: bool) -> None:
     path, shop = tmp_path / "runs.db", Shop()
 
     def make() -> LangGraphAgent:
@@ -113,7 +113,7 @@ async def test_an_approval_waits_in_the_journal(tmp_path: Path, decision: bool) 
 
 
 @pytest.mark.parametrize("restarts", (True, False))
-async def test_an_interrupt_waits_and_what_its_node_did_before_is_not_done_again(
+async def test_framework_interrupt_waits_and_what_its_node_did_before_is_not_done_again(
     tmp_path: Path, restarts: bool
 ) -> None:
     done: list[str] = []
@@ -160,7 +160,7 @@ async def test_plain_nodes_side_by_side_keep_their_keys(tmp_path: Path) -> None:
     assert keys == {"left@1/1", "right@1/1"}
 
 
-async def test_a_graph_without_steps_is_refused(tmp_path: Path) -> None:
+async def test_framework_graph_without_steps_is_refused(tmp_path: Path) -> None:
     @tool
     def look() -> str:
         """Look."""
@@ -173,7 +173,7 @@ async def test_a_graph_without_steps_is_refused(tmp_path: Path) -> None:
     assert (reply.stop_reason, "as_steps(model)" in reply.detail) == ("error", True)
 
 
-def test_a_killed_run_does_nothing_twice_and_loses_nothing(tmp_path: Path) -> None:
+def test_framework_killed_run_does_nothing_twice_and_loses_nothing(tmp_path: Path) -> None:
     def make(points: Points, path: Path) -> LangGraphAgent:
         def answer(messages: Any) -> AIMessage:
             points.model()

@@ -71,7 +71,7 @@ class Shop:
         return Agent("shop", instructions="You pay.", model=self.model, tools=[pay])
 
 
-async def test_an_agent_replies_with_its_calls_as_steps(tmp_path: Path) -> None:
+async def test_framework_replies_with_its_calls_as_steps(tmp_path: Path) -> None:
     shop, path = Shop(), tmp_path / "runs.db"
     clerk = AgentsSDKAgent("clerk", shop.agent(), journal=path)
     reply = await clerk.reply("Pay Anna", run_id="r")
@@ -93,7 +93,7 @@ class Receipt(BaseModel):
 
 
 @pytest.mark.parametrize("by_reply", (True, False))
-async def test_a_typed_output_is_the_value(tmp_path: Path, by_reply: bool) -> None:
+async def test_framework_typed_output_is_the_value(tmp_path: Path, by_reply: bool) -> None:
     text = json.dumps({"to": "Anna", "amount": 3})
     model = ScriptedModel([[assistant_message(text)]])
     agent = Agent("shop", model=model, output_type=None if by_reply else Receipt)
@@ -103,7 +103,7 @@ async def test_a_typed_output_is_the_value(tmp_path: Path, by_reply: bool) -> No
         assert reply.value == Receipt(to="Anna", amount=3)
 
 
-async def test_a_thread_goes_on_after_a_restart(tmp_path: Path) -> None:
+async def test_framework_thread_goes_on_after_a_restart(tmp_path: Path) -> None:
     for count in (1, 3):
         model = FunctionModel(lambda items: [assistant_message(f"{len(items)} items")])
         memory = SQLiteMemory(tmp_path / "memory.db")
@@ -112,7 +112,7 @@ async def test_a_thread_goes_on_after_a_restart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("decision", (True, False))
-async def test_its_approvals_wait_in_the_journal(tmp_path: Path, decision: bool) -> None:
+async def test_framework_approvals_wait_in_the_journal(tmp_path: Path, decision: bool) -> None:
     path, shop = tmp_path / "runs.db", Shop()
 
     def make() -> AgentsSDKAgent:
@@ -146,7 +146,7 @@ async def test_it_hands_over_within_the_run(tmp_path: Path) -> None:
     assert (reply.usage.total, clerk.tools_are_known()) == (45, True)
 
 
-async def test_an_inner_agent_with_steps_is_in_the_record(tmp_path: Path) -> None:
+async def test_framework_inner_agent_with_steps_is_in_the_record(tmp_path: Path) -> None:
     inner = as_steps(Agent("inner", model=ScriptedModel([[assistant_message("seen")]])))
     tool = inner.as_tool("look", "Looks.")
 
@@ -168,7 +168,7 @@ async def test_an_inner_agent_with_steps_is_in_the_record(tmp_path: Path) -> Non
         }
 
 
-async def test_its_text_is_streamed() -> None:
+async def test_framework_text_is_streamed() -> None:
     agent = Agent("shop", model=ScriptedModel([[assistant_message("one two three")]]))
     pieces = [
         e.text async for e in AgentsSDKAgent("c", agent).stream("Go") if isinstance(e, TextPiece)
@@ -176,19 +176,19 @@ async def test_its_text_is_streamed() -> None:
     assert "".join(pieces) == "one two three"
 
 
-async def test_a_budget_ends_the_run_before_a_request() -> None:
+async def test_framework_budget_ends_the_run_before_a_request() -> None:
     shop = Shop()
     reply = await AgentsSDKAgent("c", shop.agent(), budget=Budget(model_calls=1)).reply("Go")
     assert (reply.stop_reason, shop.model.asked) == ("budget", 1)
 
 
-def test_a_tool_that_cannot_be_a_step_is_refused() -> None:
+def test_framework_tool_that_cannot_be_a_step_is_refused() -> None:
     shell = agents.LocalShellTool(executor=lambda request: "")
     with pytest.raises(ConfigError, match="LocalShellTool cannot be a step"):
         AgentsSDKAgent("clerk", Agent("shop", tools=[shell]))
 
 
-def test_a_killed_run_does_nothing_twice_and_loses_nothing(tmp_path: Path) -> None:
+def test_framework_killed_run_does_nothing_twice_and_loses_nothing(tmp_path: Path) -> None:
     def make(points: Points, path: Path) -> AgentsSDKAgent:
         def answer(items: Any) -> list[Any]:
             points.model()

@@ -69,7 +69,7 @@ class Shop:
         return agent
 
 
-async def test_an_agent_replies_with_its_calls_as_steps(tmp_path: Path) -> None:
+async def test_framework_replies_with_its_calls_as_steps(tmp_path: Path) -> None:
     shop, path = Shop(), tmp_path / "runs.db"
     clerk = PydanticAIAgent("clerk", shop.agent(), journal=path)
     reply = await clerk.reply("Pay Anna", run_id="r")
@@ -92,7 +92,7 @@ class Receipt(BaseModel):
     amount: int
 
 
-async def test_a_typed_output_is_the_value_also_of_a_recorded_reply(tmp_path: Path) -> None:
+async def test_framework_typed_output_is_the_value_also_of_a_recorded_reply(tmp_path: Path) -> None:
     def model(messages: Any, info: Any) -> ModelResponse:
         return call("final_result", to="Anna", amount=3)
 
@@ -104,7 +104,7 @@ async def test_a_typed_output_is_the_value_also_of_a_recorded_reply(tmp_path: Pa
     assert reply.text == '{"to": "Anna", "amount": 3}'
 
 
-async def test_a_schema_of_the_reply_is_its_output_type() -> None:
+async def test_framework_schema_of_the_reply_is_its_output_type() -> None:
     def model(messages: Any, info: Any) -> ModelResponse:
         (tool,) = info.output_tools
         return call(tool.name, to="Anna", amount=3)
@@ -113,7 +113,7 @@ async def test_a_schema_of_the_reply_is_its_output_type() -> None:
     assert (await clerk.reply("Go", Receipt)).value == Receipt(to="Anna", amount=3)
 
 
-async def test_a_thread_goes_on_after_a_restart(tmp_path: Path) -> None:
+async def test_framework_thread_goes_on_after_a_restart(tmp_path: Path) -> None:
     def model(messages: Any, info: Any) -> ModelResponse:
         return say(f"{[type(p).__name__ for m in messages for p in m.parts]}")
 
@@ -127,7 +127,9 @@ async def test_a_thread_goes_on_after_a_restart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ("requires", "raises"))
 @pytest.mark.parametrize("decision", (True, False))
-async def test_its_approvals_wait_in_the_journal(tmp_path: Path, decision: bool, kind: str) -> None:
+async def test_framework_approvals_wait_in_the_journal(
+    tmp_path: Path, decision: bool, kind: str
+) -> None:
     path, shop = tmp_path / "runs.db", Shop()
 
     def make() -> PydanticAIAgent:
@@ -160,7 +162,7 @@ def raising(shop: Shop) -> Agent[Any, Any]:
     return agent
 
 
-async def test_a_deferred_call_waits_for_its_result(tmp_path: Path) -> None:
+async def test_framework_deferred_call_waits_for_its_result(tmp_path: Path) -> None:
     path, shop = tmp_path / "runs.db", Shop()
     agent = Agent(FunctionModel(shop.model))
 
@@ -175,7 +177,7 @@ async def test_a_deferred_call_waits_for_its_result(tmp_path: Path) -> None:
     assert (await clerk.reply("Pay Anna", run_id="r")).text == "paid: done by the bank"
 
 
-async def test_a_retry_is_told_and_is_not_repeated(tmp_path: Path) -> None:
+async def test_framework_retry_is_told_and_is_not_repeated(tmp_path: Path) -> None:
     tries, cuts = [], [1]
 
     def model(messages: Any, info: Any) -> ModelResponse:
@@ -205,20 +207,20 @@ async def test_a_retry_is_told_and_is_not_repeated(tmp_path: Path) -> None:
     assert tries == ["x", "y"]
 
 
-async def test_its_text_is_streamed() -> None:
+async def test_framework_text_is_streamed() -> None:
     clerk = PydanticAIAgent("clerk", Agent(TestModel(custom_output_text="one two three")))
     pieces = [each.text async for each in clerk.stream("Go") if isinstance(each, TextPiece)]
     assert "".join(pieces) == "one two three"
     assert len(pieces) > 1
 
 
-async def test_a_budget_ends_the_run_before_a_request() -> None:
+async def test_framework_budget_ends_the_run_before_a_request() -> None:
     shop = Shop()
     reply = await PydanticAIAgent("clerk", shop.agent(), budget=Budget(model_calls=1)).reply("Go")
     assert (reply.stop_reason, shop.asked) == ("budget", 1)
 
 
-async def test_an_inner_agent_whose_tool_may_be_repeated_goes_on(tmp_path: Path) -> None:
+async def test_framework_inner_agent_whose_tool_may_be_repeated_goes_on(tmp_path: Path) -> None:
     asked: list[str] = []
     fails = [1]
 
@@ -257,7 +259,7 @@ async def test_an_inner_agent_whose_tool_may_be_repeated_goes_on(tmp_path: Path)
     assert {"1.0/1", "1.0/1.0", "1.0/2"} <= keys
 
 
-async def test_one_of_ours_asks_it() -> None:
+async def test_framework_one_of_ours_asks_it() -> None:
     shop = Shop()
     clerk = PydanticAIAgent("clerk", shop.agent(), description="pays")
     answers = [ModelReply(calls=(Call("a", "clerk", {"text": "Pay"}),)), ModelReply("done")]
@@ -271,7 +273,7 @@ def test_options_of_a_tool_that_it_has_not_are_refused() -> None:
         PydanticAIAgent("clerk", Shop().agent(), tools={"pya": {"outside": True}})
 
 
-def test_a_killed_run_does_nothing_twice_and_loses_nothing(tmp_path: Path) -> None:
+def test_framework_killed_run_does_nothing_twice_and_loses_nothing(tmp_path: Path) -> None:
     def make(points: Points, path: Path) -> PydanticAIAgent:
         def model(messages: Any, info: Any) -> ModelResponse:
             points.model()

@@ -13,7 +13,7 @@ from typing import Any, Final, Never
 
 from moothall.actions.approval import Later
 from moothall.agents.replies.reply import Stop
-from moothall.agents.theirs.their_request import SCOPE
+from moothall.agents.theirs.their_request import THEIR_SCOPE
 from moothall.foundation.errors import (
     BudgetExceeded,
     HookError,
@@ -74,7 +74,7 @@ class Parking:
         """End the run once nothing else is under way; the program does not go on from here."""
         self.stops.append(stop)
         future: asyncio.Future[Never] = asyncio.get_running_loop().create_future()
-        self._parked[future] = SCOPE.get().prefix
+        self._parked[future] = THEIR_SCOPE.get().prefix
         self._changed.set()
         try:
             await future

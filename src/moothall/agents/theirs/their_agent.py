@@ -31,7 +31,7 @@ _REFUSED_HOOKS: Final = ("pre_reasoning", "post_reasoning")
 _REFUSED_PARTS: Final = ("around_model", "guidance", "offers")
 
 
-class Raised(RuntimeError):
+class TheirFault(RuntimeError):
     """What a tool or a model of a program raised before its run was resumed."""
 
 
@@ -204,7 +204,7 @@ class TheirAgent(ReActAgent):
                 return kind(data["text"])
             except TypeError:
                 pass
-        return Raised(f"{data['type']}: {data['text']}")
+        return TheirFault(f"{data['type']}: {data['text']}")
 
     def unreadable(self, error: Exception, record: Record[Any] | None) -> StateError:
         """Return the error of a recorded answer that the framework does not read any more."""

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from moothall.models.protocol import ChatMessage
 
 
-class Scope(NamedTuple):
+class TheirScope(NamedTuple):
     """Where in a program a step is: what its key begins with, and the call around it."""
 
     prefix: str = ""
     call: ToolCall | None = None
 
 
-_PROGRAM = Scope()
-SCOPE: ContextVar[Scope] = ContextVar("moothall_their_scope", default=_PROGRAM)
+_PROGRAM = TheirScope()
+THEIR_SCOPE: ContextVar[TheirScope] = ContextVar("moothall_their_scope", default=_PROGRAM)
 
 
 class TheirRequest(Protocol):

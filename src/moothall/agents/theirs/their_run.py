@@ -33,7 +33,7 @@ from moothall.agents.replies.reply import Reply, Stop
 from moothall.agents.replies.state import Codec
 from moothall.agents.theirs.parking import Parking
 from moothall.agents.theirs.their_calls import Called, TheirCalls
-from moothall.agents.theirs.their_request import SCOPE, Scope, TheirModel, TheirRequest
+from moothall.agents.theirs.their_request import THEIR_SCOPE, TheirModel, TheirRequest, TheirScope
 from moothall.agents.theirs.their_turns import TheirTurns
 from moothall.foundation.errors import BudgetExceeded, HookError, InDoubt, JournalError, RunMismatch
 from moothall.foundation.jsonvalue import json_text
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("moothall.agents")
 
-RUN: ContextVar[TheirRun | None] = ContextVar("moothall_their_run", default=None)
+THEIR_RUN: ContextVar[TheirRun | None] = ContextVar("moothall_their_run", default=None)
 """The run whose program runs here."""
 
 
@@ -93,7 +93,7 @@ class TheirRun:
 
     async def ask(self, request: TheirRequest) -> Any:
         """Return the framework's own answer to a request: the recorded one, or by sending it."""
-        scope = SCOPE.get()
+        scope = THEIR_SCOPE.get()
         key = f"{scope.prefix}{self._count(scope.prefix)}"
         await self.parking.guard(key, self._ask(key, scope, request))
         return request.raw
@@ -120,7 +120,7 @@ class TheirRun:
 
     async def wait(self, name: str, question: Any) -> Any:
         """Return what a person answers to a question that the program asks by itself."""
-        prefix = SCOPE.get().prefix
+        prefix = THEIR_SCOPE.get().prefix
         key = f"{prefix}{name}.{self._count(f'{prefix}{name}.')}"
         return await self.parking.guard(key, self._wait(key, question))
 
@@ -205,8 +205,8 @@ class TheirRun:
         return next((n for n, role in enumerate(roles) if role != "user"), len(roles))
 
     async def _run_program(self) -> tuple[str, Any]:
-        RUN.set(self)
-        SCOPE.set(Scope())
+        THEIR_RUN.set(self)
+        THEIR_SCOPE.set(TheirScope())
         result: tuple[str, Any] = await self.agent.run_theirs(self)
         return result
 
@@ -265,7 +265,7 @@ class TheirRun:
         return count
 
     def _key_of_call(self, id: str | None, name: str, args: dict[str, Any]) -> str:
-        prefix = SCOPE.get().prefix
+        prefix = THEIR_SCOPE.get().prefix
         key = None
         if id is not None:
             key = self._keys.get((prefix, id)) or self._keys.get((None, id))
@@ -276,7 +276,7 @@ class TheirRun:
         count = self._count(f"={key}")
         return key if count == 1 else f"{key}~{count}"
 
-    async def _ask(self, key: str, scope: Scope, request: TheirRequest) -> None:
+    async def _ask(self, key: str, scope: TheirScope, request: TheirRequest) -> None:
         is_main = scope.call is None
         prompt: Any = request.messages()
         if is_main:
@@ -350,13 +350,13 @@ class TheirRun:
                 past = self.record.find(key)
                 if past is not None and past.in_doubt:
                     raise Stop("in_doubt", doubts)
-        outer = SCOPE.get().call
+        outer = THEIR_SCOPE.get().call
         calls = TheirCalls(self.agent, [call], self.request, self.state.iteration + 1, self.blocks)
         calls.key, calls.codec = key, self.agent
-        scope = Scope(f"{key}/", call)
+        scope = TheirScope(f"{key}/", call)
 
         async def run_tool(**args: Any) -> Any:
-            SCOPE.set(scope)
+            THEIR_SCOPE.set(scope)
             return await calls.outcome_of(execute(args))
 
         calls.work = run_tool

@@ -22,8 +22,7 @@ from langgraph.config import get_config
 from langgraph.types import Command
 
 from moothall import ACCESS_REQUESTED, ConfigError, ModelReply, TextPiece
-from moothall.agents.theirs.their_request import SCOPE, Scope
-from moothall.agents.theirs.their_run import RUN
+from moothall.agents import THEIR_RUN, THEIR_SCOPE, TheirScope
 from moothall.build import as_json, context_value, json_text
 from moothall.models import Call, Usage
 
@@ -67,32 +66,32 @@ def _model_fields(model: Any) -> dict[str, Any]:
     async def agenerate(
         self: Any, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any
     ) -> Any:
-        if (run := RUN.get()) is None:
+        if (run := THEIR_RUN.get()) is None:
             return await model._agenerate(messages, stop, run_manager, **options)
         return await _ask(run, model, messages, stop, options)
 
     def generate(
         self: Any, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any
     ) -> Any:
-        if (run := RUN.get()) is None:
+        if (run := THEIR_RUN.get()) is None:
             return model._generate(messages, stop, run_manager, **options)
         return run.from_thread(_ask(run, model, messages, stop, options))
 
     def should_stream(self: Any, **options: Any) -> bool:
-        return RUN.get() is None and model._should_stream(**options)
+        return THEIR_RUN.get() is None and model._should_stream(**options)
 
     fields = {"_agenerate": agenerate, "_generate": generate, "_should_stream": should_stream}
     return {**fields, "has_steps": property(lambda self: True)}
 
 
 async def _ask(run: Any, model: Any, messages: Any, stop: Any, options: Any) -> Any:
-    with context_value(SCOPE, _scope()):
+    with context_value(THEIR_SCOPE, _scope()):
         return await run.ask(_Request(run, model, messages, stop, options))
 
 
-def _scope() -> Scope:
+def _scope() -> TheirScope:
     """Return where in a graph a step is: steps of nodes side by side keep their keys."""
-    scope = SCOPE.get()
+    scope = THEIR_SCOPE.get()
     try:
         about = get_config().get("metadata", {})
     except RuntimeError:  # in no graph
@@ -101,17 +100,17 @@ def _scope() -> Scope:
         return scope
     path = [each for each in about.get("langgraph_path", ()) if isinstance(each, int)]
     place = ".".join(map(str, (about["langgraph_step"], *path)))
-    return Scope(f"{scope.prefix}{about['langgraph_node']}@{place}/", scope.call)
+    return TheirScope(f"{scope.prefix}{about['langgraph_node']}@{place}/", scope.call)
 
 
 def _tool_fields(tool: Any) -> dict[str, Any]:
     async def arun(self: Any, tool_input: Any, *parts: Any, **options: Any) -> Any:
-        if (run := RUN.get()) is None:
+        if (run := THEIR_RUN.get()) is None:
             return await tool.arun(tool_input, *parts, **options)
         return await _call(run, tool, tool_input, parts, options)
 
     def run_tool(self: Any, tool_input: Any, *parts: Any, **options: Any) -> Any:
-        if (run := RUN.get()) is None:
+        if (run := THEIR_RUN.get()) is None:
             return tool.run(tool_input, *parts, **options)
         return run.from_thread(_call(run, tool, tool_input, parts, options))
 
@@ -133,7 +132,7 @@ async def _call(run: Any, tool: Any, tool_input: Any, parts: Any, options: Any) 
     if parameters is None:
         parameters = tool.tool_call_schema.model_json_schema()
     action = run.agent.tools.action(tool.name, tool.description, parameters, **asked)
-    with context_value(SCOPE, _scope()):
+    with context_value(THEIR_SCOPE, _scope()):
         called = await run.call(id, action, execute, as_json(args))
     if called.error is not None:
         raise called.error
@@ -178,8 +177,11 @@ class _Request:
 
     async def send(self, tell: Any) -> ModelReply:
         """Ask the model; tell the pieces, if it streams and somebody listens."""
-        kind, base = type(self._model), BaseChatModel
-        streams = kind._astream is not base._astream or kind._stream is not base._stream
+        names = ("_astream", "_stream")  # of whoever can stream, by its class
+        kind = type(self._model)
+        streams = any(
+            each in vars(k) for k in kind.__mro__ for each in names if k is not BaseChatModel
+        )
         if tell is None or not streams:
             self.raw = await self._model._agenerate(*self._parts, **self._options)
         else:

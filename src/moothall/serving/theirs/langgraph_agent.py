@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from moothall import ConfigError, MissingExtra
-from moothall.agents.theirs.their_agent import TheirAgent
+from moothall.agents import TheirAgent
 from moothall.build import json_text
 
 if TYPE_CHECKING:
-    from moothall.agents.theirs.their_run import TheirRun
+    from moothall.agents import TheirRun
 
 
 class LangGraphAgent(TheirAgent):

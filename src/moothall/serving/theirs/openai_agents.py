@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 import agents
 from moothall import ACCESS_REQUESTED, ConfigError, ModelReply, TextPiece
-from moothall.agents.theirs.their_run import RUN
+from moothall.agents import THEIR_RUN
 from moothall.build import json_text
 from moothall.models import Call, Usage
 
@@ -85,7 +85,7 @@ def _class_with_steps(kind: Any) -> Any:
 
 
 def _tool_with_steps(tool: Any) -> Any:
-    if not isinstance(tool, agents.FunctionTool) or RUN.get() is None:
+    if not isinstance(tool, agents.FunctionTool) or THEIR_RUN.get() is None:
         return tool
     copied = copy.copy(tool)
     copied.on_invoke_tool = _caller_of(tool)
@@ -95,7 +95,7 @@ def _tool_with_steps(tool: Any) -> Any:
 
 def _caller_of(tool: Any) -> Callable[[Any, str], Awaitable[Any]]:
     async def invoke(context: Any, text: str) -> Any:
-        run = RUN.get()
+        run = THEIR_RUN.get()
         try:
             args = json.loads(text or "{}")
         except ValueError:  # the tool says what is wrong
@@ -142,7 +142,7 @@ class StepModel(agents.Model):
 
     async def get_response(self, *parts: Any, **options: Any) -> Any:
         """Return its answer."""
-        run = RUN.get()
+        run = THEIR_RUN.get()
         if run is None:
             return await self.wrapped.get_response(*parts, **options)
         names = ("system_instructions", "input", "model_settings", "tools", "output_schema")

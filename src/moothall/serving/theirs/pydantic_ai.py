@@ -31,7 +31,7 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_core import to_jsonable_python
 
 from moothall import ACCESS_REQUESTED, Later, ModelReply, TextPiece
-from moothall.agents.theirs.their_run import RUN
+from moothall.agents import THEIR_RUN
 from moothall.build import as_json, json_text
 from moothall.models import Call, Usage
 
@@ -52,11 +52,13 @@ class AsSteps(AbstractCapability[Any]):
 
     def get_wrapper_model(self, model: Model) -> Model | None:
         """Return what asks the model by the run."""
-        return None if RUN.get() is None or isinstance(model, _StepModel) else _StepModel(model)
+        return (
+            None if THEIR_RUN.get() is None or isinstance(model, _StepModel) else _StepModel(model)
+        )
 
     async def handle_deferred_tool_calls(self, ctx: Any, *, requests: Any) -> Any:
         """Approve at once, as ours is asked when the call is made; wait for what others execute."""
-        run = RUN.get()
+        run = THEIR_RUN.get()
         if run is None:
             return None
         results = {}
@@ -75,7 +77,7 @@ class AsSteps(AbstractCapability[Any]):
         self, ctx: Any, *, call: Any, tool_def: Any, args: Any, handler: Any
     ) -> Any:
         """Call a tool by the run."""
-        run = RUN.get()
+        run = THEIR_RUN.get()
         if run is None or _CALL.get() is call:  # the agent was given this twice
             return await handler(args)
         stated = call.args_as_dict()
@@ -118,7 +120,7 @@ class _StepModel(WrapperModel):
     async def request(
         self, messages: Any, model_settings: Any, model_request_parameters: Any
     ) -> Any:
-        run = RUN.get()
+        run = THEIR_RUN.get()
         request = _Request(run, self.wrapped, messages, model_settings, model_request_parameters)
         return await request.answer() if run is None else await run.ask(request)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from moothall import MissingExtra
-from moothall.agents.theirs.their_agent import Raised, TheirAgent
+from moothall.agents import TheirAgent, TheirFault
 from moothall.build import as_json, json_text
 
 if TYPE_CHECKING:
     from moothall import Action
-    from moothall.agents.theirs.their_run import TheirRun
+    from moothall.agents import TheirRun
 
 
 class PydanticAIAgent(TheirAgent):
@@ -129,4 +129,4 @@ class PydanticAIAgent(TheirAgent):
             kind: type[Exception] = getattr(exceptions, data["type"])
             return kind(data["text"])
         error = super().read_error(data)
-        return exceptions.AgentRunError(str(error)) if isinstance(error, Raised) else error
+        return exceptions.AgentRunError(str(error)) if isinstance(error, TheirFault) else error
