@@ -308,6 +308,26 @@ async def test_frozen_agent_that_discovers_others_has_their_recorded_actions(
     assert (await FrozenWorld(journal, "r", model="recorded").reply(again)).text == "Nine."
 
 
+@pytest.mark.parametrize("own_run", [False, True])
+async def test_frozen_agent_that_said_something_to_a_discovered_agent_has_its_recorded_reply(
+    tmp_path: Path, own_run: bool
+) -> None:
+    journal = Journal(tmp_path / "runs.db")
+    answers = [call("clock_say", content="The hour?"), "Nine."]
+    clock_model = ScriptedModel(["It is nine."])
+    clock = ReActAgent("clock", clock_model, journal=journal if own_run else None)
+    agent = ReActAgent("desk", ScriptedModel(answers), discover=["clock"], journal=journal)
+    async with NativeSpace() as space:
+        space.add(clock)
+        space.add(agent)
+        await agent.reply("The hour?", run_id="r")
+    again = ReActAgent("desk", ScriptedModel(answers), discover=["clock"])
+    world = FrozenWorld(journal, "r", model="recorded")
+    reply = await world.reply(again)
+    assert (reply.steps[0].result["result"], reply.text) == ("It is nine.", "Nine.")
+    assert (world.left_calls, len(clock_model.received)) == ([], 1)
+
+
 async def test_frozen_agent_leaves_its_own_parts_as_they_are(tmp_path: Path) -> None:
     asked: list[Any] = []
 

@@ -18,7 +18,7 @@ from moothall.evals.calls_to_take import (
     play,
     recorded_part,
 )
-from moothall.evals.recorded_answers import RecordedAnswers, recorded_actions
+from moothall.evals.recorded_answers import RecordedAnswers, is_elsewhere, recorded_actions
 from moothall.journal import Journal, RecordedCall, RunView
 from moothall.models import Model, check_model
 from moothall.models import model as model_named
@@ -298,7 +298,7 @@ class FrozenWorld:
 
     def goes_deeper(self, part: _ReplyInWorld, call: ToolCall, recorded: RecordedCall) -> bool:
         """Return whether an agent that a call asks replies again; note which part it has."""
-        if part.view is None or self.is_before(part, call):
+        if part.view is None or self.is_before(part, call) or is_elsewhere(call.action):
             return False
         own_run = part.view.asked_run(recorded)
         if recorded.part or own_run is not None:

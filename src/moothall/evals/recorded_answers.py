@@ -120,6 +120,11 @@ def recorded_actions(view: RunView, path: str, own_names: set[str]) -> list[Acti
     return [*actions.values()]
 
 
+def is_elsewhere(action: Any) -> bool:
+    """Return whether an action is that of an agent which is not here, as it was described."""
+    return getattr(action, "function", None) is _execute_elsewhere
+
+
 async def _execute_elsewhere(**args: Any) -> None:
     raise StateError("the action of another agent is not executed in a frozen world")
 
