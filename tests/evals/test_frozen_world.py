@@ -308,7 +308,7 @@ async def test_frozen_agent_that_discovers_others_has_their_recorded_actions(
     assert (await FrozenWorld(journal, "r", model="recorded").reply(again)).text == "Nine."
 
 
-@pytest.mark.parametrize("own_run", [False, True])
+@pytest.mark.parametrize("own_run", (False, True))
 async def test_frozen_agent_that_said_something_to_a_discovered_agent_has_its_recorded_reply(
     tmp_path: Path, own_run: bool
 ) -> None:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -525,6 +526,31 @@ def test_ag_ui_client_is_asked_anew_by_the_changed_program_that_goes_on(
         events = run(url, user("Buy."), resume=[entry])
         assert "".join(each.get("delta", "") for each in events) == "Bought."
         assert BOUGHT == ["tea"]
+
+
+def test_a2a_task_of_a_changed_program_goes_on_soon_after_a_permission_by_the_operator(
+    journal: Journal,
+) -> None:
+    with serving(asgi(shop(PAY, "Bought.", journal=journal))) as url:
+        started(url, "Buy.")
+        asyncio.run(until(lambda: bool(journal.waiting())))
+    (wait,) = journal.waiting()
+    journal.answer(wait.run, wait.key, True, by="eva")
+    changed = shop(PAY, "Bought.", journal=journal, system_prompt="Be brief.")
+
+    def waits_at_rest(kind: str) -> bool:
+        kinds = [each.kind for each in journal.waiting()]
+        return kinds == [kind] and not journal.run(wait.run).held
+
+    with serving(asgi(changed)):
+        for kind, key, value in (
+            ("operator", "operator:program", "fork"),
+            ("approval", wait.key, True),
+        ):
+            asyncio.run(until(partial(waits_at_rest, kind)))
+            journal.answer(wait.run, key, value, by="eva")
+        asyncio.run(until(lambda: journal.run(wait.run).state == "done"))
+    assert BOUGHT == ["tea"]
 
 
 @pytest.mark.parametrize("breaks", (False, True))

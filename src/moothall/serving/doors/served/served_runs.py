@@ -159,6 +159,8 @@ class ServedRuns:
             del self._runs[id]
         if run.error is not None and run.has_other_program:
             self._retries.note(id)
+        else:  # what it waits for now is a later matter
+            self._retries.forget(id)
 
     async def resume(self) -> None:
         """Go on with runs that have waited and can; of an agent that has entered, the cut-off."""
