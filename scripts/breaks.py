@@ -159,7 +159,7 @@ def first_failure(each: Break, ways: list[tuple[float, str]]) -> tuple[str, int]
         seconds=SECONDS * 2 + TEST_S,
         log=log,
     )
-    found = re.search(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", log.read_text(), re.MULTILINE)
+    found = re.search(r"^(?:FAILED|ERROR) (tests/.*?)(?: - .*)?$", log.read_text(), re.MULTILINE)
     copy.remove()
     if code == 0:
         return "", len(chosen)
