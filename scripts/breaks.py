@@ -45,16 +45,17 @@ def equivalent_names() -> list[str]:
     return [f"{each['function']}: {each['change']}" for each in entries]
 
 
-def tests_of(house: str) -> list[str]:
-    """Return the tests of a house: its folder, and what attacks or extends it."""
+def tests_of(house: str) -> list[list[str]]:
+    """Return the tests of a house: its folder, then what attacks or extends it."""
     house = house.partition("/")[0]
-    paths = [ROOT / "tests" / house, ROOT / "tests" / "attacks" / house]
+    paths = [ROOT / "tests" / "attacks" / house]
     paths += (ROOT / "tests" / "attacks").glob(f"test_{house}_*.py")
     for folder in ("attacks", "extending"):
         for path in (ROOT / "tests" / folder).glob("test_*.py"):
             if re.search(rf"\bmoothall\.{house}\b", path.read_text()):
                 paths.append(path)
-    return sorted({str(each.relative_to(ROOT)) for each in paths if each.exists()})
+    more = sorted({str(each.relative_to(ROOT)) for each in paths if each.exists()})
+    return [[f"tests/{house}"], more]
 
 
 class Copy:
@@ -166,8 +167,8 @@ def first_failure(each: Break, ways: list[tuple[float, str]]) -> tuple[str, int]
     return found[1] if found else f"(the tests end with {code})", len(chosen)
 
 
-def report(breaks: list[Break], ways: Ways, jobs: int) -> int:
-    """Try each break, and print whether it is found; return how many are not."""
+def not_found(breaks: list[Break], ways: Ways, jobs: int) -> list[Break]:
+    """Try each break, print whether it is found, and return those that are not."""
 
     def try_one(number: int) -> bool:
         each, began = breaks[number], time.monotonic()
@@ -184,7 +185,8 @@ def report(breaks: list[Break], ways: Ways, jobs: int) -> int:
         return bool(failure)
 
     with ThreadPoolExecutor(jobs) as pool:
-        return list(pool.map(try_one, range(len(breaks)))).count(False)
+        found = list(pool.map(try_one, range(len(breaks))))
+    return [each for each, is_found in zip(breaks, found, strict=True) if not is_found]
 
 
 def main(arguments: Iterable[str] | None = None) -> int:
@@ -209,10 +211,14 @@ def main(arguments: Iterable[str] | None = None) -> int:
             print("\n".join(each.name for each in breaks))
             continue
         marks = "not long" if options.services else "not long and not services"
-        ways = ways_of(breaks, options.tests or tests_of(house), options.jobs, marks)
-        count = report(breaks, ways, options.jobs)
-        print(f"{house}: {len(breaks) - count} of {len(breaks)} breaks are found", flush=True)
-        missed += count
+        left = breaks
+        for tests in [options.tests] if options.tests else tests_of(house):
+            if left and tests:
+                left = not_found(left, ways_of(left, tests, options.jobs, marks), options.jobs)
+        print(f"{house}: {len(breaks) - len(left)} of {len(breaks)} breaks are found", flush=True)
+        for each in left:
+            print(f"not found: {each.line:4} {each.name}", flush=True)
+        missed += len(left)
     return int(missed > 0)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
-import random
+import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,7 +30,7 @@ OPPOSITES: dict[type[ast.AST], type[ast.AST]] = {
 }
 NAMES = {"min": "max", "max": "min", "any": "all", "all": "any"}
 METHODS = {"appendleft": "append", "popleft": "pop"}
-UNORDERED = {*NAMES, "isinstance", "issubclass"}
+UNORDERED = {*NAMES, "isinstance", "issubclass", "suppress"}
 """Functions whose arguments are not swapped: it would change nothing, or fail at once."""
 QUIET = {"debug", "info", "overload", "cast"}
 """Functions whose call a user does not see: log lines, and what only type checkers read."""
@@ -173,10 +173,10 @@ def places_of(tree: ast.Module) -> list[Place]:
     places: list[Place] = []
 
     def visit(node: ast.AST, name: str, inside: bool, where: Place | None) -> None:
-        if isinstance(node, ast.JoinedStr | ast.Raise | ast.AnnAssign) and not (
+        if isinstance(node, ast.JoinedStr | ast.Raise | ast.Assert | ast.AnnAssign) and not (
             isinstance(node, ast.AnnAssign) and node.value is not None
         ):
-            return  # texts are for people, and types for type checkers
+            return  # texts are for people, types and assertions for type checkers
         skipped = {"annotation", "returns", "decorator_list", "type_params", "bases", "msg"}
         if where is not None:
             places.extend(
@@ -297,7 +297,8 @@ def draw(house: str, count: int, seed: str, left_out: Iterable[str] = ()) -> lis
     everything = [
         each for file in files_of(house) for each in breaks_in((SOURCE / file).read_text(), file)
     ]
-    random.Random(f"{seed} {house}").shuffle(everything)
+    # By a hash, so that a change of the source changes few of the breaks that a seed draws.
+    everything.sort(key=lambda each: hashlib.sha256(f"{seed} {each.name}".encode()).digest())
     left_out = set(left_out)
     drawn: dict[tuple[str, str], Break] = {}
     for each in everything:

@@ -8,6 +8,7 @@ import os
 import select
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,22 @@ def test_mcp_call_that_breaks_its_server_ends_with_the_reason(
         assert "\n" not in str(caught.value)
         # The server is started again for the next call.
         assert me.ask("odd", "echo", text="again").result(30) == "again"
+
+
+def test_mcp_server_tells_a_page_how_many_calls_failed_and_the_last_reason(server: Make) -> None:
+    with NativeSpace() as space:
+        odd = space.add(server())
+        me = space.add(Agent("me"))
+        counts = []
+        for tool, arguments in (("echo", {"text": "a"}), ("die", {}), ("echo", {"text": "b"})):
+            with suppress(ActionError):
+                me.ask("odd", tool, **arguments).result(30)
+            row = odd.door_row()
+            counts.append((row["calls"], row["failed"]))
+        assert counts == [(1, 0), (2, 1), (3, 1)]
+        at, reason = row["last_fault"]
+        assert abs(at - time.time()) < 60
+        assert "out of paper" in reason
 
 
 @pytest.mark.parametrize("tool", ("noise", "deep"))
