@@ -51,6 +51,20 @@ async def test_a2a_agent_replies_for_a_server_of_0_3(remote: tuple[str, Path]) -
     await far.aclose()
 
 
+async def test_a2a_agent_tells_a_page_how_many_replies_failed_and_the_last_reason(
+    remote: tuple[str, Path],
+) -> None:
+    far = A2AAgent("far", remote[0])
+    await far.reply("Hello")
+    assert (far.door_row()["calls"], far.door_row()["failed"]) == (1, 0)
+    with pytest.raises(ModelError):
+        await far.reply("fail")
+    row = far.door_row()
+    assert (row["calls"], row["failed"]) == (2, 1)
+    assert "no paper" in row["last_fault"][1]
+    await far.aclose()
+
+
 async def test_a2a_agent_sends_text_and_files_to_a_server_of_0_3(remote: tuple[str, Path]) -> None:
     far = A2AAgent("far", remote[0])
     await far.observe("it rains")
