@@ -490,6 +490,34 @@ print(len(search.execute(query="Where do cats sleep?")))
     assert names(search, "Where do cats sleep?") == ["cats.md"]
 
 
+def test_folder_below_that_cannot_be_read_is_named_in_the_notes_of_a_report(tmp_path: Path) -> None:
+    (tmp_path / "docs" / "closed").mkdir(parents=True)
+    (tmp_path / "docs" / "cats.md").write_text("Cats sleep on the roof.")
+    (tmp_path / "docs" / "closed" / "dogs.md").write_text("Dogs bark.")
+    script = """
+import os, sys
+from moothall.research import Researcher, search_folder
+docs, index = sys.argv[1:]
+def report(index):
+    tool = search_folder(docs, index=index)
+    return Researcher("r", None, ["Where do cats sleep?"], [tool]).report_sync()
+report(f"{index}.first")  # what it imports, root alone may read
+os.chmod(f"{docs}/closed", 0)
+if os.geteuid() == 0:  # root reads what nobody may read
+    os.setuid(65534)
+print(*report(index).notes)
+"""
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index").chmod(0o777)
+    for each in (tmp_path, *tmp_path.parents):
+        if each.is_relative_to("/tmp") and str(each) != "/tmp":
+            each.chmod(0o755)
+    where = [str(tmp_path / "docs"), str(tmp_path / "index" / "i.db")]
+    done = subprocess.run([sys.executable, "-c", script, *where], capture_output=True, text=True)
+    (tmp_path / "docs" / "closed").chmod(0o755)
+    assert "in folders that cannot be read (closed)" in done.stdout, done.stdout + done.stderr
+
+
 def test_report_title_and_link_base_are_those_that_were_given(docs: Path, index: Path) -> None:
     base = "https://wiki.example/team"
     tool = search_folder(docs, index=index, link_base=base)

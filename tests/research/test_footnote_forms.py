@@ -111,6 +111,7 @@ def test_footnotes_in_a_list_or_a_range_cite_each_source(note: str) -> None:
         "The code `ports[1]` and `[2]` is right.",
         "Thus:\n\n```\nports[1] [2]\n```\n\nIt is.",
         "Then a[1] = 2.",
+        "The ion [1]H and the name port[2]b are no sources.",
         "[1] Alpha is the first item.",
         "It cites [7] and (9).",
         "Alpha \\[1\\] is escaped.",
