@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from moothall import Budget, Journal, Person, ScriptedModel
+
 from moothall.foundation.errors import ContextOverflow, DefinitionError
+from moothall.memory import estimate_tokens
 from moothall.models.protocol import ModelReply, Usage
 from moothall.research import Heading, ProposedPlan, Report, Researcher, ResearchTask, Resource
 from research.small_web import evaluation, plan
@@ -150,6 +152,16 @@ def test_report_without_a_length_gets_sections_once_it_outgrows_the_prompt() -> 
     assert first.strip() == f"{cited}\n\n{(WORDS * 20).strip()} [no source]"
     assert "Aarau" not in writer.sections
     assert writer.sections[-1] == "Davos"
+
+
+def test_long_report_takes_at_most_half_of_the_context_for_a_prompt() -> None:
+    writer = Writer([list(CITIES)], context=5000)
+    long_report(writer, outline=["Bridges"])
+    sizes = [
+        sum(estimate_tokens(str(each["content"])) for each in messages)
+        for messages in writer.model.received
+    ]
+    assert max(sizes) <= 5000 // 2
 
 
 def test_long_report_shows_every_result_in_a_prompt() -> None:
