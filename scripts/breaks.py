@@ -6,7 +6,8 @@ A break is one small change of the source: a comparison's boundary, a condition 
 default. The same seed draws the same breaks of the same source. The tests of the house run once, to
 see which come to the place of each break. Then each break stands in a copy of the package, which
 only these tests and the programs that they start import, quick ones first, up to the first that
-fails. What changes nothing that a user can see stands in tests/equivalent_breaks.toml.
+fails. A break that none finds is tried on what attacks or extends the house. What changes nothing
+that a user can see stands in tests/equivalent_breaks.toml.
 
 mutmut and cosmic-ray make all changes of a package; neither draws, sees a program that a test
 starts, or leaves out keywords and awaited calls.
