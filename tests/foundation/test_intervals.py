@@ -23,6 +23,14 @@ def test_interval_of_a_share_is_wilsons_and_no_point_at_its_ends() -> None:
     assert round(Interval.of_share([0.0] * 20).high, 4) == 0.1611
 
 
+def test_interval_of_samples_is_as_narrow_as_that_of_the_share_of_as_many() -> None:
+    cases = [0.0, 1.0] * 50
+    drawn = Interval.of_samples(cases, lambda some: sum(some) / len(some))
+    assert (drawn.mean, drawn.n) == (0.5, 100)
+    assert drawn.low == pytest.approx(0.42, abs=0.05)
+    assert drawn.high == pytest.approx(0.58, abs=0.05)
+
+
 def test_interval_of_samples_is_the_same_each_time() -> None:
     cases = [0.0, 1.0, 1.0, 0.0, 1.0, 1.0]
 
