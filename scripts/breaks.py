@@ -6,8 +6,8 @@ A break is one small change of the source: a comparison's boundary, a condition 
 default. The same seed draws the same breaks of the same source. The tests of the house run once, to
 see which come to the place of each break. Then each break stands in a copy of the package, which
 only these tests and the programs that they start import, quick ones first, up to the first that
-fails. A break that none finds is tried on what attacks or extends the house. What changes nothing
-that a user can see stands in tests/equivalent_breaks.toml.
+fails. A break that none finds is tried on what uses, attacks or extends the house. What changes
+nothing that a user can see stands in tests/equivalent_breaks.toml.
 
 mutmut and cosmic-ray make all changes of a package; neither draws, sees a program that a test
 starts, or leaves out keywords and awaited calls.
@@ -33,6 +33,9 @@ from pathlib import Path
 from draws import ROOT, SOURCE, Break, changed, draw, marked, readers_of
 
 EQUIVALENT = ROOT / "tests" / "equivalent_breaks.toml"
+CORE = ("actions", "agents", "budget", "foundation", "journal", "memory", "models", "spaces")
+"""Houses whose promises the tests of the others of them hold, too."""
+
 SECONDS = 90.0
 """How long the tests of one break take at most when none fails: those that take less time first."""
 
@@ -47,7 +50,7 @@ def equivalent_names() -> list[str]:
 
 
 def tests_of(house: str) -> list[list[str]]:
-    """Return the tests of a house: its folder, then what attacks or extends it."""
+    """Return the tests of a house: its folder, then what uses, attacks or extends it."""
     house = house.partition("/")[0]
     paths = [ROOT / "tests" / "attacks" / house]
     paths += (ROOT / "tests" / "attacks").glob(f"test_{house}_*.py")
@@ -55,6 +58,8 @@ def tests_of(house: str) -> list[list[str]]:
         for path in (ROOT / "tests" / folder).glob("test_*.py"):
             if re.search(rf"\bmoothall\.{house}\b", path.read_text()):
                 paths.append(path)
+    if house in CORE:
+        paths += (ROOT / "tests" / other for other in (*CORE, "conformance") if other != house)
     more = sorted({str(each.relative_to(ROOT)) for each in paths if each.exists()})
     return [[f"tests/{house}"], more]
 
