@@ -177,6 +177,22 @@ def test_http_failed_requests_leave_room_for_as_many_as_before(
         assert run(fail_then_ask(server.url)) == b"ok"
 
 
+def test_http_events_have_their_names_and_data_and_nothing_of_other_fields() -> None:
+    async def events(url: str) -> list[tuple[str, bytes]]:
+        response = await HTTPClient("it").request("GET", url, stream=True)
+        try:
+            return [each async for each in response.events()]
+        finally:
+            response.close()
+
+    stream = (
+        b": a remark\n\nid: 7\nretry: 500\ndata: one\ndata: more\n\n"
+        b"event: end\ncolour: red\ndata: two\n\n"
+    )
+    with OpenAIServer(http(stream)) as server:
+        assert run(events(server.url)) == [("", b"one\nmore"), ("end", b"two")]
+
+
 # -- redirects -------------------------------------------------------------------------------------
 
 
