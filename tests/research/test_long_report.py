@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from moothall import Budget, Journal, Person, ScriptedModel
-
 from moothall.foundation.errors import ContextOverflow, DefinitionError
 from moothall.memory import estimate_tokens
 from moothall.models.protocol import ModelReply, Usage
