@@ -327,6 +327,19 @@ def test_budget_children_leak_nothing() -> None:
 # -- time ------------------------------------------------------------------------------------------
 
 
+def test_budget_pause_stops_the_seconds_of_a_parent_too(clock: SetClock) -> None:
+    child = Budget(seconds=30, clock=clock).child(tokens=100)
+    child.charge(tokens=1)
+    child.pause()
+    clock.time += 500
+    child.charge(tokens=1)
+
+
+def test_budget_period_is_its_own_and_not_that_of_its_parent() -> None:
+    assert Budget(tokens=100).child(tokens=10, per="day").period_began() > 0
+    assert Budget(tokens=100, per="day").child(tokens=10).period_began() == 0
+
+
 def test_seconds_count_from_the_first_reservation(clock: SetClock) -> None:
     budget = Budget(seconds=30, name="run", clock=clock)
     clock.time += 500
