@@ -131,7 +131,7 @@ async def test_framework_approvals_wait_in_the_journal(tmp_path: Path, decision:
     assert (len(shop.payments), shop.model.asked) == (decision, 2)
 
 
-async def test_it_hands_over_within_the_run(tmp_path: Path) -> None:
+async def test_framework_hands_over_within_the_run(tmp_path: Path) -> None:
     shop = Shop()
     first = FunctionModel(lambda items: [function_call("transfer_to_shop", {}, call_id="h1")])
     front = Agent("front", model=first, handoffs=[shop.agent()])
