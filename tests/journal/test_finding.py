@@ -346,6 +346,7 @@ def test_looking_for_what_is_due_or_cut_off_reads_no_run_that_has_ended(tmp_path
         "SCAN w USING INDEX waits_of_thread",
         "SCAN w USING INDEX waits_due",
         "SEARCH w USING INDEX waits_due (due<?)",
+        "SEARCH w USING INDEX waits_due (due>? AND due<?)",
         "SEARCH w USING INDEX waits_remind (remind<?)",
         "SEARCH r USING INTEGER PRIMARY KEY (rowid=?)",
         "SEARCH o USING PRIMARY KEY (run=?)",

@@ -77,7 +77,9 @@ async def test_framework_thread_is_ours_over_a_restart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("decision", (True, False))
-async def test_framework_approval_waits_and_the_program_goes_on(tmp_path: Path, decision: bool) -> None:
+async def test_framework_approval_waits_and_the_program_goes_on(
+    tmp_path: Path, decision: bool
+) -> None:
     bank, path = Bank(), tmp_path / "runs.db"
 
     def agent() -> LittleAgent:
@@ -144,7 +146,9 @@ async def test_framework_spent_budget_ends_the_run_though_the_program_catches_ev
     assert (reply.stop_reason, len(bank.payments)) == ("budget", 1)
 
 
-async def test_framework_failure_that_the_program_goes_on_with_stays_a_result(tmp_path: Path) -> None:
+async def test_framework_failure_that_the_program_goes_on_with_stays_a_result(
+    tmp_path: Path,
+) -> None:
     tries = []
 
     def fail() -> str:

@@ -63,8 +63,8 @@ class Parking:
         except InDoubt as error:
             stop = Stop("in_doubt", str(error), error)
         except (JournalError, StateError, Later) as error:
-            shown = error.misplaced_error if isinstance(error, Later) else error
-            stop = Stop("error", str(shown), shown)
+            error_to_show = error.misplaced_error if isinstance(error, Later) else error
+            stop = Stop("error", str(error_to_show), error_to_show)
         finally:
             del self._active[key]
             self._changed.set()

@@ -64,20 +64,20 @@ class TheirTools:
         """Return the action of a tool; `options` are the tool's own, where the user states none."""
         parameters = {} if parameters is None else parameters
         parts = (description, parameters, options)
-        known = self._actions.get(name)
-        if known is None or known[0] != parts:
-            stated = {**options, **self._options.get(name, {})}
-            action = Action.unchecked(name, _execute, description, parameters, **stated)
-            known = self._actions[name] = (parts, action)
-        return known[1]
+        entry = self._actions.get(name)
+        if entry is None or entry[0] != parts:
+            action_options = {**options, **self._options.get(name, {})}
+            action = Action.unchecked(name, _execute, description, parameters, **action_options)
+            entry = self._actions[name] = (parts, action)
+        return entry[1]
 
     def get_action(self, name: str) -> Action | None:
         """Return the action of a name: one that nobody knows yet is the program's own, too.
 
         A dynamic tool is known only once it is called. What it gave before is not from outside.
         """
-        known = self._actions.get(name)
-        return self.action(name) if known is None else known[1]
+        entry = self._actions.get(name)
+        return self.action(name) if entry is None else entry[1]
 
     def get_actions(self) -> list[Action]:
         """Return the actions that are known before a run."""
@@ -138,11 +138,11 @@ class TheirAgent(ReActAgent):
         model: Any = _TheirModels(self.model_name())
         parts: Any = {"memory": memory, "budget": budget, "journal": journal, **options}
         super().__init__(id, model, actions=self.tools, **parts)
-        known = {each.name for each in self.known_tools()}
-        if self.tools_are_known() and (unknown := sorted({*(tools or {})} - known)):
+        names = {each.name for each in self.known_tools()}
+        if self.tools_are_known() and (unknown := sorted({*(tools or {})} - names)):
             raise ConfigError(
                 f"agent {id!r}: tools= has {unknown[0]!r}, which its program has not; it has "
-                f"{', '.join(sorted(known)) or 'none'}"
+                f"{', '.join(sorted(names)) or 'none'}"
             )
 
     @staticmethod

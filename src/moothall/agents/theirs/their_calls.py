@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from moothall.agents.replies.record import Record
 
 
-class Called(NamedTuple):
+class CallOutcome(NamedTuple):
     """What came of a call, for the program: a value, what the tool raised, or a refusal.
 
     Attributes:
@@ -64,7 +64,7 @@ class TheirStep(LoopActionStep):
 class TheirCalls(ToolCalls):
     """One call of a program, with what executes it."""
 
-    __slots__ = ("codec", "error", "has_value", "key", "shown", "value", "work")
+    __slots__ = ("codec", "error", "has_value", "key", "value", "work", "written_value")
 
     step_class = TheirStep
     key: str
@@ -76,7 +76,7 @@ class TheirCalls(ToolCalls):
         self.error: BaseException | None = None
         self.has_value = False
         self.value: Any = None
-        self.shown: Any = None
+        self.written_value: Any = None
         self.work = None
 
     async def outcome_of(self, work: Awaitable[Any]) -> Any:
@@ -89,18 +89,20 @@ class TheirCalls(ToolCalls):
             raise
         if isinstance(self.value, Later):
             return self.value
-        self.has_value, self.shown = True, self.codec.write_value(self.value)
-        return self.shown
+        self.has_value, self.written_value = True, self.codec.write_value(self.value)
+        return self.written_value
 
-    def called(self) -> Called:
+    def outcome(self) -> CallOutcome:
         """Return what came of the call; a hook may have given another result."""
         result = self.calls[0].result
         assert result is not None
         if result.error is not None:
-            return Called(error=self.error) if self.error else Called(refused=result.error)
-        if self.has_value and result.data.get("result") is self.shown:
-            return Called(self.value)
-        return Called(self.codec.read_value(result.value))
+            return (
+                CallOutcome(error=self.error) if self.error else CallOutcome(refused=result.error)
+            )
+        if self.has_value and result.data.get("result") is self.written_value:
+            return CallOutcome(self.value)
+        return CallOutcome(self.codec.read_value(result.value))
 
     @staticmethod
     def check(record: Record[Any], key: str, call: ToolCall, has_hooks: bool) -> None:
@@ -108,11 +110,11 @@ class TheirCalls(ToolCalls):
         past = record.find(key)
         if past is None:
             return
-        asked = next(iter(past.requests.values()), {})  # all that one has which only waited
-        name = past.about.get("action") or asked.get("action")
+        request = next(iter(past.requests.values()), {})  # all that one has which only waited
+        name = past.about.get("action") or request.get("action")
         if name is None:
             return
-        args = past.original_args or past.args or asked.get("args")
+        args = past.original_args or past.args or request.get("args")
         if isinstance(past.result, dict):
             args = past.result.get("was") or past.result.get("args", args)
         is_other = not has_hooks and isinstance(args, dict) and args != as_json(call.args)

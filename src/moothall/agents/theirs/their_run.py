@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any, Never, cast
 
 from moothall.actions.approval import Later
 from moothall.actions.provenance import merged_sources
@@ -32,7 +32,7 @@ from moothall.agents.replies.charging import completed
 from moothall.agents.replies.reply import Reply, Stop
 from moothall.agents.replies.state import Codec
 from moothall.agents.theirs.parking import Parking
-from moothall.agents.theirs.their_calls import Called, TheirCalls
+from moothall.agents.theirs.their_calls import CallOutcome, TheirCalls
 from moothall.agents.theirs.their_request import THEIR_SCOPE, TheirModel, TheirRequest, TheirScope
 from moothall.agents.theirs.their_turns import TheirTurns
 from moothall.foundation.errors import BudgetExceeded, HookError, InDoubt, JournalError, RunMismatch
@@ -64,7 +64,7 @@ class TheirRun:
         self.memory, self.thread = memory, request.state
         self.record: Record[Any] | None = request.recorded
         self.state: Any = self.turn_end.state
-        self.turns = TheirTurns(self.turn_end, self.state)
+        self.turns = TheirTurns(self.turn_end, cast("Any", self.turn_end.state))
         self.history: list[dict[str, Any]] = []
         """The chat messages of the thread before the run."""
         self.cache: dict[Any, Any] = {}
@@ -104,7 +104,7 @@ class TheirRun:
         action: Action,
         execute: Callable[[dict[str, Any]], Awaitable[Any]],
         args: dict[str, Any],
-    ) -> Called:
+    ) -> CallOutcome:
         """Return what came of a call of a tool: what is recorded, or by executing it.
 
         Args:
@@ -115,8 +115,8 @@ class TheirRun:
         """
         key = self._key_of_call(id, action.name, args)
         call = ToolCall(id or key, action.name, safe_name(action.name), args, action, {**args})
-        called: Called = await self.parking.guard(key, self._call(key, call, execute))
-        return called
+        outcome: CallOutcome = await self.parking.guard(key, self._call(key, call, execute))
+        return outcome
 
     async def wait(self, name: str, question: Any) -> Any:
         """Return what a person answers to a question that the program asks by itself."""
@@ -182,7 +182,7 @@ class TheirRun:
         if state.messages:
             if state.history and self.record is not None:
                 self.history = read_list(state.history, self.record.stored_value)
-            own = state.messages[: self._count_of_first()]
+            first_messages = state.messages[: self._count_of_first()]
         else:
             messages = messages_of(self.memory, self.turn_end.id, None)[0]
             self.history = [without_marks(each) for each in messages]
@@ -194,10 +194,10 @@ class TheirRun:
                 turn.add({"role": "user", "content": str(text)}, marks)
             marks = Marks(request.outside) if request.outside else None
             turn.add({"role": "user", "content": request.content}, marks)
-            own = [*turn.messages]
+            first_messages = [*turn.messages]
             self.turn_end.run_memory.save(state, turn, ends=False)
-        self.history += own[:-1]  # what was said while nobody listened
-        self.turns.begin([*self.history, own[-1]])
+        self.history += first_messages[:-1]  # what was said while nobody listened
+        self.turns.begin([*self.history, first_messages[-1]])
 
     def _count_of_first(self) -> int:
         """Return how many messages of the user a run began with."""
@@ -307,7 +307,7 @@ class TheirRun:
     async def _send(
         self, model: TheirModel, prompt: Any, offered: OfferedActions, step: StepHandle | None
     ) -> Any:
-        model.begins = step and partial(self._tell_prompt, step, prompt, offered)
+        model.begins = None if step is None else partial(self._tell_prompt, step, prompt, offered)
         try:
             return await completed(
                 model, self.turn_end.budget, prompt, None, step, actions=offered.actions, args={}
@@ -340,7 +340,7 @@ class TheirRun:
 
     async def _call(
         self, key: str, call: ToolCall, execute: Callable[[dict[str, Any]], Awaitable[Any]]
-    ) -> Called:
+    ) -> CallOutcome:
         stem = key.rpartition(".")[0]
         if self.record is not None:
             TheirCalls.check(
@@ -363,16 +363,16 @@ class TheirRun:
         await calls.execute(self.turn_end.budget)
         if calls.stops:
             raise calls.end
-        called = calls.called()
-        if called.error is not None:
-            self._failures[key] = called.error
+        outcome = calls.outcome()
+        if outcome.error is not None:
+            self._failures[key] = outcome.error
         self._note_sources(call, outer)
         assert call.result is not None
         step = call.as_step(
             calls.iteration, call.result, (self.request.run_id, self.request.thread)
         )
         self.turns.note_call(key, call, step)
-        return called
+        return outcome
 
     def _note_sources(self, call: ToolCall, outer: ToolCall | None) -> None:
         """Take what a call read from outside at once: the program need not show it to a model."""

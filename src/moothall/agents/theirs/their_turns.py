@@ -37,7 +37,7 @@ class TheirTurns:
         self._turn_end = turn_end
         self._state = state
         self._saved = {*state.saved}
-        self._shown: list[dict[str, Any]] = []  # the conversation as the last prompt had it
+        self._prompt: list[dict[str, Any]] = []  # the conversation as the last prompt had it
         self._usage: dict[str, Usage] = {}  # of requests that are not counted yet
         self._steps: dict[str, Step] = {}  # of calls that are not counted yet
         self._calls: dict[str, ToolCall] = {}  # of the last answer, by their ids
@@ -45,7 +45,7 @@ class TheirTurns:
 
     def begin(self, messages: Sequence[dict[str, Any]]) -> None:
         """Take the messages with which the program begins."""
-        self._shown = [*messages]
+        self._prompt = [*messages]
 
     def note_answer(self, key: str, answer: ModelReply, is_main: bool) -> None:
         """Take what a model answered."""
@@ -65,17 +65,17 @@ class TheirTurns:
     def note_prompt(self, key: str, prompt: list[dict[str, Any]]) -> None:
         """Keep what a prompt adds to the conversation, if it continues it."""
         first = int(bool(prompt) and prompt[0]["role"] == "system")
-        count = len(self._shown)
-        if prompt[first : first + count] != self._shown:
+        count = len(self._prompt)
+        if prompt[first : first + count] != self._prompt:
             return  # a prompt of its own, such as that of a node that sums something up
-        self._shown = prompt[first:]
-        self._keep(f"<{key}", self._shown[count:])
+        self._prompt = prompt[first:]
+        self._keep(f"<{key}", self._prompt[count:])
 
     def finish(self, text: str) -> None:
         """Keep the last answer, and the results that no model was shown."""
         answer, new = self._last_answer, list[dict[str, Any]]()
-        if answer is not None and (ended := [c for c in answer.calls if c.id in self._calls]):
-            calls = [self._calls[each.id] for each in ended]
+        if answer is not None and (ended_calls := [c for c in answer.calls if c.id in self._calls]):
+            calls = [self._calls[each.id] for each in ended_calls]
             listed = [{"id": c.id, "name": c.safe_name, "args": c.args} for c in calls]
             new.append({"role": "assistant", "content": answer.text, "tool_calls": listed})
             for call in calls:

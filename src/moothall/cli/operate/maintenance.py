@@ -249,7 +249,9 @@ def _set_aside_later(path: str, journal: str, former: Path | None) -> None:
             try:
                 former_file = opened.enter_context(Journal(former)).file
             except JournalError as error:  # which may be why a backup was put in its place
-                click.echo(f"moothall: {escaped(error)}; its later runs are not known", err=True)
+                click.echo(
+                    f"moothall: {escaped(str(error))}; its later runs are not known", err=True
+                )
         memory = opened.enter_context(memory_at(path))
         recorded = RecordedMessages(store.file, former_file)
         for thread in memory.threads():

@@ -98,8 +98,8 @@ class AgentsSDKAgent(TheirAgent):
 
         reachable = [self.theirs]
         for agent in reachable:
-            others = [e for e in agent.handoffs if isinstance(e, agents.Agent)]
-            reachable += [e for e in others if all(e is not other for other in reachable)]
+            next_agents = [e for e in agent.handoffs if isinstance(e, agents.Agent)]
+            reachable += [e for e in next_agents if all(e is not other for other in reachable)]
         return reachable
 
     def model_name(self) -> str:
@@ -128,7 +128,7 @@ def _output_of(schema: Any) -> Any:
     """Return the output type by which a reply's schema is asked for."""
     import agents
 
-    class Output(agents.AgentOutputSchemaBase):
+    class WrittenOutput(agents.AgentOutputSchemaBase):
         def is_plain_text(self) -> bool:
             return False
 
@@ -147,4 +147,4 @@ def _output_of(schema: Any) -> Any:
             except ValueError as error:
                 raise agents.ModelBehaviorError(str(error)) from error
 
-    return Output()
+    return WrittenOutput()

@@ -86,21 +86,21 @@ def _model_fields(model: Any) -> dict[str, Any]:
 
 async def _ask(run: Any, model: Any, messages: Any, stop: Any, options: Any) -> Any:
     with context_value(THEIR_SCOPE, _scope()):
-        return await run.ask(_Request(run, model, messages, stop, options))
+        return await run.ask(_GraphRequest(run, model, messages, stop, options))
 
 
 def _scope() -> TheirScope:
     """Return where in a graph a step is: steps of nodes side by side keep their keys."""
     scope = THEIR_SCOPE.get()
     try:
-        about = get_config().get("metadata", {})
+        metadata = get_config().get("metadata", {})
     except RuntimeError:  # in no graph
         return scope
-    if "langgraph_node" not in about:
+    if "langgraph_node" not in metadata:
         return scope
-    path = [each for each in about.get("langgraph_path", ()) if isinstance(each, int)]
-    place = ".".join(map(str, (about["langgraph_step"], *path)))
-    return TheirScope(f"{scope.prefix}{about['langgraph_node']}@{place}/", scope.call)
+    path = [each for each in metadata.get("langgraph_path", ()) if isinstance(each, int)]
+    place = ".".join(map(str, (metadata["langgraph_step"], *path)))
+    return TheirScope(f"{scope.prefix}{metadata['langgraph_node']}@{place}/", scope.call)
 
 
 def _tool_fields(tool: Any) -> dict[str, Any]:
@@ -122,29 +122,29 @@ async def _call(run: Any, tool: Any, tool_input: Any, parts: Any, options: Any) 
     args = {"input": tool_input} if is_text else tool._filter_injected_args(tool_input)
     id = options.get("tool_call_id")
 
-    async def execute(given: dict[str, Any]) -> Any:
-        new_input = given["input"] if is_text else {**tool_input, **given}
+    async def execute(new_args: dict[str, Any]) -> Any:
+        new_input = new_args["input"] if is_text else {**tool_input, **new_args}
         return await tool.arun(new_input, *parts, **options)
 
     policy = (tool.metadata or {}).get("requires_approval")
-    asked = {"access_policy": ACCESS_REQUESTED} if policy else {}
+    policy_options = {"access_policy": ACCESS_REQUESTED} if policy else {}
     parameters = tool.tool_call_schema if isinstance(tool.tool_call_schema, dict) else None
     if parameters is None:
         parameters = tool.tool_call_schema.model_json_schema()
-    action = run.agent.tools.action(tool.name, tool.description, parameters, **asked)
+    action = run.agent.tools.action(tool.name, tool.description, parameters, **policy_options)
     with context_value(THEIR_SCOPE, _scope()):
-        called = await run.call(id, action, execute, as_json(args))
-    if called.error is not None:
-        raise called.error
-    value = called.refused or called.value
+        outcome = await run.call(id, action, execute, as_json(args))
+    if outcome.error is not None:
+        raise outcome.error
+    value = outcome.refused or outcome.value
     if id is None or isinstance(value, ToolMessage | Command):
         return value
-    status = "error" if called.refused else "success"
+    status = "error" if outcome.refused else "success"
     text = value if isinstance(value, str) else json_text(value)
     return ToolMessage(text, tool_call_id=id, name=tool.name, status=status)
 
 
-class _Request:
+class _GraphRequest:
     """A request of a graph to a model."""
 
     raw: Any
@@ -161,12 +161,12 @@ class _Request:
     def actions(self) -> list[Action]:
         """Return the tools that the model is shown."""
         tools = self._options.get("tools") or []
-        known = self._run.cache.get("tools")
-        if known is None or known[0] != tools:
+        entry = self._run.cache.get("tools")
+        if entry is None or entry[0] != tools:
             forms = [each.get("function", each) for each in tools if isinstance(each, dict)]
             actions = [self._action_of(each) for each in forms if "name" in each]
-            known = self._run.cache["tools"] = (tools, actions)
-        return known[1]  # type: ignore[no-any-return]
+            entry = self._run.cache["tools"] = (tools, actions)
+        return entry[1]  # type: ignore[no-any-return]
 
     def _action_of(self, form: Any) -> Action:
         parameters = form.get("parameters") or form.get("input_schema")
@@ -185,12 +185,12 @@ class _Request:
         if tell is None or not streams:
             self.raw = await self._model._agenerate(*self._parts, **self._options)
         else:
-            whole: Any = None
+            message: Any = None
             async for chunk in self._model._astream(*self._parts, **self._options):
                 if text := chunk.message.text:
                     tell(TextPiece(str(text)))
-                whole = chunk.message if whole is None else whole + chunk.message
-            self.raw = _result_of(message_chunk_to_message(whole))
+                message = chunk.message if message is None else message + chunk.message
+            self.raw = _result_of(message_chunk_to_message(message))
         message = self.raw.generations[0].message
         ours, used = ours_of(message), getattr(message, "usage_metadata", None) or {}
         usage = Usage(used.get("input_tokens", 0), used.get("output_tokens", 0))
@@ -253,16 +253,16 @@ def write_value(value: Any) -> Any:
         return {"message": as_json(message_to_dict(value))}
     if isinstance(value, Command):
         parts = {"graph": value.graph, "goto": value.goto, "resume": value.resume}
-        return {"command": {**as_json(parts), "update": _written(value.update)}}
+        return {"command": {**as_json(parts), "update": _update_json(value.update)}}
     return as_json(value)
 
 
-def _written(value: Any) -> Any:
+def _update_json(value: Any) -> Any:
     if isinstance(value, BaseMessage):
         return {"message": as_json(message_to_dict(value))}
     if isinstance(value, dict):
-        return {key: _written(each) for key, each in value.items()}
-    return [_written(e) for e in value] if isinstance(value, list | tuple) else as_json(value)
+        return {key: _update_json(each) for key, each in value.items()}
+    return [_update_json(e) for e in value] if isinstance(value, list | tuple) else as_json(value)
 
 
 def read_value(data: Any) -> Any:

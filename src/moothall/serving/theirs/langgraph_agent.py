@@ -50,11 +50,11 @@ class LangGraphAgent(TheirAgent):
         from moothall.serving.theirs.langgraph import ours_of, theirs_of
 
         graph = self.theirs.copy(update={"checkpointer": InMemorySaver()})
-        asked = {"role": "user", "content": run.content}
-        given: Any = {"messages": [theirs_of(each) for each in (*run.history, asked)]}
+        question = {"role": "user", "content": run.content}
+        graph_input: Any = {"messages": [theirs_of(each) for each in (*run.history, question)]}
         config: Any = {"configurable": {"thread_id": run.request.run_id}}
         context = {} if self.theirs.context_schema is None else {"context": run.deps}
-        result = await graph.ainvoke(given, config, **context)
+        result = await graph.ainvoke(graph_input, config, **context)
         while interrupts := result.get("__interrupt__"):
             answers = {}
             for each in interrupts:

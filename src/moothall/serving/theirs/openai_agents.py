@@ -6,7 +6,7 @@ import copy
 import json
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from agents.items import TResponseOutputItem
 from pydantic import TypeAdapter
@@ -35,7 +35,7 @@ def as_steps(agent: Any) -> Any:
     Raises:
         ConfigError: it has a tool that changes this machine and cannot be a step
     """
-    return _Copies().of(agent)
+    return _Copies().with_steps(agent)
 
 
 class _Copies:
@@ -44,7 +44,7 @@ class _Copies:
     def __init__(self) -> None:
         self._copies: dict[int, tuple[Any, Any]] = {}  # with the agent, which keeps its id
 
-    def of(self, agent: Any) -> Any:
+    def with_steps(self, agent: Any) -> Any:
         """Return the copy of an agent."""
         if getattr(agent, "has_steps", False):
             return agent
@@ -57,7 +57,7 @@ class _Copies:
                 )
         copied = copy.copy(agent)
         self._copies[id(agent)] = (agent, copied)
-        copied.__class__ = _class_with_steps(type(agent))
+        copied.__class__ = _class_with_steps(cast("Any", type(agent)))
         if isinstance(agent.model, agents.Model):
             copied.model = StepModel(agent.model)
         copied.handoffs = [self._handoff(each) for each in agent.handoffs]
@@ -65,10 +65,10 @@ class _Copies:
 
     def _handoff(self, handoff: Any) -> Any:
         if not isinstance(handoff, agents.Handoff):
-            return self.of(handoff)
+            return self.with_steps(handoff)
 
         async def invoke(*parts: Any) -> Any:
-            return self.of(await handoff.on_invoke_handoff(*parts))
+            return self.with_steps(await handoff.on_invoke_handoff(*parts))
 
         return replace(handoff, on_invoke_handoff=invoke)
 
@@ -106,14 +106,16 @@ def _caller_of(tool: Any) -> Callable[[Any, str], Awaitable[Any]]:
         if callable(is_asked):
             is_asked = await is_asked(context, args, context.tool_call_id)
 
-        async def execute(given: dict[str, Any]) -> Any:
-            return await tool.on_invoke_tool(context, text if given == args else json_text(given))
+        async def execute(new_args: dict[str, Any]) -> Any:
+            return await tool.on_invoke_tool(
+                context, text if new_args == args else json_text(new_args)
+            )
 
         action = action_of(run.agent, tool, is_asked)
-        called = await run.call(context.tool_call_id, action, execute, args)
-        if called.error is not None:
-            raise called.error
-        return called.refused or called.value
+        outcome = await run.call(context.tool_call_id, action, execute, args)
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.refused or outcome.value
 
     return invoke
 
@@ -146,8 +148,8 @@ class StepModel(agents.Model):
         if run is None:
             return await self.wrapped.get_response(*parts, **options)
         names = ("system_instructions", "input", "model_settings", "tools", "output_schema")
-        named = dict(zip((*names, "handoffs", "tracing"), parts, strict=False))
-        return await run.ask(_Request(run, self.wrapped, {**named, **options}))
+        parts_by_name = dict(zip((*names, "handoffs", "tracing"), parts, strict=False))
+        return await run.ask(_SDKRequest(run, self.wrapped, {**parts_by_name, **options}))
 
     def stream_response(self, *parts: Any, **options: Any) -> Any:
         """Stream its answer, which no run records: runs ask for the whole."""
@@ -166,7 +168,7 @@ class StepProvider(agents.ModelProvider):
         return model if isinstance(model, StepModel) else StepModel(model)
 
 
-class _Request:
+class _SDKRequest:
     """A request of such an agent to its model."""
 
     raw: Any
@@ -186,16 +188,16 @@ class _Request:
     def actions(self) -> list[Action]:
         """Return the tools that the model is shown."""
         tools = [each for each in self._options["tools"] if isinstance(each, agents.FunctionTool)]
-        shown = [(each.name, each.description, each.params_json_schema) for each in tools]
-        shown += [
+        definitions = [(each.name, each.description, each.params_json_schema) for each in tools]
+        definitions += [
             (each.tool_name, each.tool_description, each.input_json_schema)
             for each in self._options["handoffs"]
         ]
-        known = self._run.cache.get("tools")
-        if known is None or known[0] != shown:
+        entry = self._run.cache.get("tools")
+        if entry is None or entry[0] != definitions:
             make = self._run.agent.tools.action
-            known = self._run.cache["tools"] = (shown, [make(*each) for each in shown])
-        return known[1]  # type: ignore[no-any-return]
+            entry = self._run.cache["tools"] = (definitions, [make(*each) for each in definitions])
+        return entry[1]  # type: ignore[no-any-return]
 
     async def send(self, tell: Any) -> ModelReply:
         """Ask the model; tell the pieces, if somebody listens."""

@@ -53,7 +53,9 @@ class AsSteps(AbstractCapability[Any]):
     def get_wrapper_model(self, model: Model) -> Model | None:
         """Return what asks the model by the run."""
         return (
-            None if THEIR_RUN.get() is None or isinstance(model, _StepModel) else _StepModel(model)
+            None
+            if THEIR_RUN.get() is None or isinstance(model, _ModelOfSteps)
+            else _ModelOfSteps(model)
         )
 
     async def handle_deferred_tool_calls(self, ctx: Any, *, requests: Any) -> Any:
@@ -69,8 +71,8 @@ class AsSteps(AbstractCapability[Any]):
                 return Later(id)
 
             action = action_of(run.agent, definition, None, False)
-            called = await run.call(call.tool_call_id, action, execute, call.args_as_dict())
-            results[call.tool_call_id] = called.refused or called.value
+            outcome = await run.call(call.tool_call_id, action, execute, call.args_as_dict())
+            results[call.tool_call_id] = outcome.refused or outcome.value
         return requests.build_results(calls=results, approve_all=True)
 
     async def wrap_tool_execute(
@@ -80,26 +82,26 @@ class AsSteps(AbstractCapability[Any]):
         run = THEIR_RUN.get()
         if run is None or _CALL.get() is call:  # the agent was given this twice
             return await handler(args)
-        stated = call.args_as_dict()
+        call_args = call.args_as_dict()
         tool: Any = None if ctx.tool_manager is None else ctx.tool_manager.tools.get(call.tool_name)
 
-        async def execute(given: dict[str, Any]) -> Any:
-            is_same = given == stated or tool is None
+        async def execute(new_args: dict[str, Any]) -> Any:
+            is_same = new_args == call_args or tool is None
             try:
                 return await handler(
-                    args if is_same else tool.args_validator.validate_python(given)
+                    args if is_same else tool.args_validator.validate_python(new_args)
                 )
             except exceptions.CallDeferred as deferred:
                 name = (deferred.metadata or {}).get("name")
                 return Later(str(name or call.tool_call_id), text=call.tool_name)
 
         action = action_of(run.agent, tool_def, tool, ctx.tool_call_approved)
-        called = await run.call(call.tool_call_id, action, execute, stated)
-        if isinstance(called.error, exceptions.ToolRetryError):  # it cannot be raised once more
-            raise exceptions.ModelRetry(_retry_text(called.error.tool_retry))
-        if called.error is not None:
-            raise called.error
-        return called.refused or called.value
+        outcome = await run.call(call.tool_call_id, action, execute, call_args)
+        if isinstance(outcome.error, exceptions.ToolRetryError):  # it cannot be raised once more
+            raise exceptions.ModelRetry(_retry_text(outcome.error.tool_retry))
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.refused or outcome.value
 
 
 def action_of(agent: Any, definition: Any, tool: Any, is_asked: bool) -> Action:
@@ -114,18 +116,20 @@ def action_of(agent: Any, definition: Any, tool: Any, is_asked: bool) -> Action:
     return action
 
 
-class _StepModel(WrapperModel):
+class _ModelOfSteps(WrapperModel):
     """A model that is asked by the run around its agent."""
 
     async def request(
         self, messages: Any, model_settings: Any, model_request_parameters: Any
     ) -> Any:
         run = THEIR_RUN.get()
-        request = _Request(run, self.wrapped, messages, model_settings, model_request_parameters)
+        request = _PydanticRequest(
+            run, self.wrapped, messages, model_settings, model_request_parameters
+        )
         return await request.answer() if run is None else await run.ask(request)
 
 
-class _Request:
+class _PydanticRequest:
     """A request of such an agent to its model."""
 
     raw: ModelResponse
@@ -143,10 +147,10 @@ class _Request:
         system = [each.content for each in self._params.instruction_parts or ()]
         prompt: list[Any] = []
         for message in self._messages:
-            known = cache.get(id(message))
-            if known is None or known[0] is not message or known[1] != len(message.parts):
-                known = cache[id(message)] = (message, len(message.parts), ours_of(message))
-            prompt += known[2]
+            entry = cache.get(id(message))
+            if entry is None or entry[0] is not message or entry[1] != len(message.parts):
+                entry = cache[id(message)] = (message, len(message.parts), ours_of(message))
+            prompt += entry[2]
         while prompt and prompt[0]["role"] == "system":
             system.append(prompt.pop(0)["content"])
         head = [{"role": "system", "content": "\n\n".join(system)}] if system else []
@@ -155,11 +159,11 @@ class _Request:
     def actions(self) -> list[Action]:
         """Return the tools that the model is shown."""
         tools = [*self._params.function_tools, *self._params.output_tools]
-        known = self._run.cache.get("tools")
-        if known is None or known[0] != tools:
+        entry = self._run.cache.get("tools")
+        if entry is None or entry[0] != tools:
             actions = [action_of(self._run.agent, each, None, False) for each in tools]
-            known = self._run.cache["tools"] = (tools, actions)
-        return known[1]  # type: ignore[no-any-return]
+            entry = self._run.cache["tools"] = (tools, actions)
+        return entry[1]  # type: ignore[no-any-return]
 
     async def answer(self) -> ModelResponse:
         """Ask the model."""
