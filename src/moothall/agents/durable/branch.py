@@ -15,9 +15,12 @@ class FunctionTask:
     __slots__ = ("children", "parent", "prefix", "run", "steps", "task")
 
     def __init__(self, run: Any, parent: FunctionTask | None, prefix: str) -> None:
-        self.run, self.parent, self.prefix = run, parent, prefix
+        self.run: Any = run
+        self.parent: FunctionTask | None = parent
+        self.prefix: str = prefix
         self.task: Any = None
-        self.steps = self.children = 0
+        self.steps: int = 0
+        self.children: int = 0
         run.branches[prefix] = self
 
     def awaits(self, other: FunctionTask) -> bool:

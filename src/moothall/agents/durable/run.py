@@ -52,7 +52,9 @@ class FunctionRun:
     """A run of a durable function. The agents that it asks reply in parts of it."""
 
     def __init__(self, agent: Any, request: ReplyRequest, record: Record[Any]) -> None:
-        self.agent, self.request, self.record = agent, request, record
+        self.agent: Any = agent
+        self.request: ReplyRequest = request
+        self.record: Record[Any] = record
         self.stop: Stop | None = None  # why the function does not go on; it overrides the rest
         self.usage: Usage = Usage()
         self.branches: dict[str, FunctionTask] = {}

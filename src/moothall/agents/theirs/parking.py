@@ -23,7 +23,7 @@ from moothall.foundation.errors import (
     StateError,
 )
 
-logger = logging.getLogger("moothall.agents")
+logger: logging.Logger = logging.getLogger("moothall.agents")
 
 _QUIET_TURNS: Final = 20
 """For so many turns of the event loop nothing must be under way before a program is cancelled."""
@@ -42,7 +42,7 @@ class Parking:
         self._parked: dict[asyncio.Future[Never], str] = {}  # each with what its key begins with
         self._changed = asyncio.Event()
         self.stops: list[Stop] = []
-        self.is_ending = False
+        self.is_ending: bool = False
 
     async def guard(self, key: str, step: Coroutine[Any, Any, Any]) -> Any:
         """Return what a step returns, unless it ends the run: then never."""

@@ -134,7 +134,7 @@ class TheirAgent(ReActAgent):
                 name = block_name(block)
                 raise ConfigError(f"agent {id!r}: block {name!r} has {part}, which is not possible")
         self.theirs = theirs
-        self.tools = TheirTools(self, self._checked_tools(id, tools or {}))
+        self.tools: TheirTools = TheirTools(self, self._checked_tools(id, tools or {}))
         model: Any = _TheirModels(self.model_name())
         parts: Any = {"memory": memory, "budget": budget, "journal": journal, **options}
         super().__init__(id, model, actions=self.tools, **parts)

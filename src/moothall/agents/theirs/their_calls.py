@@ -74,7 +74,7 @@ class TheirCalls(ToolCalls):
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
         self.error: BaseException | None = None
-        self.has_value = False
+        self.has_value: bool = False
         self.value: Any = None
         self.written_value: Any = None
         self.work = None

@@ -60,8 +60,8 @@ class TheirModel:
     """A request as a model of ours, which budgets know."""
 
     def __init__(self, request: TheirRequest, tell: Callable[[Any], object] | None) -> None:
-        self.name = request.name
-        self.max_tokens = request.max_tokens
+        self.name: str = request.name
+        self.max_tokens: int | None = request.max_tokens
         self.begins: Callable[[], None] | None = None
         self._request = request
         self._tell = tell

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from moothall.agents.replies.step import StepHandle
     from moothall.memory.memory import Memory
 
-logger = logging.getLogger("moothall.agents")
+logger: logging.Logger = logging.getLogger("moothall.agents")
 
 THEIR_RUN: ContextVar[TheirRun | None] = ContextVar("moothall_their_run", default=None)
 """The run whose program runs here."""
@@ -58,18 +58,21 @@ class TheirRun:
     """One run of a program of another framework, with what its models and tools stand on."""
 
     def __init__(self, agent: Any, request: ReplyRequest, memory: Memory) -> None:
-        self.turn_end = TurnEnd(agent, request, memory)
+        self.turn_end: TurnEnd = TurnEnd(agent, request, memory)
         self.agent: Any = agent
-        self.request = request
-        self.memory, self.thread = memory, request.state
+        self.request: ReplyRequest = request
+        self.memory: Memory = memory
+        self.thread: Any = request.state
         self.record: Record[Any] | None = request.recorded
         self.state: Any = self.turn_end.state
-        self.turns = TheirTurns(self.turn_end, cast("Any", self.turn_end.state))
+        self.turns: TheirTurns = TheirTurns(self.turn_end, cast("Any", self.turn_end.state))
         self.history: list[dict[str, Any]] = []
         """The chat messages of the thread before the run."""
         self.cache: dict[Any, Any] = {}
         """What the framework's part keeps for the run."""
-        self.blocks = blocks_with(agent.blocks, "around_action") if agent.blocks else ()
+        self.blocks: Sequence[Any] = (
+            blocks_with(agent.blocks, "around_action") if agent.blocks else ()
+        )
         self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._prompts: PromptRecord | None = None
         self._offered = OfferedActions([])
@@ -77,7 +80,7 @@ class TheirRun:
         self._counts: dict[str, int] = {}  # of requests by scope, and of executions by key
         self._keys: dict[tuple[str | None, str], str] = {}  # of calls, by scope and id
         self._failures: dict[str, BaseException] = {}  # by the keys of their steps
-        self.parking = Parking(self.turn_end.id)
+        self.parking: Parking = Parking(self.turn_end.id)
 
     # -- what the program has ----------------------------------------------------------------------
 

@@ -48,7 +48,8 @@ class AgentsSDKAgent(TheirAgent):
         MissingExtra.unless(f"agent {id!r}", "openai-agents", "agents")
         from moothall.serving.theirs.openai_agents import as_steps
 
-        self.run_config, self.max_turns = run_config, max_turns
+        self.run_config: Any = run_config
+        self.max_turns: int | None = max_turns
         self._with_steps = as_steps(theirs)
         super().__init__(id, theirs, **options)
 
