@@ -9,7 +9,7 @@ PYTHON ?=
 JOBS   ?= 6
 RUN    := $(VENV)/bin/python
 # What tests agents, runs, memories and models; the rest needs services or minutes.
-CORE   := $(wildcard tests/test_tree.py tests/test_public_names.py tests/test_br*.py tests/test_[e-t]*.py tests/foundation tests/actions tests/budget tests/models tests/memory tests/journal tests/agents tests/spaces tests/conformance tests/extending)
+CORE   := $(wildcard tests/test_tree.py tests/test_public_names.py tests/test_br*.py tests/test_[e-t]*.py tests/foundation tests/actions tests/budget tests/models tests/memory tests/journal tests/agent tests/spaces tests/conformance tests/extending)
 # What tests one house: its folder, and what attacks or extends it, wherever that stands.
 HOUSE   = $(wildcard tests/$* tests/attacks/$* tests/attacks/test_$*_*.py) $(shell grep -lEw "moothall\.$*" tests/attacks/test_*.py tests/extending/test_*.py)
 SOURCE := $(wildcard src tests examples benchmarks)

@@ -33,6 +33,8 @@ from pathlib import Path
 from draws import ROOT, SOURCE, Break, changed, draw, marked, readers_of
 
 EQUIVALENT = ROOT / "tests" / "equivalent_breaks.toml"
+FOLDERS = {"agents": "agent"}
+"""The folder of tests of a house, where a package on the index has the name of the house."""
 CORE = ("actions", "agents", "budget", "foundation", "journal", "memory", "models", "spaces")
 """Houses whose promises the tests of the others of them hold, too."""
 
@@ -59,9 +61,13 @@ def tests_of(house: str) -> list[list[str]]:
             if re.search(rf"\bmoothall\.{house}\b", path.read_text()):
                 paths.append(path)
     if house in CORE:
-        paths += (ROOT / "tests" / other for other in (*CORE, "conformance") if other != house)
+        paths += (
+            ROOT / "tests" / FOLDERS.get(other, other)
+            for other in (*CORE, "conformance")
+            if other != house
+        )
     more = sorted({str(each.relative_to(ROOT)) for each in paths if each.exists()})
-    return [[f"tests/{house}"], more]
+    return [[f"tests/{FOLDERS.get(house, house)}"], more]
 
 
 class Copy:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from agents.replies.talkers import Gated, Talker, agent, answer
+from agent.replies.talkers import Gated, Talker, agent, answer
 from moothall.agents.conversation.chosen_by import ChosenBy
 from moothall.agents.conversation.conversation import Conversation
 from moothall.agents.conversation.conversation_state import ConversationState

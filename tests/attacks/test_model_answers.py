@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agents.replies.answers import Answers, both, say, use
+from agent.replies.answers import Answers, both, say, use
 from moothall.actions import Action, action
 from moothall.agents.loop.react import ReActAgent
 from moothall.agents.replies.reply import Reply

@@ -1,7 +1,7 @@
 import openai
 from play import URL, play, taxed
 
-from agents import (
+from agent import (
     Agent,
     OpenAIChatCompletionsModel,
     OpenAIResponsesModel,

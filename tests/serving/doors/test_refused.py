@@ -9,7 +9,7 @@ from typing import Any
 import openai
 import pytest
 
-from agents.replies.test_refused import refusing, shown
+from agent.replies.test_refused import refusing, shown
 from models.openai_server import OpenAIServer, text
 from moothall import Conversation, Journal, OpenAIModel, ReActAgent
 from moothall.serving import asgi

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.replies.answers import Answers, say
+from agent.replies.answers import Answers, say
 from moothall import (
     Conversation,
     DefinitionError,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.durable.random_functions import at_random, tree_of
+from agent.durable.random_functions import at_random, tree_of
 from moothall import DurableFunction, Journal, RequestCancelled, RunWaiting
 
 

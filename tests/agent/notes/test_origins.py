@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agents.notes.bank import EVE, MAIL, NOTE_EVE, PAY_EVE, READ_MAIL, Bank, call
+from agent.notes.bank import EVE, MAIL, NOTE_EVE, PAY_EVE, READ_MAIL, Bank, call
 from moothall import Block, Journal, Memory, Notes, ScriptedModel, SQLiteMemory, SummarizingMemory
 from moothall.agents.block import Guidance
 
@@ -38,7 +38,7 @@ def test_note_of_an_address_from_a_mail_is_asked_for_before_it_is_paid(tmp_path:
 def test_origin_of_a_note_is_kept_in_another_process(tmp_path: Path) -> None:
     Bank(tmp_path).agent(READ_MAIL, NOTE_EVE, "Noted.").reply_sync("Read it.", thread="ada")
     program = (
-        "from agents.notes.bank import *\n"
+        "from agent.notes.bank import *\n"
         f"bank = Bank({str(tmp_path)!r})\n"
         "agent = bank.agent(call('read_note', name='anna'), PAY_EVE, 'Done.')\n"
         "agent.reply_sync('Pay.', thread='ada')\n"

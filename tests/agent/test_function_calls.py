@@ -1,7 +1,7 @@
 """How many functions a turn calls, against a table: what a clock on a busy machine cannot tell.
 
 A row that needs over a hundredth more fails. One that needs fewer fails, too, until the table has
-the new figure: `PYTHONPATH=.. python -m agents.test_function_calls` in `tests` writes it. The
+the new figure: `PYTHONPATH=.. python -m agent.test_function_calls` in `tests` writes it. The
 counts are those of the Python that the table names; another's may differ by a sixth.
 """
 
@@ -399,7 +399,7 @@ def in_fresh_process(kind: str) -> float:
     """Return the count of a process of its own: what earlier tests imported and cached differs."""
     tests = TABLE.parent.parent
     path = os.pathsep.join((str(tests), str(tests.parent)))
-    command = [sys.executable, "-m", "agents.test_function_calls", kind]
+    command = [sys.executable, "-m", "agent.test_function_calls", kind]
     child = subprocess.run(
         command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=55
     )

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from agents.replies.talkers import answer
+from agent.replies.talkers import answer
 from moothall import (
     Action,
     Budget,

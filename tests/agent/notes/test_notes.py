@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agents.notes.bank import call, results
+from agent.notes.bank import call, results
 from moothall import ConfigError, Conversation, MaxTurns, Notes, ReActAgent, ScriptedModel
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agents.replies.answers import Answers
+from agent.replies.answers import Answers
 from moothall import (
     ACCESS_REQUESTED,
     Action,

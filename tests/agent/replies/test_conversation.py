@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.replies.answers import say, use
-from agents.replies.talkers import Gated, Talker, agent, answer, heard
+from agent.replies.answers import say, use
+from agent.replies.talkers import Gated, Talker, agent, answer, heard
 from commands import run as run_program
 from moothall import Budget, DualActAgent, DualActConfig
 from moothall.actions import ActionRegistry
@@ -1157,7 +1157,7 @@ def test_conversation_that_was_paused_continues_in_another_process(
     order: str, tmp_path: Path
 ) -> None:
     def run(*args: str) -> dict[str, Any]:
-        module, options = "agents.replies.paused_conversation", ("-W", "error")
+        module, options = "agent.replies.paused_conversation", ("-W", "error")
         done = run_program(order, *args, module=module, options=options, cwd=TESTS)
         assert done.returncode == 0, done.stderr
         outcome: dict[str, Any] = json.loads(done.stdout)

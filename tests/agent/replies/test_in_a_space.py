@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agents.replies.answers import Answers, both, say, use
+from agent.replies.answers import Answers, both, say, use
 from moothall.actions import ACCESS_REQUESTED, action
 from moothall.actions.approval import Rule, RuleApprover
 from moothall.agents.agent import Agent

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from agents.replies.answers import Answers, both, say, use
+from agent.replies.answers import Answers, both, say, use
 from moothall.actions import ACCESS_DENIED, ACCESS_REQUESTED, Action, ActionRegistry, action
 from moothall.actions.approval import ApprovalRequest, CallbackApprover
 from moothall.actions.environment import Environment

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agents.replies.answers import Answers, say, use
+from agent.replies.answers import Answers, say, use
 from moothall.agents.loop.answer import MAX_NAME, ToolCall
 from moothall.agents.loop.react import ReActAgent
 from moothall.journal import Journal

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agents.replies.talkers import Talker, answer
+from agent.replies.talkers import Talker, answer
 from moothall.agents.conversation.conversation import Conversation
 from moothall.agents.conversation.conversation_state import ConversationState
 from moothall.agents.conversation.termination import (

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from agents.replies.answers import Answers, say, use
+from agent.replies.answers import Answers, say, use
 from models.openai_server import OpenAIServer, Request, call, calls, status, text
 from moothall import (
     ActionError,

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from agents.conversation.journalled import (
+from agent.conversation.journalled import (
     RUN,
     World,
     make,
@@ -23,7 +23,7 @@ from agents.conversation.journalled import (
     told,
     transcripts,
 )
-from agents.replies.talkers import Talker, answer
+from agent.replies.talkers import Talker, answer
 from commands import run
 from journal.crash import crash
 from moothall import (
@@ -48,7 +48,7 @@ from moothall import (
 from moothall.agents.replies.reply import Step
 from moothall.foundation.errors import DefinitionError, RunMismatch, StateError
 
-PROGRAM = "agents.conversation.journalled"
+PROGRAM = "agent.conversation.journalled"
 TESTS = Path(__file__).parents[2]
 
 # Of each order, the actions of the unbroken run.

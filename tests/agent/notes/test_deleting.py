@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agents.notes.bank import Bank, call
+from agent.notes.bank import Bank, call
 from cli.journal_programs import moothall
 from moothall import Journal, Notes
 
