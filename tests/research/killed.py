@@ -68,6 +68,7 @@ def do(job: dict[str, Any]) -> None:
         researcher = Researcher(
             "r", model, *parts, journal=journal, budget=budget, outline=outline, judge=False
         )
+        researcher.deaths = 1_000  # the commits of one process may all be beginnings
         report = asyncio.run(researcher.report(RUN))
     said = {
         "markdown": report.markdown,

@@ -591,7 +591,9 @@ def test_chosen_by_call_that_was_cut_off_is_charged(tmp_path: Path) -> None:
         budget = Budget(model_calls=4)
         with Journal(tmp_path / f"{number}") as journal:
             chooser = Chooser(journal, tmp_path / f"{number + 1}", 1, '{"next": "b"}')
-            reply = chosen_by(chooser, journal, budget).reply_sync("go", run_id=RUN)
+            talk = chosen_by(chooser, journal, budget)
+            talk.deaths = 9
+            reply = talk.reply_sync("go", run_id=RUN)
         # Each process counts the calls that those before it were killed in.
         assert budget.spent.model_calls == min(number + 2, 4)
         assert reply.stop_reason == ("done" if number < 3 else "budget")
