@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from moothall.actions.provenance.origin import SourcedText
 from moothall.agents.replies.reply_context import note_on_thread
@@ -20,7 +21,8 @@ def attend(agent: Any, record: Record[Any], thread: Thread) -> None:
     """Have the run of an agent's reply hear what it is told: now what came before it was opened."""
     work, start = record.run.work, record.start or {}
     work.asked_for = start.get("asked_for", "")
-    work.hear = partial(_hear, agent, thread)
+    # Weak: a reply that somebody has dropped is to be collected, and its run to end.
+    work.hear = partial(_hear, ref(agent), ref(thread))
     for each in work.told_texts:
         work.hear(each)
 
@@ -36,7 +38,10 @@ def _key_of(text: Any) -> str:
     return content.told_key if isinstance(content, SourcedText) else ""
 
 
-def _hear(agent: Any, thread: Thread, message: ToldText) -> None:
+def _hear(agent_ref: ref[Any], thread_ref: ref[Thread], message: ToldText) -> None:
+    agent, thread = agent_ref(), thread_ref()
+    if agent is None or thread is None:
+        return
     content = with_speaker(message.by or "operator", message.text)
     if message.sources:
         note_on_thread(thread, message.sources)
