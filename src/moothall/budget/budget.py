@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
-from typing import Any, Final, Protocol, Unpack
+from typing import Any, Protocol, Unpack
 
 from moothall.budget.account import Account, Accounts
 from moothall.budget.amounts import (
@@ -392,13 +391,10 @@ def _checked_limits(method: Any, limits: Limits, per: Per | None) -> tuple[Any, 
     return checked_limits(limits)
 
 
-_CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-
-
 def _title(name: Any, default: str) -> str:
     if name is None:
         return default
     # Of a person's name, joiners and hard spaces are a part; no control characters are.
-    if not isinstance(name, str) or name.splitlines() != [name] or _CONTROLS.search(name):
+    if not isinstance(name, str) or not name or any(c < " " or "\x7f" <= c < "\xa0" for c in name):
         raise ConfigError(f"Budget: name= must be a text of one line, got {excerpt(name)}")
     return f"budget {shorten(name)!r}"
