@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import agents
 import pytest
+from agents import Agent, function_tool, set_tracing_disabled
 from agents.items import ModelResponse
 from agents.testing import ScriptedModel, assistant_message, function_call
 from pydantic import BaseModel
 
-import agents
-from agents import Agent, function_tool, set_tracing_disabled
 from moothall import (
     Budget,
     CallbackApprover,

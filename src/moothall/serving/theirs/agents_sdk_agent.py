@@ -58,6 +58,7 @@ class AgentsSDKAgent(TheirAgent):
         from dataclasses import replace
 
         import agents
+
         from moothall.serving.theirs.openai_agents import StepModel, StepProvider, items_of
 
         schema, agent = run.request.answer, self._with_steps
@@ -78,6 +79,7 @@ class AgentsSDKAgent(TheirAgent):
     def known_tools(self) -> list[Action]:
         """Return the tools of functions of it and of the agents that it may hand over to."""
         import agents
+
         from moothall.serving.theirs.openai_agents import action_of
 
         tools: dict[str, Any] = {}

@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
+import agents
 from agents.items import TResponseOutputItem
 from pydantic import TypeAdapter
 
-import agents
 from moothall import ACCESS_REQUESTED, ConfigError, ModelReply, TextPiece
 from moothall.agents import THEIR_RUN
 from moothall.build import json_text
