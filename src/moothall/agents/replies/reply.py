@@ -236,9 +236,9 @@ class Reply(CellMark, Generic[T_co]):
         """Raise an error that names the agent and says why there is no answer."""
         if self.error is not None:
             raise self.error
-        label = "the agent" if agent is None else f"agent {agent!r}"
+        label = "there is" if agent is None else f"agent {agent!r} has"
         last_words = f"; it had said: {cut(self.text, 500)}" if self.text else ""
-        text = f"{label} has no reply ({self.stop_reason}): {self.detail}{last_words}"
+        text = f"{label} no reply ({self.stop_reason}): {self.detail}{last_words}"
         if agent is None and self.stop_reason == "deadline":
             raise DeadlineExceeded(text)
         if agent is None and self.stop_reason == "budget":
