@@ -609,8 +609,29 @@ def test_progress_is_another_result_or_other_arguments() -> None:
 
     thinker, _ = agent(use("poll"), actions=[poll], max_iterations=6)
     assert thinker.reply_sync("go").stop_reason == "max_iterations"
-    answers = [use("add", {"a": n % 2, "b": 0}) for n in range(6)]
+    answers = [use("add", {"a": n % 3, "b": 0}) for n in range(6)]
     thinker, _ = agent(*answers, max_iterations=6)
+    assert thinker.reply_sync("go").stop_reason == "max_iterations"
+
+
+def test_progress_ends_with_two_calls_that_alternate() -> None:
+    counts = iter(range(100))
+
+    def look() -> int:
+        return 0
+
+    def poll() -> int:
+        return next(counts)
+
+    answers = [use("look") if n % 2 else use("add", {"a": 1, "b": 1}) for n in range(20)]
+    thinker, model = agent(*answers, actions=[add, look], max_iterations=20)
+    reply = thinker.reply_sync("go")
+    assert (reply.stop_reason, len(model.prompts)) == ("no_progress", 6)
+    assert reply.detail == (
+        '"add" and "look" called 3 times in turn with the same arguments and the same result'
+    )
+    answers = [use("poll") if n % 2 else use("look") for n in range(12)]
+    thinker, _ = agent(*answers, actions=[look, poll], max_iterations=12)
     assert thinker.reply_sync("go").stop_reason == "max_iterations"
 
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from moothall.actions.provenance import merged_sources, origins_of, sources_of
 from moothall.actions.provenance.marks import (
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("moothall.agents")
 
 KIND = "ReActAgent"
-Outcome: TypeAlias = tuple[str, dict[str, Any], str]
-"""A call: its action's name, its arguments, and the result that the model was shown."""
 
 
 class LoopTurn:
@@ -112,8 +110,8 @@ class LoopState(LoopTurn):
     text: str = ""  # the last text that the model gave
     faults: str = ""  # what was wrong with the last answer; empty if nothing
     unusable: int = 0  # how many answers in a row could not be used
-    same: int = 0  # how many times in a row the calls and their results were equal
-    before: Sequence[Outcome] = ()  # the last calls
+    same: int = 0  # how many turns in a row made the same calls with the same results
+    alternating: int = 0  # how many turns in a row did as the turn before the last
     allowed: list[str] = field(default_factory=list)  # values from outside that were permitted
     # Of a turn that waits: the messages by which its thread shows it, once others come, and the
     # calls that wait. Then the calls whose results the thread is still to be shown; None: all.
@@ -157,7 +155,31 @@ class LoopState(LoopTurn):
 
     def reset_faults(self) -> None:
         """Have no fault and no repetition: the user has spoken."""
-        self.faults, self.unusable, self.same, self.before = "", 0, 0, ()
+        self.faults, self.unusable, self.same, self.alternating = "", 0, 0, -2
+
+    def age_of_same(self, turn: LoopTurn) -> int:
+        """Return 1 if the last turn made the same calls with the same results, 2 if the one before.
+
+        0: neither did.
+        """
+        known, place, count = self.steps, len(self.steps), len(turn.steps)
+        for age in (1, 2):
+            iteration = turn.iteration - age
+            while place and known[place - 1].iteration > iteration:
+                place -= 1
+            first = place - count
+            if first < 0 or (first and known[first - 1].iteration == iteration):
+                continue
+            for step in turn.steps:
+                past = known[first]
+                if (past.iteration, past.action, past.args) != (iteration, step.action, step.args):
+                    break
+                if past.error != step.error or past.value != step.value:
+                    break
+                first += 1
+            else:
+                return age
+        return 0
 
 
 def _mark_data(marks: Marks | None, number: Any) -> dict[str, Any]:

@@ -26,7 +26,6 @@ from moothall.agents.loop.provenance import marks_after_reading
 from moothall.agents.loop.recording import (
     LoopState,
     LoopTurn,
-    Outcome,
     call_ids,
     cannot_resume,
     end_data,
@@ -58,7 +57,8 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("moothall.agents")
 
 SAME_CALLS = 3
-"""How many answers in a row with the same calls and results end a run as `no_progress`."""
+"""How many turns in a row with the same calls and results end a run as `no_progress`; also two
+that alternate so many times."""
 _UNKNOWN, _REFUSAL = FinishReason(), FINISH_REASONS["refusal"]
 
 
@@ -221,7 +221,6 @@ class LoopRun:
             self.turn_end.add_faults(turn, answer, fault)
             state.faults = fault
             state.unusable += 1
-            state.same, state.before = 0, ()
             self.run_memory.save(state, turn)
             # Asked again, a model that refuses would refuse again.
             ends = state.unusable > agent.tries or is_refusal
@@ -229,14 +228,13 @@ class LoopRun:
         state.faults, state.unusable = "", 0
         if not answer.calls:
             turn.add(answer.message(), marks_after_reading(self.thread))
-            state.same, state.before = 0, ()
             self.run_memory.save(self.state, turn)
             if self._steering.pending_texts:
                 return None  # the user has interrupted meanwhile
             return self.turn_end.reply("done", cause, value)
-        outcomes = await self.act(turn, answer)
+        await self.act(turn, answer)
         is_interrupted = self._steering.pending_texts
-        repeated = "" if is_interrupted else self._repetition_fault(answer, outcomes)
+        repeated = "" if is_interrupted else self._repetition_fault(answer, turn)
         self.run_memory.save(self.state, turn)
         if is_interrupted:
             return None
@@ -271,20 +269,24 @@ class LoopRun:
         is_refused = self.state.cut_at_end == "question"
         return self.turn_end.stopped(refused_question()) if is_refused else None
 
-    def _repetition_fault(self, answer: ModelAnswer, outcomes: list[Outcome]) -> str:
-        """Return how often the same calls had the same results, if that is too often; else ""."""
+    def _repetition_fault(self, answer: ModelAnswer, turn: LoopTurn) -> str:
+        """Return what is repeated: the same calls with the same results, or two such turns."""
         state = self.state
-        is_same = outcomes == state.before and not any(
-            call.action is not None and call.action.polling for call in answer.calls
-        )
-        state.same = state.same + 1 if is_same else 1
-        state.before = outcomes
-        if state.same < SAME_CALLS:
+        age = state.age_of_same(turn)
+        if age and any(call.action is not None and call.action.polling for call in answer.calls):
+            age = 0
+        state.same = state.same + 1 if age == 1 else 1
+        state.alternating = state.alternating + 1 if age == 2 else 0
+        if state.same >= SAME_CALLS:
+            steps, order = turn.steps, "in a row"
+        elif state.alternating >= (SAME_CALLS - 1) * 2:
+            last_steps = [each for each in state.steps if each.iteration == turn.iteration - 1]
+            steps, order = [*last_steps, *turn.steps], "in turn"
+        else:
             return ""
-        names = " and ".join(dict.fromkeys(f'"{name}"' for name, _, _ in outcomes))
+        names = " and ".join(dict.fromkeys(f'"{step.action}"' for step in steps))
         return (
-            f"{names} called {SAME_CALLS} times in a row with the same arguments and the same "
-            "result"
+            f"{names} called {SAME_CALLS} times {order} with the same arguments and the same result"
         )
 
     def _past_steps(self, prefix: str) -> list[PastStep]:
@@ -403,7 +405,7 @@ class LoopRun:
 
     # -- acting ------------------------------------------------------------------------------------
 
-    async def act(self, turn: LoopTurn, answer: ModelAnswer) -> list[Outcome]:
+    async def act(self, turn: LoopTurn, answer: ModelAnswer) -> None:
         """Execute the calls of an answer concurrently; add them and their results in call order."""
         record, tool_calls = self.record, answer.calls
         calls = ToolCalls(self.agent, tool_calls, self.request, turn.iteration, self.action_blocks)
@@ -431,4 +433,4 @@ class LoopRun:
                 self.turn_end.keep(turn, answer, calls)
                 self.run_memory.save(self.state, turn)
             raise
-        return self.turn_end.keep(turn, answer, calls)
+        self.turn_end.keep(turn, answer, calls)

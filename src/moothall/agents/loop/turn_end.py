@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from moothall.agents.loop.answer import ModelAnswer
     from moothall.agents.loop.calls import ToolCalls
     from moothall.agents.loop.parts import Looping
-    from moothall.agents.loop.recording import LoopState, LoopTurn, Outcome
+    from moothall.agents.loop.recording import LoopState, LoopTurn
     from moothall.agents.replies.record import Record
     from moothall.agents.replies.reply_request import AnswerSchema, ReplyRequest
     from moothall.agents.replies.thread import Thread
@@ -116,10 +116,9 @@ class TurnEnd:
         calls: ToolCalls,
         waiting: Collection[int] = (),
         ends: bool = True,
-    ) -> list[Outcome]:
+    ) -> None:
         """Add the calls and their results, together: memory has no call without its result."""
         owed_places, request, thread = self.state.owed, self.request, self.thread
-        outcomes: list[Outcome] = []
         steps: list[Step] = []
         turn.steps, iteration = steps, turn.iteration
         if owed_places is not None and waiting:
@@ -132,7 +131,6 @@ class TurnEnd:
         for place, call in enumerate(answer.calls):
             result = call.result or calls.cut_off(place, ends)
             steps.append(call.as_step(iteration, result, ids))
-            outcomes.append((call.name, call.args, cut(result.text, limit)))
             if owed_places is None or place in owed_places:
                 text, number = result.text, None
                 if len(text) >= numbered_chars or call.original_args is not None:
@@ -142,7 +140,6 @@ class TurnEnd:
                 turn.add_result(call, content, marks, number)
             if offered.finder is not None:
                 show_matches(thread, turn, offered, call)
-        return outcomes
 
     def park(self, turn: LoopTurn, answer: ModelAnswer, calls: ToolCalls) -> None:
         """Keep a turn aside: the resumed run has it again.
