@@ -52,6 +52,7 @@ test: check weights ## Format, lint, types, then every test but the long ones
 	@scripts/bubblewrap
 	@command -v mandoc >/dev/null || scripts/apt mandoc
 	@scripts/rabbitmq
+	@scripts/redis
 	@scripts/postgresql
 	@scripts/chromium
 	@scripts/aloud "Reading the tests" scripts/read_tests $(RUN) $(VENV)/.tests
@@ -79,6 +80,7 @@ test-all: check weights $(VENV)/.docs $(VENV)/.release build/corpora ## The same
 	@scripts/bubblewrap
 	@command -v mandoc >/dev/null || scripts/apt mandoc
 	@scripts/rabbitmq
+	@scripts/redis
 	@scripts/postgresql
 	@scripts/chromium
 	@command -v systemd-analyze >/dev/null || scripts/apt systemd
@@ -103,8 +105,9 @@ check: $(VENV)/.dev ## Format, lint, names, boundaries and strict types, ours an
 	@scripts/aloud "Checking for lint" $(RUN) -m ruff check --quiet $(SOURCE)
 	@scripts/aloud "Checking names" $(RUN) scripts/check_names.py
 	@scripts/aloud "Checking boundaries" $(RUN) scripts/check_boundaries.py
+	@scripts/aloud "Checking looks" $(RUN) scripts/check_looks.py
 	@scripts/aloud "Checking types; the first time takes a minute" $(RUN) scripts/check_types.py
-	@echo "format, lint, names, boundaries and types: fine"
+	@echo "format, lint, names, boundaries, looks and types: fine"
 
 format: $(VENV)/.dev ## Bring the source into its format
 	@$(RUN) -m ruff format $(SOURCE)

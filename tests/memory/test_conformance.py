@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 from benchmarks.postgresql import Server
 
-from moothall import Journal, Later, ReActAgent, ScriptedModel
+from moothall import ACCESS_REQUESTED, Action, Journal, Later, ReActAgent, ScriptedModel, Waiting
 from moothall.memory import (
     Memory,
     PostgresMemory,
@@ -253,3 +253,31 @@ class TestPostgresMemory(OurStoredConformance):
     def reopen(self, memory: Any) -> Any:
         self.made.append(PostgresMemory(self.url, memory.id))
         return self.made[-1]
+
+
+def test_memory_of_an_own_class_sets_aside_what_a_restored_journal_lacks(tmp_path: Path) -> None:
+    class Ahead(Memory):
+        set_aside = 0
+
+        def count_of_run(self, run: str) -> int:
+            return 99
+
+        def set_aside_later(self, recorded: Any) -> int:
+            self.set_aside += 1
+            return 1
+
+    memory = Ahead()
+    pay = Action("pay", lambda: "paid", "Pay.", access_policy=ACCESS_REQUESTED)
+    with Journal(tmp_path / "runs.db") as journal:
+
+        def clerk() -> ReActAgent:
+            model = ScriptedModel([{"name": "pay", "args": {}}, "Paid."])
+            options: Any = {"journal": journal, "approver": Waiting(), "memory": memory}
+            return ReActAgent("clerk", model, actions=[pay], **options)
+
+        assert clerk().reply_sync("Pay.", run_id="r").stop_reason == "waiting"
+        journal.answer("r", journal.waiting("r")[0].key, True)
+        (resumed,) = asyncio.run(clerk().resume_decided())
+    assert resumed.reply is not None
+    assert resumed.reply.text == "Paid."
+    assert memory.set_aside

@@ -154,6 +154,8 @@ class Agent(ProcessBound, Messaging, remedy="make the agent in the function that
     deps: Any = None
     description: str | None = None
     budget: Budget | None = None
+    trusted: frozenset[str] = frozenset()
+    """Whose words do not count as from outside."""
     is_remote: bool = False
     """Whether another agent answers for it, in another place."""
     is_untracked: bool = False

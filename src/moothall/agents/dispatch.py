@@ -217,7 +217,10 @@ class BlockDispatcher:
                 if offer_text := offer(context):
                     offers[name] = {"block": name, "would": offer_text}
             elif not callable(fits) or fits(context) > 0:
-                text, actions = getattr(block, "description", ""), getattr(block, "actions", {})
+                text, actions = (
+                    getattr(block, "description", ""),
+                    getattr(block, "actions", None) or {},
+                )
                 offers[name] = {"block": name, "about": text, "actions": actions}
         return offers
 

@@ -157,7 +157,7 @@ def _pass_sources(delivery: Delivery) -> None:
         to = delivery.envelope.to
         if not (delivery.error is None or isinstance(delivery.error, ActionError)):
             return
-        if handling is not None and to in getattr(handling.agent, "trusted", ()):
+        if handling is not None and handling.agent is not None and to in handling.agent.trusted:
             return
         sources = (f"agent {to}",)
     if sources:

@@ -210,7 +210,9 @@ class MemoryConformance:
         memory.add_memory(user("b"))
         assert memory.get_memories(1) == [user("b")]
 
-    @settings(max_examples=40, suppress_health_check=[HealthCheck.differing_executors])
+    @settings(
+        max_examples=40, deadline=None, suppress_health_check=[HealthCheck.differing_executors]
+    )
     @given(st.lists(item_groups, max_size=25), st.integers(40, 300))
     def test_memory_shows_calls_and_results_together(
         self, added: list[list[Item]], bound: int

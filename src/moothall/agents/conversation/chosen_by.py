@@ -174,7 +174,7 @@ class ChosenBy(Order):
 
     @property
     def _model_label(self) -> str:
-        return f"the model {getattr(self.model, 'name', type(self.model).__name__)!r}"
+        return f"the model {getattr(self.model, 'name', None) or type(self.model).__name__!r}"
 
     def __repr__(self) -> str:
         return f"ChosenBy({self._model!r:.80})"

@@ -11,6 +11,7 @@ from moothall.actions.signature.schema import object_schema
 from moothall.agents.conversation.choice_questions import ChoiceQuestions
 from moothall.agents.conversation.conversation_state import ConversationState
 from moothall.agents.conversation.speaking_order import Choice, Order, Transfer, roles_of
+from moothall.agents.replies.checked_parts import actions_of_agent
 from moothall.foundation.arguments import check_boolean
 from moothall.foundation.errors import AskAgain, DefinitionError
 from moothall.foundation.jsonvalue import json_line
@@ -70,8 +71,7 @@ class HandOver(Order):
         if unknown := ids - agents.keys():
             raise DefinitionError(f"HandOver names no participant: {sorted(unknown)!r:.200}")
         for id, agent in agents.items():
-            find = getattr(getattr(agent, "actions", None), "get_action", None)
-            if find is not None and find(HAND_OVER) is not None:
+            if any(each.name == HAND_OVER for each in actions_of_agent(agent)):
                 raise DefinitionError(
                     f"agent {id!r} has an action {HAND_OVER!r} of its own: give it another name"
                 )

@@ -9,6 +9,7 @@ from typing import Any
 
 from moothall.agents.decision import DECISIONS, Conclusion, DecisionAction
 from moothall.agents.dualact.conclusions import steps_text
+from moothall.agents.replies.checked_parts import actions_of_agent
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import marked
@@ -178,10 +179,7 @@ def actions_text(reactives: Sequence[Any]) -> str:
     """Return what agents may call, as far as they say."""
     lines = []
     for agent in reactives:
-        actions = getattr(agent, "actions", None)
-        get_actions: Any = getattr(actions, "get_actions", tuple)
-        actions_of_agent = get_actions()
-        for each in actions_of_agent:
+        for each in actions_of_agent(agent):
             description = (getattr(each, "description", "") or "").strip().partition("\n")[0]
             lines.append(f"{each.name}: {description}" if description else f"{each.name}")
     return "\n".join(dict.fromkeys(lines))

@@ -242,11 +242,11 @@ def _make_action(
         options = {"outside": offer.outside, "own": offer.own, "guard": offer.guarded}
         options["facts"] = offer.facts
         options["addresses"] = offer.addressed
-    elif id not in getattr(agent, "trusted", ()):
+    elif id not in agent.trusted:
         options["outside"] = not is_here
     action = Action.unchecked(_full_name(id, name), call, description, parameters, **options)
     action.deferred = None if offer is None else offer.deferred
-    by_others = not is_here and id not in getattr(agent, "trusted", ())
+    by_others = not is_here and id not in agent.trusted
     source = f"what {_as_line(id)} says of its actions" if by_others else ""
     # What it does for the call is recorded, and goes on, as with `as_action`.
     is_here_alone = name == "say" and getattr(agent.space, "is_one_process", False)

@@ -231,7 +231,7 @@ def program_of(agent: Looping) -> dict[str, Any]:
         parts["actions_by_context"] = getattr(function, "__qualname__", "")
     guidance = [*getattr(agent.actions, "guidance", ())]
     guidance += [
-        block_name(each) for each in agent.blocks if callable(getattr(each, "guidance", None))
+        block_name(each) for each in agent.blocks if callable(getattr(each, "guidance", ""))
     ]
     if guidance:
         parts["guidance"] = guidance
@@ -287,8 +287,8 @@ def catch_up_memory(memory: Memory, record: Record[LoopState]) -> None:
             later_count = stored.set_aside_later(RecordedMessages(record.run.file))
             logger.warning(
                 "run %r has no record of what its memory %r has of it, as after a restore of its "
-                "journal: %d messages of thread %r are set aside there",
-                *(record.run_id, stored.path, later_count, stored.id),
+                "journal: %d messages are set aside there",
+                *(record.run_id, memory, later_count),
             )
     elif not callable(getattr(memory, "add_once", None)):  # then compare with what it has
         start = record.known_count(memory, "messages") or overlap(

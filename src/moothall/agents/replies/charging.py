@@ -168,7 +168,7 @@ def count_unbounded_call() -> None:
     replies = ENCLOSING_REPLIES.get()
     outer_replies = [*replies[-1].outer_replies, replies[-1]]
     root = outer_replies[0]
-    max_calls: int = getattr(root.agent, "max_nested_model_calls", MAX_NESTED_MODEL_CALLS)
+    max_calls = getattr(root.agent, "max_nested_model_calls", None) or MAX_NESTED_MODEL_CALLS
     if root.model_calls >= max_calls:
         raise BudgetExceeded(
             f"the agents beneath one reply of agent {root.agent.id!r} have made {root.model_calls} "
@@ -256,7 +256,7 @@ def charge_spent(budget: Budget, model: Any, entries: Iterable[Entry]) -> None:
 def _price(budget: Budget, model: Any, usage: Usage, unsplit: int) -> Decimal:
     """Return the cost, at current prices, of tokens that were recorded without a price."""
     # The record does not say which of several models it was, nor the direction: take the dearest.
-    models = getattr(model, "models", [model])
+    models = getattr(model, "models", ()) or [model]
     input, output = usage.input_tokens, usage.output_tokens
     highest_cost: Decimal = max(
         (
@@ -286,7 +286,7 @@ def share_budget(owner: Any, agents: Iterable[Any], budget: Budget | None) -> No
                 "child() of the other, or none"
             )
     for agent in agents:
-        if getattr(agent, "budget", budget) is None:
+        if hasattr(agent, "budget") and agent.budget is None:
             agent.budget = budget
 
 

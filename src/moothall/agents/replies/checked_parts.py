@@ -66,6 +66,12 @@ def members_of(agent: Any) -> Sequence[Any]:
     return agent.member_agents if isinstance(agent, Replier) else ()
 
 
+def actions_of_agent(agent: Any) -> Iterable[Any]:
+    """Return what an agent's model may call."""
+    get_actions = getattr(getattr(agent, "actions", None), "get_actions", None)
+    return get_actions() if callable(get_actions) else ()
+
+
 class Participant(Protocol):
     """What a group needs of a member; `Conversational` has what it may take beside."""
 

@@ -184,7 +184,7 @@ def without_hook(hooks: Hooks, type: HookType, name: str) -> Hooks:
 
 async def reply_with_hooks(agent: Any, request: ReplyRequest) -> Reply:
     """Let an agent reply, with its `pre_reply` and `post_reply` hooks around it."""
-    budget = getattr(agent, "budget", None) if request.budget is None else request.budget
+    budget = agent.budget if request.budget is None else request.budget
 
     async def call(type: str, kwargs: dict[str, Any], check: Callable[[Any], object]) -> Any:
         try:

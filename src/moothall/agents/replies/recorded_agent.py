@@ -219,7 +219,7 @@ class RecordedAgent(ConversationalAgent):
 
     def _pause_budget(self, request: ReplyRequest) -> None:
         """Have the seconds of a run's budget stand still while it waits."""
-        budget = request.budget or getattr(self, "budget", None)
+        budget = request.budget or self.budget
         if budget is not None:
             budget.pause()
 

@@ -133,11 +133,8 @@ class Reply(CellMark, Generic[T_co]):
 
         A text that nobody accepted is returned too, and no text only as an answer.
         """
-        return reason in (
-            ANSWERED_REASONS
-            if text == ""
-            else getattr(agent, "reasons_with_text", REASONS_WITH_TEXT)
-        )
+        with_text = getattr(agent, "reasons_with_text", None) or REASONS_WITH_TEXT
+        return reason in (ANSWERED_REASONS if text == "" else with_text)
 
     def __post_init__(self) -> None:
         if self.value is ...:  # a reply made without a value

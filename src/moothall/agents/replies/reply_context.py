@@ -73,7 +73,7 @@ class Replying:
         is_member = any(each is asked_agent for each in members_of(caller.agent))
         self.depth = caller.depth + (not is_member)
         outermost = self.outer_replies[0].agent
-        limit: int = getattr(outermost, "max_depth", MAX_DEPTH)
+        limit: int = getattr(outermost, "max_depth", None) or MAX_DEPTH
         if self.depth > limit:
             raise HopLimitExceeded(
                 f"agent {self.agent.id!r} would reply {self.depth} agents deep, and {limit} are "
@@ -254,7 +254,7 @@ def sources_of_asker(agent: Any) -> AskerSources:
     if not is_local and handling.caller_context is None:  # a door's caller is of this process
         return [f"agent {sender}"], None
     name = message["action"]["name"]
-    if name in _ANSWERS and any(each.outside for each in getattr(local, "offers", {}).values()):
+    if name in _ANSWERS and local and any(each.outside for each in local.offers.values()):
         return [f"agent {sender}"], None
     sources, texts = sources_of_speaker(local, handling.within)
     return merged_sources((*sources, *handling.outside)), texts

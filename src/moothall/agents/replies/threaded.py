@@ -65,7 +65,6 @@ class Threaded(Replier, Agent):
     """An agent that keeps its threads, finds the thread of a message, and can be watched."""
 
     shared: bool = False
-    trusted: frozenset[str] = frozenset()
     answers_in_turn: bool = False
     """Whether replies of different threads wait for each other."""
     own_threads: Threads | None = None

@@ -103,7 +103,7 @@ class BudgetedModel(AnsweringModel):
         self.model: Model = named(model)
         while type(self.model) is BudgetedModel and budget.is_part_of(self.model.budget):
             self.model = self.model.model  # spending here already counts there
-        self.name: str = str(getattr(self.model, "name", type(self.model).__name__))
+        self.name: str = str(getattr(self.model, "name", None) or type(self.model).__name__)
         self.batch: bool = getattr(self.model, "batch", False)
         # The model to ask without reserving, if it or its parts keep to the budget.
         self._budgeted: Model | None = None
@@ -168,7 +168,8 @@ class BudgetedModel(AnsweringModel):
         budgeted: Any = self._budgeted
         if budgeted is not None:
             all_amounts = [
-                model.largest_amounts(*request) for model in getattr(budgeted, "models", [budgeted])
+                model.largest_amounts(*request)
+                for model in getattr(budgeted, "models", ()) or [budgeted]
             ]
             return {name: max(amounts[name] for amounts in all_amounts) for name in all_amounts[0]}
         bound, largest = self._bound(ModelRequest(*request))

@@ -73,7 +73,9 @@ class FallbackModel(AnsweringModel):
         self.models: tuple[Model, ...] = tuple(named(each) for each in models)
         if not self.models:
             raise DefinitionError("FallbackModel takes at least one model")
-        self._names = [str(getattr(each, "name", type(each).__name__)) for each in self.models]
+        self._names = [
+            str(getattr(each, "name", None) or type(each).__name__) for each in self.models
+        ]
         self.name: str = name or f"fallback({', '.join(self._names)})"
         self.batch: bool = any(getattr(each, "batch", False) for each in self.models)
         contexts = [getattr(each, "context_tokens", None) for each in self.models]

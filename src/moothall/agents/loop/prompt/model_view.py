@@ -64,7 +64,7 @@ class ModelView:
         if callable(system_prompt := agent.system_prompt) and _SYSTEM_KEY not in texts:
             yield "system_prompt", _SYSTEM_KEY, partial(_run_function, system_prompt)
         for place, block in enumerate(agent.blocks):
-            if callable(guidance := getattr(block, "guidance", None)):
+            if callable(guidance := getattr(block, "guidance", "")):
                 name = block_name(block)
                 if (key := f"guidance.{place}.{name}") not in texts:
                     yield f"guidance of the block {name!r}", key, partial(_run_function, guidance)

@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 from moothall.actions import Action
-from moothall.agents.replies.checked_parts import is_recording, members_of
+from moothall.agents.replies.checked_parts import actions_of_agent, is_recording, members_of
 from moothall.foundation.errors import SpaceClosed
 
 logger: logging.Logger = logging.getLogger("moothall.agents")
@@ -17,8 +17,7 @@ def with_asked_agents(agent: Any) -> list[Any]:
     """Return an agent and those that its members and its actions ask."""
     agents = [agent]
     for each in agents:
-        get_actions = getattr(getattr(each, "actions", None), "get_actions", None)
-        offered = get_actions() if callable(get_actions) else ()
+        offered = actions_of_agent(each)
         next_agents = [each.origin.agent for each in offered if isinstance(each, Action)]
         next_agents += members_of(each)
         agents += [
@@ -52,7 +51,7 @@ def _discoverers(agent: Any) -> list[tuple[Any, tuple[str, ...] | None]]:
     sources: list[tuple[Any, tuple[str, ...] | None]] = []
     agents, visited = with_asked_agents(agent), set[int]()
     for each in agents:
-        discovered, space = (getattr(each, name, None) for name in ("discover", "space"))
+        discovered, space = getattr(each, "discover", None), getattr(each, "space", None)
         if id(each) in visited or not discovered or space is None:
             continue
         visited.add(id(each))

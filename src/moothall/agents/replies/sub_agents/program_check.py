@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from moothall.agents.replies.checked_parts import actions_of_agent
 from moothall.agents.replies.read_record import ReadRecord
 from moothall.agents.replies.sub_agents.away import agents_that_resume, with_asked_agents
 from moothall.agents.replies.sub_agents.call_form import check_form
@@ -91,8 +92,7 @@ def _check(
 
 def _check_forms(agent: Any, record: Any, journal: Journal) -> None:
     """Raise RunMismatch if a call that has begun would be made in another form now."""
-    get_actions = getattr(getattr(agent, "actions", None), "get_actions", None)
-    actions = {each.name: each for each in get_actions()} if callable(get_actions) else {}
+    actions = {each.name: each for each in actions_of_agent(agent)}
     caller: Any = SimpleNamespace(recorded=SimpleNamespace(run=SimpleNamespace(file=journal.file)))
     for past_step in record.past():
         action = actions.get(str(past_step.about.get("action")))
