@@ -18,7 +18,7 @@ pytestmark = pytest.mark.xdist_group("documentation")
 
 ROOT = Path(__file__).resolve().parent.parent
 # They have tests of their own.
-OWN = ("demo.py", "desk.py", "service.py", "studio.py")
+OWN = ("demo.py", "desk.py", "redis_space.py", "service.py", "studio.py")
 MODELS = sorted((ROOT / "examples" / "models").glob("*.py"))
 EXAMPLES = (
     *(p for p in sorted((ROOT / "examples").glob("*.py")) if p.name not in OWN),
