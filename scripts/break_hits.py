@@ -59,6 +59,8 @@ def pytest_runtest_logfinish(nodeid: str) -> None:
     numbers = sorted(set(map(int, hits.read_text().split()))) if hits.is_file() else []
     if numbers:
         hits.unlink()
+    if nodeid.rfind("@") > nodeid.rfind("]"):  # xdist's group, by which no test is found
+        nodeid = nodeid.rpartition("@")[0]
     if (_FOLDER / "trace").is_file() and (os.environ.get("PYTEST_XDIST_WORKER")):
         line = [nodeid, time.perf_counter() - _began, _failed, numbers]
         with open(_FOLDER / "trace", "a") as file:

@@ -172,8 +172,11 @@ def first_failure(each: Break, ways: list[tuple[float, str]]) -> tuple[str, int]
         seconds=SECONDS * 2 + TEST_S,
         log=log,
     )
-    found = re.search(r"^(?:FAILED|ERROR) (tests/.*?)(?: - .*)?$", log.read_text(), re.MULTILINE)
+    text = log.read_text()
+    found = re.search(r"^(?:FAILED|ERROR) (tests/.*?)(?: - .*)?$", text, re.MULTILINE)
     copy.remove()
+    if unknown := re.search(r"^ERROR: .*not found: .*$", text, re.MULTILINE):
+        raise SystemExit(unknown[0])  # else each break would count as found
     if code == 0:
         return "", len(chosen)
     return found[1] if found else f"(the tests end with {code})", len(chosen)
