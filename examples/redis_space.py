@@ -62,11 +62,14 @@ class StreamRouter(Router):
 
     async def _follow(self) -> None:
         async with self._redis:
-            await asyncio.gather(self._write(), self._read())
+            try:
+                await asyncio.gather(self._write(), self._read())
+            finally:
+                await self._redis.delete(self._stream)
 
     async def _write(self) -> None:
         while True:
-            await self._redis.xadd(self._stream, {"entry": await self._unsent.get()}, maxlen=1000)
+            await self._redis.xadd(self._stream, {"entry": await self._unsent.get()})
 
     async def _read(self) -> None:
         last = "0"
@@ -77,6 +80,7 @@ class StreamRouter(Router):
                     message, thread, within = json.loads(fields[b"entry"])
                     envelope = Envelope.from_message(message, message["from"])
                     self._on_read.popleft()(envelope._replace(thread=thread, within=within))
+            await self._redis.xtrim(self._stream, minid=last, approximate=False)
 
     def end_requests_to(self, id: str) -> None:
         """End the requests on their way to an agent that has left."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from moothall.testing import SpaceConformance
 
@@ -34,7 +35,7 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         server.terminate()
 
 
-def test_redis_example_answers_over_a_stream(redis_url: str) -> None:
+def test_redis_example_answers_over_a_stream_and_leaves_nothing(redis_url: str) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", EXAMPLE],
         env=os.environ | {"REDIS_URL": redis_url},
@@ -43,6 +44,8 @@ def test_redis_example_answers_over_a_stream(redis_url: str) -> None:
         check=False,
     )
     assert (done.stdout, done.stderr) == ("3\n", "")
+    with redis.Redis.from_url(redis_url) as server:
+        assert server.keys() == []
 
 
 class TestRedisSpace(SpaceConformance):
