@@ -45,10 +45,10 @@ OTHERS = {
     "an error": "status of_content usage detail exceptions",
     "an error of Python or a library": (
         "certificate_error context errno exception problem problem_mark reply_code reply_text "
-        "response sqlite_errorcode status_code strerror verify_code"
+        "sqlite_errorcode status_code strerror verify_code"
     ),
     "an object of Python or a library": (
-        "_callback _context aclose columns description documentation encoding is_space item "
+        "_callback _context aclose columns description documentation encoding is_space "
         "posix_fallocate pydantic_complete reset_index searches shape waitid"
     ),
     "a registry or an action": "access_policy action function origin searches terminal",
