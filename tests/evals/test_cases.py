@@ -24,11 +24,6 @@ async def test_cases_of_runs_are_what_was_asked_and_come_back_from_their_file(
     assert again.cases == data.cases
 
 
-async def test_cases_of_runs_are_those_that_a_function_chooses(runs: Journal) -> None:
-    data = Dataset.from_runs(runs, is_case=lambda view: "A2" in view.end_text)
-    assert [each.run for each in data] == ["run-2"]
-
-
 async def test_cases_of_a_deleted_run_are_left_out(runs: Journal, tmp_path: Path) -> None:
     Dataset.from_runs(runs).to_file(tmp_path / "cases.jsonl")
     runs.delete("run-1")

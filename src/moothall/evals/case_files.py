@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from moothall import ConfigError
-from moothall.build import json_text, read_yaml, stated_delimiter
+from moothall.build import json_text, read_yaml
 
 _MAX_BYTES: Final = 200_000_000
 _NAMES: Final = ("name", "id")
@@ -66,12 +66,7 @@ def _list_in(data: Any, path: Path) -> list[Any]:
 
 
 def _read_csv(path: Path) -> list[Any]:
-    text = _text(path)
-    first = text.partition("\n")[0]
-    delimiter = stated_delimiter(first)
-    if delimiter is not None:
-        text = text.partition("\n")[2]
-    rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter or ",")
+    rows = csv.DictReader(io.StringIO(_text(path), newline=""))
     names = (*_NAMES, *_INPUTS, *_EXPECTED, "run")
     cases = list[Any]()
     for row in rows:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from moothall import ConfigError, NoSuchRun
-from moothall.build import check_function, check_text, counted, json_line, written_whole
+from moothall.build import check_text, counted, json_line, written_whole
 from moothall.evals.case_files import read_cases
 from moothall.evals.equality import json_key
 from moothall.journal import REASONS, Journal, RunView
@@ -91,7 +91,6 @@ class Dataset:
         journal: Journal | str,
         *,
         good: bool | None = None,
-        is_case: Callable[[RunView], bool] | None = None,
         **filters: Any,
     ) -> Dataset:
         """Return the runs of a journal as cases, each in its own world.
@@ -101,13 +100,11 @@ class Dataset:
         Args:
             journal: the journal, or its path
             good: only runs of which `Journal.feedback` said so last; all if it is left out
-            is_case: returns whether a run is a case; all are, if it is left out
             **filters: which runs, as `Journal.runs` takes them, such as `agent="desk"`
 
         Raises:
             JournalError: the journal cannot be read
         """
-        check_function("Dataset.from_runs: is_case=", is_case, "view", optional=True)
         store, cases, left_out = Journal.from_argument(journal, "Dataset"), list[Case](), {}
         for outline in store.runs(**filters):
             view = RunView(store, outline)
@@ -115,9 +112,7 @@ class Dataset:
                 left_out[outline.id] = f"it is {outline.state}"
             elif view.request is None or not outline.is_ours:
                 left_out[outline.id] = f"it is of a {outline.kind}"
-            elif good not in (None, _said_last(view)):
-                continue
-            elif is_case is None or is_case(view):
+            elif good in (None, _said_last(view)):
                 cases.append(Case(outline.id, view.request.text, run=outline.id))
         data = cls(cases, journal=store)
         data.left_out = left_out

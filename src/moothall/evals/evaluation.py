@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
@@ -31,8 +32,6 @@ from moothall.journal import REASONS, Journal, RunView
 
 if TYPE_CHECKING:
     from moothall import Agent
-
-import logging
 
 logger: logging.Logger = logging.getLogger("moothall.evals")
 
@@ -179,9 +178,8 @@ class Evaluation:
         options: dict[str, Any] = {"leaves": self._leaves, "live": self._live}
         options["approvals"] = self._approvals
         options |= {name: parts[name] for name in ("model", "system_prompt") if name in parts}
-        if case is None or not case.run or self.data.journal is None:
-            return FrozenWorld.without_record(**options)
-        return FrozenWorld(self.data.journal, case.run, **options)
+        run = () if case is None or not case.run else (self.data.journal, case.run)
+        return FrozenWorld(*run, **options)
 
     def _check_world(self, agent: Any, parts: Mapping[str, Any]) -> None:
         if self._world == "frozen":

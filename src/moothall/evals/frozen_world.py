@@ -41,7 +41,8 @@ class FrozenWorld:
 
     Args:
         journal: the journal of the run, or its path
-        run_id: the run's id; it is over
+        run_id: the run's id; it is over. Without both nothing is recorded: each call leaves the
+            record
         leaves: what becomes of a call that the record does not have: `refuse` tells the model that
             the action is not available; a function of the action's name and its arguments, plain
             or `async`, returns the result; a model makes one up from the recorded examples
@@ -66,8 +67,8 @@ class FrozenWorld:
 
     def __init__(
         self,
-        journal: Journal | str,
-        run_id: str,
+        journal: Journal | str | None = None,
+        run_id: str | None = None,
         *,
         leaves: Leaves = "refuse",
         live: Iterable[str] = (),
@@ -75,40 +76,9 @@ class FrozenWorld:
         system_prompt: Any = None,
         approvals: Literal["record", "live"] = "record",
     ) -> None:
-        view = RunView(Journal.from_argument(journal, "FrozenWorld"), run_id)
-        outline, request = view.outline, view.request
-        if view.end is None or outline.state in ("waiting", "in_doubt", "running"):
-            raise StateError(f"run {run_id!r} is not over but {outline.state}: nothing is frozen")
-        if request is None or outline.kind not in _KINDS:
-            raise StateError(
-                f"run {run_id!r} is of a {outline.kind}: a frozen world is for runs of "
-                f"{', '.join(_KINDS)}"
-            )
-        self.view: RunView | None = view
-        self._set_up(leaves, live, model, system_prompt, approvals)
-
-    @classmethod
-    def without_record(cls, **options: Any) -> FrozenWorld:
-        """Return a world of which nothing is recorded: each call leaves the record.
-
-        Args:
-            **options: what `FrozenWorld` takes, such as `leaves=` and `live=`
-
-        Raises:
-            ConfigError: an option is not valid
-        """
-        world = cls.__new__(cls)
-        world.view = None
-        options = {"leaves": "refuse", "live": (), "approvals": "record", **options}
-        names = ("leaves", "live", "model", "system_prompt", "approvals")
-        world._set_up(*(options.pop(name, None) for name in names))
-        if options:
-            raise ConfigError(f"without_record takes no {', '.join(options)}")
-        return world
-
-    def _set_up(
-        self, leaves: Any, live: Iterable[str], model: Any, system_prompt: Any, approvals: str
-    ) -> None:
+        self.view: RunView | None = None
+        if run_id is not None or journal is not None:
+            self.view = _ended_run(journal, run_id)
         if leaves != "refuse" and not callable(leaves) and not hasattr(leaves, "complete"):
             raise ConfigError(
                 f"leaves= must be 'refuse', a function or a model, got {leaves!r:.80}"
@@ -334,6 +304,20 @@ class FrozenWorld:
         except Exception as error:
             return {"tool_executed": False, "error": error_text(error)}
         return {"tool_executed": True, "result": value}
+
+
+def _ended_run(journal: Any, run_id: Any) -> RunView:
+    """Return a run in whose world an agent may reply; StateError for any other."""
+    view = RunView(Journal.from_argument(journal, "FrozenWorld"), run_id)
+    outline = view.outline
+    if view.end is None or outline.state in ("waiting", "in_doubt", "running"):
+        raise StateError(f"run {run_id!r} is not over but {outline.state}: nothing is frozen")
+    if view.request is None or outline.kind not in _KINDS:
+        raise StateError(
+            f"run {run_id!r} is of a {outline.kind}: a frozen world is for runs of "
+            f"{', '.join(_KINDS)}"
+        )
+    return view
 
 
 class _ReplyInWorld:

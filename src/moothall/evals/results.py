@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from moothall import ConfigError, Interval
 from moothall.build import SafeHTML, json_text, one_line, written_whole
@@ -56,11 +56,14 @@ class Evaluated:
     Attributes:
         cells: each case in each condition, each time
         conditions: the names of the conditions; differences are to the first
+        columns: what stands above the columns of its table
         missing: how many cells have no reply, since the budget is spent or they have failed
 
     Raises:
         ConfigError: a grader or a condition is named that there is not
     """
+
+    columns: Final = ("grader", "condition", "mean", "cases", "above the first")
 
     def __init__(self, cells: Sequence[CellResult], conditions: Sequence[str]) -> None:
         self.cells: list[CellResult] = list(cells)
@@ -157,38 +160,41 @@ class Evaluated:
             return Interval.of_samples(pairs, lambda drawn: sum(drawn) / len(drawn))
         return Interval.of_values(pairs)
 
+    def _measured(self) -> Iterator[tuple[str, str, Interval, Interval | None]]:
+        """Yield the mean of each grader and condition, and its difference to the first one."""
+        first = self.conditions[0]
+        for grader in self.graders:
+            has_first = bool(self._by_case(grader, first))
+            for condition in self.conditions:
+                if self._by_case(grader, condition):
+                    is_above = has_first and condition != first
+                    difference = self.difference(grader, condition) if is_above else None
+                    yield grader, condition, self.mean(grader, condition), difference
+
     def to_json(self) -> dict[str, Any]:
         """Return means, differences and cells as JSON data."""
-        mean_rows, differences = list[dict[str, Any]](), list[dict[str, Any]]()
-        for grader in self.graders:
-            for condition in self.conditions:
-                if not self._by_case(grader, condition):
-                    continue
-                mean = self.mean(grader, condition)
-                mean_rows.append({"grader": grader, "condition": condition, **vars(mean)})
-                if condition != self.conditions[0] and self._by_case(grader, self.conditions[0]):
-                    difference = vars(self.difference(grader, condition))
-                    differences.append({"grader": grader, "condition": condition, **difference})
-        data = {"means": mean_rows, "differences": differences}
+        mean_rows, difference_rows = list[dict[str, Any]](), list[dict[str, Any]]()
+        for grader, condition, mean, difference in self._measured():
+            names = {"grader": grader, "condition": condition}
+            mean_rows.append(names | vars(mean))
+            if difference is not None:
+                difference_rows.append(names | vars(difference))
+        data: dict[str, Any] = {"means": mean_rows, "differences": difference_rows}
         return {**data, "cells": [each.to_json() for each in self.cells], "errors": self.errors}
 
     def table(self) -> list[tuple[str, ...]]:
         """Return means, and differences to the first condition, as rows of texts."""
-        data = self.to_json()
-        above = {(each["grader"], each["condition"]): each for each in data["differences"]}
-        rows = list[tuple[str, ...]]()
-        for each in data["means"]:
-            key = (each["grader"], each["condition"])
-            difference = str(Interval(**_numbers(above[key]))) if key in above else ""
-            rows.append((*key, str(Interval(**_numbers(each))), str(each["n"]), difference))
-        return rows
+        return [
+            (grader, condition, str(mean), str(mean.n), "" if above is None else str(above))
+            for grader, condition, mean, above in self._measured()
+        ]
 
     def _repr_html_(self) -> str:
-        return SafeHTML.table(_HEAD, self.table(), len(self.table()))
+        return SafeHTML.table(self.columns, self.table(), len(self.table()))
 
     def write_html(self, path: str | Path) -> None:
         """Write a page that loads nothing: the table, and each case that differs, side by side."""
-        parts = [SafeHTML.table(_HEAD, self.table(), len(self.table()))]
+        parts = [self._repr_html_()]
         by_case: dict[tuple[str, int], list[CellResult]] = {}
         for cell in self.cells:
             by_case.setdefault((cell.case.name, cell.seed), []).append(cell)
@@ -211,7 +217,6 @@ class Evaluated:
             part.write_text(page, encoding="utf-8")
 
 
-_HEAD = ("grader", "condition", "mean", "cases", "above the first")
 _PARTS_SHOWN = {
     "reply": "text",
     "calls": "calls",
@@ -220,10 +225,6 @@ _PARTS_SHOWN = {
     "why": "reasons",
     "errors": "errors",
 }
-
-
-def _numbers(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: row[name] for name in ("mean", "low", "high", "n")}
 
 
 def _lines(value: Any) -> str:

@@ -40,7 +40,6 @@ _MIN_HELP = "The least mean of a grader; below it, the exit code is 1."
 _LIVE_HELP = "An action that only reads: it is executed where the record lacks a call."
 _FEEDBACK_HELP = "Only runs that `moothall runs feedback` has called so last."
 _RESULTS_HELP = "The journal of what is asked here.  [default: evals.db]"
-_HEAD = ("grader", "condition", "mean", "cases", "above the first")
 
 
 @click.command()
@@ -106,7 +105,8 @@ def command(
         data = _dataset(runs, cases, str(agent.id), {"good": good, **run_filters(filters)})
         conditions: dict[str, dict[str, Any]] = {}
         if other is not None:
-            conditions[other] = {"program": other} | _model_of(models)
+            model = models[0] if models else "recorded"
+            conditions[other] = {"program": other, "model": model}
         names = models or (["recorded"] if cases is None else [])
         conditions |= {name: {"model": name} for name in names} or {source: {}}
         evaluation = Evaluation(
@@ -126,10 +126,6 @@ def command(
         evaluated.write_html(html)
     _show(evaluated, data, faults, as_json)
     return FAILED if faults or evaluated.errors else DONE
-
-
-def _model_of(models: Sequence[str]) -> dict[str, Any]:
-    return {"model": models[0] if models else "recorded"}
 
 
 def _dataset(runs: str | None, cases: str | None, agent: str, filters: dict[str, Any]) -> Dataset:
@@ -189,8 +185,8 @@ def _show(evaluated: Evaluated, data: Dataset, faults: list[str], as_json: bool)
     if as_json:
         print_json(**evaluated.to_json(), below=faults, left_out=data.left_out)
         return
-    rows = [_HEAD, *evaluated.table()]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+    rows = [evaluated.columns, *evaluated.table()]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         line = "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
         click.echo(escaped(line.rstrip()))
@@ -199,7 +195,7 @@ def _show(evaluated: Evaluated, data: Dataset, faults: list[str], as_json: bool)
             if value is False:
                 reason = f": {cell.reasons[name]}" if name in cell.reasons else ""
                 click.echo(escaped(f"{cell.condition}, {cell.case.name}: not {name}{reason}"[:400]))
-    if data.left_out:
-        click.echo(f"{counted(len(data.left_out), 'run')} left out, which are not over")
+    for id, reason in data.left_out.items():
+        click.echo(escaped(f"left out: run {id}: {reason}"))
     for text in (*faults, *evaluated.errors[:_MAX_ERRORS]):
         click.echo(escaped(f"moothall: {text}"), err=True)
