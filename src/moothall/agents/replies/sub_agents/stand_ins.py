@@ -96,7 +96,7 @@ class StandIns:
             twin.request_permission = MethodType(Agent.request_permission, twin)
         twin.approver = parts.approver
         if parts.journal is not None:
-            twin.journal = parts.journal
+            twin.journal, twin.deaths = parts.journal, None  # who asks again is its operator
         if parts.model is not None:
             twin.model = parts.model
         if parts.system_prompt is not None:
