@@ -11,7 +11,6 @@ import pkgutil
 import re
 from collections.abc import Mapping
 from functools import cache
-from importlib.util import find_spec
 from typing import Any, Final, NamedTuple, NotRequired
 
 from typing_extensions import TypedDict
@@ -137,6 +136,8 @@ def run_kind(name: object) -> RunKind | None:
 @cache
 def _import_owners() -> None:
     for house in pkgutil.iter_modules(importlib.import_module(_PACKAGE).__path__):
-        name = f"{_PACKAGE}.{house.name}.{_OWNERS_MODULE}"
-        if house.ispkg and find_spec(name) is not None:
-            importlib.import_module(name)
+        # A house is not loaded to look into it: it may need an extra.
+        spec = house.module_finder.find_spec(f"{_PACKAGE}.{house.name}", None)
+        places = None if spec is None else spec.submodule_search_locations
+        if any(each.name == _OWNERS_MODULE for each in pkgutil.iter_modules(places or ())):
+            importlib.import_module(f"{_PACKAGE}.{house.name}.{_OWNERS_MODULE}")
