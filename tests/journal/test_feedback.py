@@ -93,3 +93,16 @@ async def test_feedback_of_another_form_is_named_as_damage(tmp_path: Path) -> No
         part.close()
         with pytest.raises(JournalError, match="good must be a valid boolean, got no"):
             journal.entries("R")
+
+
+def test_deletion_names_the_files_that_have_the_run_as_a_case(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        for run_id in ("R", "S"):
+            reply(journal, "At nine.", run_id=run_id)
+            journal.note_case_file(run_id, f"/cases/{run_id}.jsonl")
+        journal.note_case_file("R", "/cases/more.jsonl")
+        assert RunView(journal, "R").case_files == ["/cases/R.jsonl", "/cases/more.jsonl"]
+        assert journal.run("R").state == "done"
+        deleted = journal.delete("R")
+        assert deleted.files == ["/cases/R.jsonl", "/cases/more.jsonl"]
+        assert journal.delete("S").files == ["/cases/S.jsonl"]

@@ -21,6 +21,7 @@ from moothall.foundation.errors import ConfigError, JournalError, RunHeld
 from moothall.journal.doubt import Doubt
 from moothall.journal.find import THREAD_CONDITION, RunQuery, thread_values
 from moothall.journal.holders import Holders, Pace, has_named_values, increment_deletion_count
+from moothall.journal.kinds.feedback import CASE_FILE
 from moothall.journal.opening import RunOpener
 from moothall.journal.stop_reason import FINAL_REASONS
 from moothall.journal.store.holding import batches, placeholders
@@ -64,12 +65,14 @@ class Deleted:
             `Journal.compact`
         folders: the folders in which agents of a deleted thread kept notes, as its runs name them:
             the notes are not deleted with the runs, but by `Notes(folder).forget_thread(thread)`
+        files: the files of cases, for evaluations, that have one of the runs; they stay as they are
     """
 
     runs: list[str] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)
     overwritten: bool = True
     folders: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
 
 
 def _runs_on_behalf(db: Database, thread: str) -> dict[str, str]:
@@ -90,15 +93,15 @@ def _runs_on_behalf(db: Database, thread: str) -> dict[str, str]:
     }
 
 
-def _folders(db: Database, numbers: Iterable[int]) -> list[str]:
-    """Return the folders of notes that the beginnings of runs name."""
-    query = "SELECT data FROM entries WHERE place >= ? AND place < ? AND kind = 'begun'"
-    folders: dict[str, None] = {}
+def _paths(db: Database, numbers: Iterable[int], kind: str, field: str) -> list[str]:
+    """Return the paths that entries of a kind name in a field of theirs."""
+    query = "SELECT data FROM entries WHERE place >= ? AND place < ? AND kind = ?"
+    paths: dict[str, None] = {}
     for number in numbers:
-        for (data,) in db.execute(query, (number << 32, (number + 1) << 32)).fetchall():
-            names = json.loads(data).get("folders", ())
-            folders |= dict.fromkeys(each for each in names if isinstance(each, str))
-    return [*folders]
+        for (data,) in db.execute(query, (number << 32, (number + 1) << 32, kind)).fetchall():
+            names = json.loads(data).get(field, ())
+            paths |= dict.fromkeys(each for each in names if isinstance(each, str))
+    return [*paths]
 
 
 class Deletions:
@@ -140,7 +143,8 @@ class Deletions:
                 for number, id in numbers.items()
                 for each in asked_runs(db, number)
             } | left_reasons
-            folders = _folders(db, numbers) if thread_ids else []
+            folders = _paths(db, numbers, "begun", "folders") if thread_ids else []
+            files = _paths(db, numbers, CASE_FILE.name, "files")
         leased: list[int] = []
         try:
             # All leases before anything is hidden: one run that is held leaves all as they are.
@@ -156,7 +160,9 @@ class Deletions:
         left_reasons = {
             id: reason for id, reason in left_reasons.items() if id not in numbers.values()
         }
-        return Deleted(list(numbers.values()), left_reasons, self.finish_deletions(), folders)
+        return Deleted(
+            list(numbers.values()), left_reasons, self.finish_deletions(), folders, files
+        )
 
     def prune(self, older_than: float | timedelta, keep: int, run_query: RunQuery) -> Deleted:
         """Delete, among some runs, those that were last written so long ago, but for the newest."""

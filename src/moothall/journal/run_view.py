@@ -21,7 +21,7 @@ from moothall.journal.entry import (
     read_list,
     reply_of,
 )
-from moothall.journal.kinds.feedback import FEEDBACK, Feedback
+from moothall.journal.kinds.feedback import CASE_FILE, FEEDBACK, Feedback
 from moothall.models.protocol import ModelReply
 
 if TYPE_CHECKING:
@@ -329,6 +329,16 @@ class RunView:
         """What people have said of it by `Journal.feedback`, in order."""
         entries = (each for each in self.entries if each.path == FEEDBACK.path)
         return [Feedback.read(cast(Any, each.data), each.at) for each in entries]
+
+    @cached_property
+    def case_files(self) -> list[str]:
+        """The files of cases that have it, as `Dataset.to_file` has noted."""
+        return [
+            file
+            for each in self.entries
+            if each.path == CASE_FILE.path
+            for file in each.data["files"]
+        ]
 
     @cached_property
     def reply(self) -> Any:

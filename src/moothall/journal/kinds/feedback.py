@@ -1,4 +1,4 @@
-"""What people say of a run once it is at rest: whether it was good, and why."""
+"""What is noted of a run at rest: what people say of it, and which files have it as a case."""
 
 from __future__ import annotations
 
@@ -52,12 +52,24 @@ FEEDBACK: Final = register(EntryKind("feedback", FeedbackData, _line))
 """The kind of its entries."""
 
 
+class CaseFileData(TypedDict):
+    """The data of an entry that says which files of cases have the run."""
+
+    files: list[str]
+
+
+CASE_FILE: Final = register(
+    EntryKind("case", CaseFileData, lambda data: f"a case in {', '.join(data['files'])}")
+)
+"""The kind of the entries by which a deletion knows the files."""
+
+
 class _NotesBeside(Protocol):
     def note_beside(self, run_id: str, kind: EntryKind, data: dict[str, Any]) -> None: ...
 
 
 class TakesFeedback:
-    """A journal that people may give feedback to."""
+    """A journal that people may give feedback to, and whose runs may be cases in files."""
 
     held_runs: _NotesBeside
 
@@ -89,3 +101,14 @@ class TakesFeedback:
         data: dict[str, Any] = {"good": good}
         data |= {name: each for name, each in (("note", note), ("by", by)) if each}
         self.held_runs.note_beside(run_id, FEEDBACK, data)
+
+    def note_case_file(self, run_id: str, path: str) -> None:
+        """Note that a file has the run as a case: `Deleted.files` names it once the run is deleted.
+
+        Raises:
+            NoSuchRun: there is no run of that id
+            RunHeld: a process works on it
+            JournalError: the file cannot be written, or is damaged
+        """
+        check_text("note_case_file: path=", path)
+        self.held_runs.note_beside(run_id, CASE_FILE, {"files": [path]})
