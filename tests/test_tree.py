@@ -55,7 +55,7 @@ FOR_OTHERS = ("moothall", "moothall.build")
 APART = {
     "budget": {"actions"},
     "research": {"spaces", "serving"},
-    "evals": {"spaces", "serving", "research"},
+    "evals": {"spaces", "serving"},
     "society": {"serving", "research", "evals"},
 }
 
@@ -441,6 +441,7 @@ FLOORS = {
         "case_files",
         "cases",
         "graders",
+        "grading",
         "judging",
         "results",
         "other_programs",

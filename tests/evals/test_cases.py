@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+import commands
+from evals import shop
 from moothall import ConfigError, Journal
 from moothall.evals import Case, Dataset
 
@@ -30,6 +32,21 @@ async def test_cases_of_a_deleted_run_are_left_out(runs: Journal, tmp_path: Path
     data = Dataset.from_file(tmp_path / "cases.jsonl", journal=runs)
     assert [each.run for each in data] == ["run-0", "run-2"]
     assert data.left_out == {"run-1": "its run was deleted"}
+
+
+def test_cases_of_a_run_that_a_command_deletes_are_named_with_their_file(
+    runs: Journal, tmp_path: Path
+) -> None:
+    data = Dataset.from_runs(runs)
+    for _ in range(2):
+        data.to_file(tmp_path / "cases.jsonl")  # noted once
+    runs.close()
+    done = commands.run("runs", "delete", "run-1", "--journal", runs.path, text=True)
+    assert done.stdout.count(str(tmp_path / "cases.jsonl")) == 1
+    command = ("eval", "shop:desk", "--runs", runs.path, "--cases", "cases.jsonl")
+    (tmp_path / "shop.py").write_text(Path(shop.__file__).read_text())
+    done = commands.run(*command, "--model", "recorded", cwd=tmp_path, text=True)
+    assert "left out: run run-1: its run was deleted" in done.stdout
 
 
 @pytest.mark.parametrize(

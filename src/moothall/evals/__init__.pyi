@@ -14,6 +14,7 @@ from moothall.evals.graders import calls_in_order as calls_in_order
 from moothall.evals.graders import contains as contains
 from moothall.evals.graders import cost_below as cost_below
 from moothall.evals.graders import equals as equals
+from moothall.evals.graders import footnotes_stand as footnotes_stand
 from moothall.evals.graders import matches_schema as matches_schema
 from moothall.evals.graders import no_guarded_value_from_outside as no_guarded_value_from_outside
 from moothall.evals.graders import same_calls_as_record as same_calls_as_record

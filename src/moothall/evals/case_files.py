@@ -5,12 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import json
+import logging
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
 from moothall import ConfigError
-from moothall.build import json_text, read_yaml
+from moothall.build import error_text, json_text, read_yaml
+
+logger: logging.Logger = logging.getLogger("moothall.evals")
 
 _MAX_BYTES: Final = 200_000_000
 _NAMES: Final = ("name", "id")
@@ -35,7 +39,7 @@ def read_cases(path: Path) -> list[dict[str, Any]]:
         rows = read(path)
     except (OSError, ValueError, csv.Error) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
-    return [_fields(row, f"{path}, case {number}") for number, row in enumerate(rows, 1)]
+    return [case_fields(row, f"{path}, case {number}") for number, row in enumerate(rows, 1)]
 
 
 def _text(path: Path) -> str:
@@ -76,7 +80,37 @@ def _read_csv(path: Path) -> list[Any]:
     return cases
 
 
-def _fields(row: Any, place: str) -> dict[str, Any]:
+def read_evaluators(path: Path) -> dict[str, list[Any]]:
+    """Return the evaluators that a file of Pydantic Evals names, by the names of their cases.
+
+    Those of an empty name are for all cases. Without Pydantic Evals there is none.
+    """
+    if path.suffix.lower() not in (".yaml", ".yml", ".json"):
+        return {}
+    data = read_yaml(path, "cases in YAML", "skills")[0]
+    rows = data.get("cases", ()) if isinstance(data, dict) else ()
+    if not any("evaluators" in each for each in (data, *rows) if isinstance(each, dict)):
+        return {}
+    if find_spec("pydantic_evals") is None:
+        logger.warning(
+            "%s names evaluators, which are not used: they need the package pydantic-evals, "
+            "`pip install moothall[pydantic-evals]`",
+            path,
+        )
+        return {}
+    from pydantic_evals import Dataset
+
+    try:
+        theirs = Dataset[Any, Any, Any].from_file(path)
+    except Exception as error:
+        raise ConfigError(f"Pydantic Evals cannot read {path}: {error_text(error)}") from error
+    evaluators = {"": list(theirs.evaluators)}
+    for number, case in enumerate(theirs.cases, 1):
+        evaluators.setdefault(case.name or f"case-{number}", []).extend(case.evaluators)
+    return evaluators
+
+
+def case_fields(row: Any, place: str) -> dict[str, Any]:
     """Return the fields of a case from its row, whichever names they have there."""
     if not isinstance(row, Mapping):
         raise ConfigError(f"{place} must be an object with `inputs`, got {row!r:.80}")
@@ -84,7 +118,7 @@ def _fields(row: Any, place: str) -> dict[str, Any]:
     if inputs is None:
         found_names = ", ".join(map(str, row)) or "nothing"
         raise ConfigError(f"{place} has no `inputs`, but {found_names}")
-    known_names = (*_NAMES, *_INPUTS, *_EXPECTED, *_OTHER)
+    known_names = ("evaluators", *_NAMES, *_INPUTS, *_EXPECTED, *_OTHER)
     metadata = row.get("metadata") or {}
     if not isinstance(metadata, Mapping):
         raise ConfigError(f"{place}: metadata must be an object, got {metadata!r:.80}")

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from moothall import ConfigError, NoSuchRun
-from moothall.build import check_text, counted, json_line, written_whole
-from moothall.evals.case_files import read_cases
+from moothall.build import check_text, counted, json_line, json_text, written_whole
+from moothall.evals.case_files import case_fields, read_cases, read_evaluators
 from moothall.evals.equality import json_key
 from moothall.journal import REASONS, Journal, RunView
 
@@ -39,6 +39,17 @@ class Case:
         """A text that is the same for cases that ask the same."""
         return json_key([self.inputs, self.run])
 
+    @property
+    def request(self) -> tuple[Any, list[Any]]:
+        """What the agent is asked, and the chat messages before that."""
+        inputs = self.inputs
+        if not isinstance(inputs, list):
+            return inputs if isinstance(inputs, str) else json_text(inputs), []
+        if inputs and all(isinstance(each, dict) and "role" in each for each in inputs):
+            *history, last = inputs
+            return last.get("content"), history
+        return inputs, []
+
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON data, without what is empty."""
         fields = {"name": self.name, "inputs": self.inputs, "expected": self.expected}
@@ -50,26 +61,32 @@ class Dataset:
     """Cases, each with a name of its own.
 
     Args:
-        cases: the cases; one without a name gets one
+        cases: the cases, or samples of Inspect; one without a name gets one
         journal: the journal of the runs that they are of
 
     Attributes:
         cases: the cases
         journal: the journal of their runs, or None
         left_out: why runs are no cases, by their ids
+        graders: what a file names besides: evaluators of Pydantic Evals, by the case that they are
+            of; those of an empty name are for all
 
     Raises:
         ConfigError: two have one name, or a case has a run and no journal is named
     """
 
-    def __init__(self, cases: Iterable[Case], *, journal: Journal | str | None = None) -> None:
+    def __init__(self, cases: Iterable[Any], *, journal: Journal | str | None = None) -> None:
         self.journal: Journal | None = (
             None if journal is None else Journal.from_argument(journal, "Dataset")
         )
         self.cases: list[Case] = []
         self.left_out: dict[str, str] = {}
+        self.graders: dict[str, list[Any]] = {}
         case_names: set[str] = set()
         for number, case in enumerate(cases, 1):
+            if hasattr(case, "model_dump"):  # a sample of Inspect
+                sample = {key: each for key, each in case.model_dump().items() if each}
+                case = Case(**case_fields(sample, f"sample {number}"))
             if not isinstance(case, Case):
                 raise ConfigError(f"Dataset takes cases, got {case!r:.80}")
             if not case.name:
@@ -126,7 +143,7 @@ class Dataset:
 
         Args:
             path: a `.jsonl` or `.json` file of cases, or of samples of Inspect; a `.csv` file; a
-                `.yaml` file of Pydantic Evals
+                `.yaml` file of Pydantic Evals, whose evaluators are used if it is installed
             journal: the journal of their runs; cases of runs that it no longer has are left out
 
         Raises:
@@ -143,18 +160,28 @@ class Dataset:
                 except NoSuchRun:
                     left_out[case.run] = "its run was deleted"
         data = cls([each for each in cases if each.run not in left_out], journal=store)
-        data.left_out = left_out
+        data.left_out, data.graders = left_out, read_evaluators(file)
         return data
 
     def to_file(self, path: str | PathLike[str]) -> None:
         """Write the cases to a `.jsonl` file, whole.
 
+        The journal notes the file at the runs that have cases in it, so that who deletes such a run
+        is told of it.
+
         Raises:
             ConfigError: it has another suffix
+            RunHeld: a process works on one of the runs
+            JournalError: the journal cannot be written
         """
         file = Path(path)
         if file.suffix != ".jsonl":
             raise ConfigError(f"cases are written to a .jsonl file, got {str(file)!r:.200}")
+        place = str(file.absolute())
+        for run_id in dict.fromkeys(each.run for each in self.cases if each.run):
+            assert self.journal is not None
+            if place not in RunView(self.journal, run_id).case_files:
+                self.journal.note_case_file(run_id, place)
         text = "".join(json_line(each.to_json()) + "\n" for each in self.cases)
         with written_whole(file) as part:
             part.write_text(text, encoding="utf-8")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from weakref import WeakValueDictionary
 
 from moothall import Budget, ConfigError, NoSuchRun, Reply
 from moothall.agents import AgentSource
@@ -16,7 +17,6 @@ from moothall.build import (
     check_function,
     check_integer,
     error_text,
-    json_text,
     log_failure,
     refuse_on_loop,
     side_by_side,
@@ -25,7 +25,8 @@ from moothall.evals.calls_to_take import CallsToTake
 from moothall.evals.cases import Case, Dataset
 from moothall.evals.equality import json_key
 from moothall.evals.frozen_world import FrozenWorld
-from moothall.evals.graders import GradedCell, Grader, call_lines, check_grader, grade_of, name_of
+from moothall.evals.graders import GradedCell, Grader, call_lines
+from moothall.evals.grading import check_grader, grades_of, named
 from moothall.evals.other_programs import run_elsewhere
 from moothall.evals.results import CellResult, Evaluated
 from moothall.journal import REASONS, Journal, RunView
@@ -95,9 +96,6 @@ class Evaluation:
             raise ConfigError("world='live' needs a function that makes the agent, or MODULE:NAME")
         for grader in graders:
             check_grader(grader)
-        grader_names = [name_of(each) for each in graders]
-        if len(set(grader_names)) < len(grader_names):
-            raise ConfigError(f"two graders have one name: {', '.join(grader_names)}")
         self.data: Dataset = data if isinstance(data, Dataset) else Dataset(data)
         self.graders: list[Grader] = list(graders)
         self.conditions: dict[str, dict[str, Any]] = {
@@ -118,6 +116,7 @@ class Evaluation:
         self._deps = deps
         self._budget = budget
         self._concurrency = concurrency
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def run_sync(self, progress: Callable[[int, int], object] | None = None) -> Evaluated:
         """Call `run` from a script, and wait for the results."""
@@ -233,10 +232,18 @@ class Evaluation:
         """Have the agent reply to a case, unless it has; return the id of the run."""
         agent = self._make_agent()
         run_id = self._run_id(agent, case, parts, seed)
+        async with self._locks.setdefault(run_id, asyncio.Lock()):  # cases may ask the same
+            await self._reply(agent, run_id, case, parts, seed)
+        return run_id
+
+    async def _reply(
+        self, agent: Any, run_id: str, case: Case, parts: Mapping[str, Any], seed: int
+    ) -> None:
+        """Have an agent reply to a case in a run, unless that has ended."""
         with suppress(NoSuchRun):
             view = RunView(self._journal, run_id)
             if view.outline.state in REASONS.final:
-                return run_id
+                return
             is_recorded = parts.get("model") == "recorded"  # it costs nothing to begin anew
             if is_recorded or any(each.path for each in view.entries):  # a helper has replied
                 self._journal.delete(run_id)
@@ -249,9 +256,11 @@ class Evaluation:
         is_of_server = isinstance(model, str) and model not in ("recorded", "local")
         if self._seeds > 1 and (is_of_server or hasattr(model, "with_options")):
             options["options"] = {"seed": seed}
-        text, options = _request_of(case.inputs, options)
+        text, history = case.request
+        if history:
+            options["history"] = history
         if self._world == "live":
-            agent.journal = self._journal
+            agent.journal, agent.deaths = self._journal, None
             for name in ("model", "system_prompt"):
                 if name in parts:
                     setattr(agent, name, parts[name])
@@ -266,7 +275,6 @@ class Evaluation:
             if reply.stop_reason != "budget":  # an agent that it asks has none left
                 self._journal.delete(run_id)
             raise ConfigError(f"the budget is spent: {spent.detail or reply.detail}")
-        return run_id
 
     def _run_id(self, agent: Any, case: Case, parts: Mapping[str, Any], seed: int) -> str:
         """Return the id of a cell's run: the same for the same contents."""
@@ -301,26 +309,15 @@ class Evaluation:
         replies[cell.condition, case.name, cell.seed] = reply
         first = replies.get((next(iter(self.conditions)), case.name, cell.seed))
         graded = GradedCell(case, cell.condition, cell.seed, view, record, first)
-        for grader in self.graders:
-            name = name_of(grader)
+        more = self.data.graders
+        for name, grader in named((*self.graders, *more.get("", ()), *more.get(case.name, ()))):
             try:
-                grade = await grade_of(grader, reply, graded)
+                grades = await grades_of(name, grader, reply, graded)
             except Exception as error:
                 cell.errors[name] = error_text(error)
                 continue
-            cell.grades[name] = grade.value
-            if grade.why:
-                cell.reasons[name] = grade.why
-
-
-def _request_of(inputs: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return what an agent is asked for the inputs of a case, and with which options."""
-    if not isinstance(inputs, list):
-        return inputs if isinstance(inputs, str) else json_text(inputs), options
-    if inputs and all(isinstance(each, dict) and "role" in each for each in inputs):
-        *history, last = inputs  # chat messages, of which the last is the request
-        return last.get("content"), {**options, "history": history}
-    return inputs, options
+            cell.grades |= {name: grade.value for name, grade in grades.items()}
+            cell.reasons |= {name: grade.why for name, grade in grades.items() if grade.why}
 
 
 def _described(value: Any) -> Any:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from moothall import ConfigError, Reply, StateError
-from moothall.build import AnswerSchema, UnreadableText, call_user, json_text
+from moothall.build import AnswerSchema, UnreadableText, json_text
 from moothall.evals.cases import Case
 from moothall.evals.equality import json_key
-from moothall.journal import RunView
+from moothall.journal import RecordedCall, RunView
 
+_NOTE: Final = re.compile(r"^[ \t>]*\[\^(\d{1,6})\^?\]:[ \t]*(\S.*)$", re.MULTILINE)
 Value: TypeAlias = bool | float | str
 """A grade: whether it is right, how much, or which label it has."""
 
@@ -63,36 +64,6 @@ Grader: TypeAlias = (
     Callable[[Reply[Any], Case], Any] | Callable[[Reply[Any], Case, GradedCell], Any]
 )
 """A function, plain or `async`, that returns a bool, a number, a label or a `Grade`."""
-
-
-def name_of(grader: Any) -> str:
-    """Return the name of a grader."""
-    return str(getattr(grader, "__name__", type(grader).__name__))
-
-
-async def grade_of(grader: Any, reply: Reply[Any], cell: GradedCell) -> Grade:
-    """Return the grade that a grader gives; ConfigError if it returns none."""
-    arguments = (reply, cell.case, cell) if _takes_cell(grader) else (reply, cell.case)
-    value = await call_user(grader, *arguments, in_thread=None)
-    return value if isinstance(value, Grade) else Grade(value)
-
-
-def _takes_cell(grader: Any) -> bool:
-    try:
-        inspect.signature(grader).bind(None, None, None)
-    except TypeError:
-        return False
-    except ValueError:  # of a builtin nobody knows the parameters
-        return False
-    return True
-
-
-def check_grader(grader: Any) -> None:
-    """Raise ConfigError for what is no grader."""
-    if not callable(grader) or isinstance(grader, type):
-        raise ConfigError(
-            f"a grader must be a function of a reply and its case, got {grader!r:.80}"
-        )
 
 
 def _with_name(grader: Any, name: str) -> Any:
@@ -221,3 +192,35 @@ def no_guarded_value_from_outside(reply: Reply[Any], case: Case, cell: GradedCel
         if each.was_executed and each.permitted_values:
             return Grade(False, f"{each.action}: {', '.join(each.permitted_values)}")
     return Grade(True)
+
+
+def footnotes_stand(reply: Reply[Any], case: Case, cell: GradedCell) -> Grade:
+    """Whether each footnote names what a call has read, and that does not lack its sentence's.
+
+    A note at the end, such as `[^1]: https://example.org`, names a call by its action, by one of
+    its arguments or by where its result comes from. Its result must have the quoted words, the
+    numbers, dates and names of the sentence, as `moothall.research.support` checks.
+    """
+    from moothall.research import check_footnotes
+
+    passages: dict[int, str] = {}
+    for number, source in _NOTE.findall(reply.text):
+        calls = [each for each in cell.view.calls if _is_named(each, source)]
+        texts = [json_text((each.result or {}).get("result")) for each in calls]
+        if not texts:
+            return Grade(False, f"no call has read what footnote {number} names: {source:.200}")
+        passages[int(number)] = "\n".join(texts)
+    if not passages:
+        return Grade(False, "it names no source of a footnote, such as [^1]: SOURCE")
+    for sentence, reason in check_footnotes(reply.text, passages):
+        return Grade(False, f"{sentence:.200}: {reason}")
+    return Grade(True)
+
+
+def _is_named(call: RecordedCall, source: str) -> bool:
+    """Return whether a source, in words, names an executed call."""
+    args = call.asked_args if isinstance(call.asked_args, Mapping) else {}
+    names = [call.action, *map(json_text, args.values()), *call.sources]
+    return call.was_executed and any(
+        re.search(rf"(?<!\w){re.escape(each)}(?!\w)", source) for each in names if each
+    )

@@ -2,6 +2,7 @@
 
 from moothall.research.ask_report import ask as ask
 from moothall.research.ask_report import ask_async as ask_async
+from moothall.research.citations.support import check_footnotes as check_footnotes
 from moothall.research.citations.support import support as support
 from moothall.research.findings import Citation as Citation
 from moothall.research.findings import Findings as Findings

@@ -25,7 +25,7 @@ from moothall.build import (
 from moothall.models import check_model
 from moothall.research.citations.exact_checks import misquoted, verbatim
 from moothall.research.citations.exact_support import exact_support
-from moothall.research.citations.footnotes import Verdict, as_one_text
+from moothall.research.citations.footnotes import Verdict, as_one_text, check
 from moothall.research.findings import Passage, Support
 
 _VERDICT: Final = object_schema(
@@ -132,6 +132,21 @@ def support(
     except Unusable as error:
         raise ModelError(f"support(): the judge's answer {shorten(str(error), 200)}") from error
     return _with_judgement(result, verdicts[1])
+
+
+def check_footnotes(markdown: str, passages: Mapping[int, str]) -> list[tuple[str, str]]:
+    """Return the sentences of a text whose footnotes do not stand, each with the reason.
+
+    A sentence's footnotes, such as `[^1]`, stand unless what they cite lacks words that it quotes,
+    or a number, a date or a name of it, as `support` says.
+
+    Args:
+        markdown: the text
+        passages: what the footnotes cite, by their numbers
+    """
+    return check(
+        markdown, {number: Passage.of("", text, "", "") for number, text in passages.items()}
+    ).unsupported
 
 
 def is_decided(claim: Claim) -> bool:

@@ -1,0 +1,126 @@
+"""Evaluators of Pydantic Evals and scorers of Inspect, as they are, as graders."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import packages
+
+ROOT = Path(__file__).resolve().parents[2]
+OURS = (
+    "click",
+    "docstring_parser",
+    "jsonschema-rs",
+    "pydantic",
+    "snowballstemmer",
+    "typing_extensions",
+)
+_PROGRAM = """
+import asyncio, json, sys
+from evals.shop import desk
+from moothall.evals import Case, Dataset, Evaluation
+{program}
+results = Evaluation(
+    desk, data, graders, journal=sys.argv[1], leaves=lambda name, args: "order A1 is here"
+).run_sync()
+print(json.dumps([results.rows, results.errors]))
+"""
+_PYDANTIC = """
+from dataclasses import dataclass
+from pydantic_evals.evaluators import Contains, Evaluator, MaxToolCalls, ToolCorrectness
+
+@dataclass
+class Lengths(Evaluator):
+    async def evaluate(self, ctx):
+        return {"words": len(ctx.output.split()), "goal": ctx.metadata["goal"]}
+
+data = Dataset.from_file(sys.argv[2])
+graders = [Contains("is here"), Contains("gone"), ToolCorrectness(["find"]), MaxToolCalls(0),
+           Lengths()]
+"""
+_CASES = """
+name: desk
+evaluators:
+- EqualsExpected
+cases:
+- name: one
+  inputs: Where is A1
+  expected_output: "Here: order A1 is here"
+  metadata: {goal: order}
+  evaluators:
+  - Contains: {value: nothing, evaluation_name: has_nothing}
+- name: two
+  inputs: Where is A1
+  metadata: {goal: order}
+"""
+_INSPECT = """
+from inspect_ai.dataset import MemoryDataset, Sample
+from inspect_ai.scorer import Score, accuracy, includes, match, scorer
+
+@scorer(metrics=[accuracy()])
+def half(names):
+    async def score(state, target):
+        called = [each.function for m in state.messages for each in getattr(m, "tool_calls", None) or ()]
+        return Score(value="P" if called == names else "I", explanation=state.metadata["level"])
+    return score
+
+sample = Sample("Where is A1", target=["is here"], id=7, metadata={"level": "easy"})
+data = Dataset(MemoryDataset([sample]))
+graders = [includes(), match("begin"), half(["find"])]
+"""
+
+
+def graded(interpreter: str, program: str, folder: Path) -> Any:
+    """Return the rows and errors of an evaluation in another interpreter."""
+    path = os.pathsep.join(map(str, (ROOT / "src", ROOT / "tests")))
+    done = subprocess.run(
+        [interpreter, "-c", _PROGRAM.replace("{program}", program), "evals.db", "cases.yaml"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_evaluators_of_pydantic_evals_grade_replies_with_their_reasons_and_calls(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "cases.yaml").write_text(_CASES)
+    interpreter = packages.python("pydantic-evals==2.62.0", *OURS)
+    rows, errors = graded(interpreter, _PYDANTIC, tmp_path)
+    values = {(each["case"], each["grader"]): each["value"] for each in rows}
+    assert errors == []
+    assert {name: value for (case, name), value in values.items() if case == "one"} == {
+        "Contains": True,
+        "Contains_2": False,
+        "ToolCorrectness": True,
+        "MaxToolCalls": False,
+        "words": 5,
+        "goal": "order",
+        "EqualsExpected": True,
+        "has_nothing": False,
+    }
+    assert ("two", "EqualsExpected") not in values  # nobody has said what is expected
+    assert ("two", "has_nothing") not in values
+    reasons = {each["why"] for each in rows if each["grader"] == "Contains_2"}
+    assert "does not contain expected string 'gone'" in reasons.pop()
+
+
+@pytest.mark.long
+def test_scorers_of_inspect_grade_replies_to_its_samples(tmp_path: Path) -> None:
+    interpreter = packages.python("inspect-ai==0.3.285", *OURS)
+    rows, errors = graded(interpreter, _INSPECT, tmp_path)
+    assert errors == []
+    grades = {each["grader"]: (each["value"], each["why"]) for each in rows}
+    assert {each["case"] for each in rows} == {"7"}
+    assert (grades["includes"][0], grades["match"][0]) == (True, False)
+    assert grades["half"] == (0.5, "easy")
