@@ -181,6 +181,29 @@ async def test_evaluation_leaves_out_what_its_budget_does_not_allow_and_goes_on_
     assert (results.missing, results.mean("called_find").mean) == (0, 1.0)
 
 
+async def test_evaluation_stops_early_once_the_difference_is_decided_and_not_before(
+    tmp_path: Path,
+) -> None:
+    def right(reply: Reply[Any], case: Case) -> bool:
+        return reply.text == "yes"
+
+    cases = [Case(f"c{number}", f"Question {number}") for number in range(40)]
+    agent = ReActAgent("a", ScriptedModel(lambda messages, actions: "no"))
+    conditions: dict[str, Any] = {
+        "as it is": {},
+        "better": {"model": ScriptedModel(lambda messages, actions: "yes")},
+    }
+    options: dict[str, Any] = {"journal": tmp_path / "evals.db", "stop_early": "right"}
+    results = await Evaluation(agent, cases, [right], conditions, **options).run()
+    assert (len(results.cells), results.looks) == (2 * 16, 1)
+    assert str(results.difference("right", "better")) == "1 [1, 1]"
+    conditions["better"] = {"model": ScriptedModel(lambda messages, actions: "no", name="n")}
+    results = await Evaluation(agent, cases, [right], conditions, **options).run()
+    assert (len(results.cells), results.looks) == (2 * 40, 3)
+    with pytest.raises(ConfigError, match="stop_early= needs two conditions"):
+        Evaluation(agent, cases, [right], **options)
+
+
 _PROGRAM = """
 import sys
 from evals.shop import desk

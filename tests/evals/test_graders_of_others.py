@@ -66,7 +66,8 @@ from inspect_ai.scorer import Score, accuracy, includes, match, scorer
 @scorer(metrics=[accuracy()])
 def half(names):
     async def score(state, target):
-        called = [each.function for m in state.messages for each in getattr(m, "tool_calls", None) or ()]
+        calls = [getattr(each, "tool_calls", None) or [] for each in state.messages]
+        called = [each.function for message_calls in calls for each in message_calls]
         return Score(value="P" if called == names else "I", explanation=state.metadata["level"])
     return score
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from random import Random
+
 import pytest
 from scipy.special import stdtrit
 
@@ -46,3 +49,21 @@ def test_interval_of_no_value_is_an_error() -> None:
     for make in (Interval.of_values, Interval.of_share):
         with pytest.raises(ConfigError, match="no value"):
             make([])
+
+
+@pytest.mark.parametrize("draw", (lambda r: r.choice((-1, 0, 0, 1)), lambda r: r.gauss(0, 3)))
+def test_interval_of_looks_is_wrong_in_at_most_one_of_20_series_however_often_one_looks(
+    draw: Callable[[Random], float],
+) -> None:
+    random, wrong_count = Random(7), 0
+    for _ in range(400):
+        values = [draw(random) for _ in range(512)]
+        looks = [Interval.of_looks(values[: 16 << each], each + 1) for each in range(6)]
+        wrong_count += any(0 not in each for each in looks)
+    assert wrong_count <= 20
+
+
+def test_interval_of_looks_decides_a_clear_difference_at_the_first_look() -> None:
+    assert Interval.of_looks([1.0] * 16, 1) == Interval(1.0, 1.0, 1.0, 16)
+    assert 0 not in Interval.of_looks([1.0, 1.0, 1.0, 0.0] * 8, 2)
+    assert 0 in Interval.of_looks([1.0] * 8, 1)  # eight signs may be equal by chance

@@ -7,6 +7,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from inspect import signature
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from weakref import WeakValueDictionary
@@ -16,6 +17,7 @@ from moothall.agents import AgentSource
 from moothall.build import (
     check_function,
     check_integer,
+    check_text,
     error_text,
     log_failure,
     refuse_on_loop,
@@ -38,6 +40,7 @@ logger: logging.Logger = logging.getLogger("moothall.evals")
 
 Conditions: TypeAlias = Mapping[str, Mapping[str, Any]]
 """By name, what is another than the agent's own: `model`, `system_prompt`, or `program`."""
+_FIRST_LOOK = 16  # cases, after which it is first looked whether a difference is decided
 _PARTS = ("model", "system_prompt", "program")
 
 
@@ -50,7 +53,8 @@ class Evaluation:
     goes on, and asks no model twice for what has ended. Another grader asks no model.
 
     Args:
-        agent: the agent; a function that makes one; or `MODULE:NAME`
+        agent: the agent; a function that makes one, which gets the case if it takes an argument; or
+            `MODULE:NAME`
         data: the cases
         graders: functions of a reply and its case: `moothall.evals` has some
         conditions: by name, what is another than the agent's own: `model`, `system_prompt`,
@@ -65,6 +69,9 @@ class Evaluation:
         deps: returns the `deps` of a case
         budget: what all cells may spend together
         concurrency: how many cells reply at a time
+        stop_early: the name of a grader: once each condition's difference to the first one is
+            decided, no further case is asked. It looks after 16 cases, 32, 64 and so on, with
+            intervals that are wider for that, and right
 
     Raises:
         ConfigError: an argument is not valid
@@ -72,7 +79,7 @@ class Evaluation:
 
     def __init__(
         self,
-        agent: Agent | Callable[[], Agent] | str,
+        agent: Agent | Callable[..., Agent] | str,
         data: Dataset | Iterable[Case],
         graders: Sequence[Grader],
         conditions: Conditions | None = None,
@@ -86,10 +93,14 @@ class Evaluation:
         deps: Callable[[Case], Any] | None = None,
         budget: Budget | None = None,
         concurrency: int = 8,
+        stop_early: str | None = None,
     ) -> None:
         check_integer("Evaluation: seeds=", seeds)
         check_integer("Evaluation: concurrency=", concurrency)
         check_function("Evaluation: deps=", deps, "case", optional=True)
+        check_text("Evaluation: stop_early=", stop_early, optional=True)
+        if stop_early is not None and len(conditions or ()) < 2:
+            raise ConfigError("stop_early= needs two conditions, whose difference it looks at")
         if world not in ("frozen", "live"):
             raise ConfigError(f"world= must be 'frozen' or 'live', got {world!r:.80}")
         if world == "live" and hasattr(agent, "reply"):
@@ -116,6 +127,7 @@ class Evaluation:
         self._deps = deps
         self._budget = budget
         self._concurrency = concurrency
+        self._stop_early = stop_early
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def run_sync(self, progress: Callable[[int, int], object] | None = None) -> Evaluated:
@@ -132,23 +144,46 @@ class Evaluation:
         Raises:
             ConfigError: the agent cannot reply in a frozen world
         """
+        cases = [*self.data]
         for parts in self.conditions.values():
-            if "program" not in parts:
-                self._check_world(self._make_agent(), parts)
-        cells = [
-            CellResult(condition, case, seed)
-            for condition in self.conditions
-            for case in self.data
-            for seed in range(1, self._seeds + 1)
-        ]
-        done = 0
+            if cases and "program" not in parts:
+                self._check_world(self._make_agent(cases[0]), parts)
+        total, done = len(cases) * len(self.conditions) * self._seeds, 0
 
         def note_done() -> None:
             nonlocal done
             done += 1
             if progress is not None:
-                progress(done, len(cells))
+                progress(done, total)
 
+        evaluated = Evaluated([], [*self.conditions])
+        replies: dict[tuple[str, str, int], Reply[Any]] = {}
+        at = 0
+        while at < len(cases):
+            end = len(cases)
+            if self._stop_early is not None:
+                end = _FIRST_LOOK << evaluated.looks
+                evaluated.looks += 1
+            cells = [
+                CellResult(condition, case, seed)
+                for condition in self.conditions
+                for case in cases[at:end]
+                for seed in range(1, self._seeds + 1)
+            ]
+            await self._ask_cells(cells, note_done)
+            for cell in cells:
+                if cell.run:
+                    await self._grade(cell, replies)
+            evaluated.cells += cells
+            at = end
+            if self._stop_early is not None and evaluated.is_decided(self._stop_early):
+                break
+        return evaluated
+
+    # -- asking ------------------------------------------------------------------------------------
+
+    async def _ask_cells(self, cells: list[CellResult], note_done: Callable[[], None]) -> None:
+        """Have the agent reply to cells, those of all conditions at once."""
         slots = asyncio.Semaphore(self._concurrency)
         works = []
         for name, parts in self.conditions.items():
@@ -157,21 +192,26 @@ class Evaluation:
                 works.append(self._ask_elsewhere(parts, own_cells, note_done))
             else:
                 works += [self._ask(each, parts, slots, note_done) for each in own_cells]
-        if cells:
-            await side_by_side(works)
-        replies: dict[tuple[str, str, int], Reply[Any]] = {}
-        for cell in cells:
-            if cell.run:
-                await self._grade(cell, replies)
-        return Evaluated(cells, [*self.conditions])
+        await side_by_side(works)
 
-    # -- asking ------------------------------------------------------------------------------------
+    @property
+    def _takes_case(self) -> bool:
+        """Whether what makes the agent is to be called with the case."""
+        if isinstance(self._agent, str) or hasattr(self._agent, "reply"):
+            return False
+        try:
+            signature(self._agent).bind()
+        except TypeError:
+            return True
+        return False
 
-    def _make_agent(self) -> Any:
+    def _make_agent(self, case: Case) -> Any:
         agent: Any = self._agent
         if isinstance(agent, str):
             return AgentSource(agent, "the agent").make()
-        return agent() if not hasattr(agent, "reply") else agent
+        if hasattr(agent, "reply"):
+            return agent
+        return agent(case) if self._takes_case else agent()
 
     def _world_of(self, parts: Mapping[str, Any], case: Case | None) -> FrozenWorld:
         options: dict[str, Any] = {"leaves": self._leaves, "live": self._live}
@@ -230,7 +270,7 @@ class Evaluation:
 
     async def reply_to(self, case: Case, parts: Mapping[str, Any], seed: int) -> str:
         """Have the agent reply to a case, unless it has; return the id of the run."""
-        agent = self._make_agent()
+        agent = self._make_agent(case)
         run_id = self._run_id(agent, case, parts, seed)
         async with self._locks.setdefault(run_id, asyncio.Lock()):  # cases may ask the same
             await self._reply(agent, run_id, case, parts, seed)
@@ -281,7 +321,8 @@ class Evaluation:
         program = agent.describe_program() if hasattr(agent, "describe_program") else {}
         contents = {name: _described(each) for name, each in parts.items()}
         world = [self._world, _described(self._leaves), sorted(self._live), self._approvals]
-        text = json_key([str(agent.id), program, contents, case.contents, seed, world])
+        asked = [case.contents, case.metadata] if self._takes_case else case.contents
+        text = json_key([str(agent.id), program, contents, asked, seed, world])
         return f"eval-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
     # -- grading -----------------------------------------------------------------------------------

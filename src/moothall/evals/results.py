@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,6 +57,7 @@ class Evaluated:
     Attributes:
         cells: each case in each condition, each time
         conditions: the names of the conditions; differences are to the first
+        looks: how often it was looked whether a difference is decided; 0 without `stop_early`
         columns: what stands above the columns of its table
         missing: how many cells have no reply, since the budget is spent or they have failed
 
@@ -65,9 +67,12 @@ class Evaluated:
 
     columns: Final = ("grader", "condition", "mean", "cases", "above the first")
 
-    def __init__(self, cells: Sequence[CellResult], conditions: Sequence[str]) -> None:
+    def __init__(
+        self, cells: Sequence[CellResult], conditions: Sequence[str], looks: int = 0
+    ) -> None:
         self.cells: list[CellResult] = list(cells)
         self.conditions: list[str] = list(conditions)
+        self.looks: int = looks
 
     @property
     def missing(self) -> int:
@@ -151,14 +156,26 @@ class Evaluated:
         """Return by how much a condition is above the first one, case by case.
 
         A case that one of them has no grade of is left out: `n` says how many are compared. Of
-        labels the interval is a bootstrap over cases, else by Student's t.
+        labels the interval is a bootstrap over cases, else by Student's t. With `stop_early` it is
+        that of `Interval.of_looks`, since who looks often finds something by chance.
         """
         before = self._by_case(grader, self.conditions[0] if first is None else first)
         now = self._by_case(grader, condition)
         pairs = [now[case] - before[case] for case in now if case in before]
+        if self.looks:
+            return Interval.of_looks(pairs, self.looks)
         if "=" in grader and pairs:
             return Interval.of_samples(pairs, lambda drawn: sum(drawn) / len(drawn))
         return Interval.of_values(pairs)
+
+    def is_decided(self, grader: str) -> bool:
+        """Return whether each condition's difference to the first one is above or below 0."""
+        first, *others = self.conditions
+        return all(
+            self._by_case(grader, first).keys() & self._by_case(grader, each).keys()
+            and 0 not in self.difference(grader, each)
+            for each in others
+        )
 
     def _measured(self) -> Iterator[tuple[str, str, Interval, Interval | None]]:
         """Yield the mean of each grader and condition, and its difference to the first one."""
@@ -178,7 +195,9 @@ class Evaluated:
             names = {"grader": grader, "condition": condition}
             mean_rows.append(names | vars(mean))
             if difference is not None:
-                difference_rows.append(names | vars(difference))
+                ends = vars(difference).items()  # without an end where there are too few cases
+                finite = {key: each if math.isfinite(each) else None for key, each in ends}
+                difference_rows.append(names | finite)
         data: dict[str, Any] = {"means": mean_rows, "differences": difference_rows}
         return {**data, "cells": [each.to_json() for each in self.cells], "errors": self.errors}
 

@@ -55,6 +55,32 @@ class Interval:
         return cls(mean, mean - half_width, mean + half_width, n)
 
     @classmethod
+    def of_looks(cls, values: Sequence[float], looks: int) -> Interval:
+        """Return the mean of values that are looked at again as there are more, and its interval.
+
+        All looks together are wrong at most once in 20 times, if the values lie symmetrically about
+        what they measure, as the differences of two equal conditions do: the k-th look has the
+        share 1/2**k of that chance, by Hoeffding's bound for sums of random signs.
+
+        Args:
+            values: the values so far
+            looks: how often they have been looked at, this time included; at most 30
+
+        Raises:
+            ConfigError: there is no value
+        """
+        n = len(values)
+        if n == 0:
+            raise ConfigError("there is no value to take the mean of")
+        mean = math.fsum(values) / n
+        square = 2 * math.log(2**looks / (1 - _LEVEL))
+        if n <= square:  # so few signs may all be equal by chance
+            return cls(mean, -math.inf, math.inf, n)
+        squares = math.fsum((each - mean) ** 2 for each in values)
+        half_width = math.sqrt(square * squares / (n * (n - square)))
+        return cls(mean, mean - half_width, mean + half_width, n)
+
+    @classmethod
     def of_share(cls, values: Sequence[float]) -> Interval:
         """Return the mean of shares, such as of 0 and 1, and its interval by Wilson.
 

@@ -38,6 +38,7 @@ _MODELS_HELP = (
 _AGAINST_HELP = "Another version of the agent, to compare with."
 _MIN_HELP = "The least mean of a grader; below it, the exit code is 1."
 _LIVE_HELP = "An action that only reads: it is executed where the record lacks a call."
+_STOP_HELP = "Ask no further case once this grader's differences are decided."
 _FEEDBACK_HELP = "Only runs that `moothall runs feedback` has called so last."
 _RESULTS_HELP = "The journal of what is asked here.  [default: evals.db]"
 
@@ -54,6 +55,7 @@ _RESULTS_HELP = "The journal of what is asked here.  [default: evals.db]"
 @click.option("--min", "least", metavar="GRADER=N", multiple=True, help=_MIN_HELP)
 @click.option("--live", metavar="ACTION", multiple=True, help=_LIVE_HELP)
 @click.option("--seeds", type=WholeNumberType(min=1), default=1, help="How often to ask each case.")
+@click.option("--stop-early", metavar="GRADER", type=NonEmptyText(), help=_STOP_HELP)
 @click.option("--usd", type=NumberType(min=0), help="What the models may cost together.")
 @click.option("--results", metavar="PATH", type=_PATH, default="evals.db", help=_RESULTS_HELP)
 @click.option("--html", metavar="FILE", type=_PATH, help="Write a page with each differing case.")
@@ -70,6 +72,7 @@ def command(
     least: Sequence[str],
     live: Sequence[str],
     seeds: int,
+    stop_early: str | None,
     usd: float | None,
     results: str,
     html: str | None,
@@ -118,6 +121,7 @@ def command(
             journal=results,
             live=live,
             budget=None if usd is None else Budget(usd=usd),
+            stop_early=stop_early,
         )
     evaluated = evaluation.run_sync()
     with as_usage_error():
