@@ -7,6 +7,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from inspect import signature
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -15,6 +16,7 @@ from weakref import WeakValueDictionary
 from moothall import Budget, ConfigError, NoSuchRun, Reply
 from moothall.agents import AgentSource
 from moothall.build import (
+    WorkSpan,
     check_function,
     check_integer,
     check_text,
@@ -350,10 +352,12 @@ class Evaluation:
         replies[cell.condition, case.name, cell.seed] = reply
         first = replies.get((next(iter(self.conditions)), case.name, cell.seed))
         graded = GradedCell(case, cell.condition, cell.seed, view, record, first)
+        stop_count = sum(bool(each.reason) and not each.path for each in view.entries) - 1
         more = self.data.graders
         for name, grader in named((*self.graders, *more.get("", ()), *more.get(case.name, ()))):
             try:
-                grades = await grades_of(name, grader, reply, graded)
+                span = WorkSpan("grading", name, cell.run, stop_count)
+                grades = await span.hold(partial(grades_of, name, grader, reply, graded))
             except Exception as error:
                 cell.errors[name] = error_text(error)
                 continue

@@ -95,6 +95,13 @@ class Tracing(ABC):
     def part(self, name: str, agent: Any, key: str) -> Span:
         """Begin the span of a step of research, such as `plan`, or of a society."""
 
+    def grading(self, grader: str, run_id: str, stop_count: int) -> Span:
+        """Begin the span of a grader of a run that was stopped so often before its reply began.
+
+        By default it is that of a workflow.
+        """
+        return self.workflow(grader, None)
+
     @abstractmethod
     def step(self, key: str) -> AbstractContextManager[None]:
         """Derive ids in a `with` block from the key of a recorded step too."""
@@ -128,7 +135,7 @@ active: Tracing | None = None
 """The telemetry, or None: nothing else is looked at then."""
 
 
-Kind: TypeAlias = Literal["reply", "chat", "tool", "workflow", "part", "handling"]
+Kind: TypeAlias = Literal["reply", "chat", "tool", "workflow", "part", "handling", "grading"]
 """A method of `Tracing` that begins a span."""
 
 

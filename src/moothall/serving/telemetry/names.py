@@ -17,6 +17,8 @@ INVOKE_WORKFLOW: Final = "invoke_workflow"
 EXECUTE_TOOL: Final = "execute_tool"
 RETRIEVAL: Final = "retrieval"
 PLAN: Final = "plan"
+EVALUATION_RESULT: Final = "gen_ai.evaluation.result"
+"""The event of a grade."""
 SEND: Final = "send"
 PROCESS: Final = "process"
 
@@ -55,6 +57,9 @@ TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
 TOOL_TYPE: Final = "gen_ai.tool.type"
 TOKEN_TYPE: Final = "gen_ai.token.type"
 DATA_SOURCE_ID: Final = "gen_ai.data_source.id"
+EVALUATION_NAME: Final = "gen_ai.evaluation.name"
+EVALUATION_VALUE: Final = "gen_ai.evaluation.score.value"
+EVALUATION_LABEL: Final = "gen_ai.evaluation.score.label"
 
 # Only with `content=True`.
 INPUT_MESSAGES: Final = "gen_ai.input.messages"
@@ -64,6 +69,7 @@ TOOL_DEFINITIONS: Final = "gen_ai.tool.definitions"
 TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
 TOOL_RESULT: Final = "gen_ai.tool.call.result"
 QUERY_TEXT: Final = "gen_ai.retrieval.query.text"
+EVALUATION_EXPLANATION: Final = "gen_ai.evaluation.explanation"
 
 # -- attributes of other conventions ---------------------------------------------------------------
 ERROR_TYPE: Final = "error.type"

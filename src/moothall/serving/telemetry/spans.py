@@ -274,6 +274,27 @@ class Telemetry(MessageSpans):
             attributes[names.OPERATION] = name
         return self.begin(f"{name} {id}", attributes, label=f"part {key}")
 
+    def grading(self, grader: str, run_id: str, stop_count: int) -> OpenSpan:
+        """Begin the span of a grader, below that of the reply; each grade is an event of it."""
+        reply_id = int.from_bytes(span_id_of("reply", run_id, "", str(stop_count)), "big") or 1
+        flags = trace.TraceFlags(trace.TraceFlags.SAMPLED)
+        reply_context = trace.SpanContext(trace_id_of(run_id), reply_id, True, flags)
+        attributes: dict[str, Any] = {names.EVALUATION_NAME: grader, names.RUN_ID: run_id}
+
+        def end(span: OpenSpan, result: Any, error: str | None) -> None:
+            for name, grade in (result or {}).items():
+                event: dict[str, Any] = {names.EVALUATION_NAME: name}
+                if isinstance(grade.value, str):
+                    event[names.EVALUATION_LABEL] = grade.value
+                else:
+                    event[names.EVALUATION_VALUE] = float(grade.value)
+                if self._content and grade.why:
+                    event[names.EVALUATION_EXPLANATION] = grade.why
+                span.scope.span.add_event(names.EVALUATION_RESULT, event)
+
+        parent = trace.set_span_in_context(trace.NonRecordingSpan(reply_context))
+        return self.begin(f"evaluate {grader}", attributes, end, context=parent)
+
     def step(self, key: str) -> AbstractContextManager[None]:
         """Derive ids in a `with` block from the key of a recorded step too."""
         scope = CURRENT_SCOPE.get()
