@@ -434,6 +434,7 @@ FLOORS = {
     ),
     "evals": (
         "equality",
+        "people",
         "calls_to_take",
         "recorded_answers",
         "frozen_world",

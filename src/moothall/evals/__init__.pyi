@@ -19,6 +19,7 @@ from moothall.evals.graders import matches_schema as matches_schema
 from moothall.evals.graders import no_guarded_value_from_outside as no_guarded_value_from_outside
 from moothall.evals.graders import same_calls_as_record as same_calls_as_record
 from moothall.evals.judging import judge as judge
+from moothall.evals.people import SimulatedPerson as SimulatedPerson
 from moothall.evals.replay import Replay as Replay
 from moothall.evals.results import CellResult as CellResult
 from moothall.evals.results import Evaluated as Evaluated

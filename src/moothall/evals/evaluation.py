@@ -30,7 +30,7 @@ from moothall.evals.cases import Case, Dataset
 from moothall.evals.equality import json_key
 from moothall.evals.frozen_world import FrozenWorld
 from moothall.evals.graders import GradedCell, Grader, call_lines
-from moothall.evals.grading import check_grader, grades_of, named
+from moothall.evals.grading import check_grader, grades_of, with_names
 from moothall.evals.other_programs import run_elsewhere
 from moothall.evals.results import CellResult, Evaluated
 from moothall.journal import REASONS, Journal, RunView
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("moothall.evals")
 
 Conditions: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""By name, what is another than the agent's own: `model`, `system_prompt`, or `program`."""
+"""By name, what is another: `model`, `system_prompt`, `agent` or `program`."""
 _FIRST_LOOK = 16  # cases, after which it is first looked whether a difference is decided
-_PARTS = ("model", "system_prompt", "program")
+_PARTS = ("model", "system_prompt", "agent", "program")
 
 
 class Evaluation:
@@ -59,9 +59,9 @@ class Evaluation:
             `MODULE:NAME`
         data: the cases
         graders: functions of a reply and its case: `moothall.evals` has some
-        conditions: by name, what is another than the agent's own: `model`, `system_prompt`,
-            or `program`, as `FILE.py:NAME`, which runs in a process of its own. Differences are to
-            the first. By default the agent as it is
+        conditions: by name, what is another: `model`, `system_prompt`, `agent`, or `program`, as
+            `FILE.py:NAME`, which runs in a process of its own. Differences are to the first. By
+            default the agent as it is
         seeds: how often each case is asked; the number is the `seed` of a model that takes one
         journal: where the cells are recorded: a journal, or its path
         world: `frozen`, or `live` to have the agent act as always
@@ -149,7 +149,7 @@ class Evaluation:
         cases = [*self.data]
         for parts in self.conditions.values():
             if cases and "program" not in parts:
-                self._check_world(self._make_agent(cases[0]), parts)
+                self._check_world(self._make_agent(cases[0], parts), parts)
         total, done = len(cases) * len(self.conditions) * self._seeds, 0
 
         def note_done() -> None:
@@ -196,24 +196,13 @@ class Evaluation:
                 works += [self._ask(each, parts, slots, note_done) for each in own_cells]
         await side_by_side(works)
 
-    @property
-    def _takes_case(self) -> bool:
-        """Whether what makes the agent is to be called with the case."""
-        if isinstance(self._agent, str) or hasattr(self._agent, "reply"):
-            return False
-        try:
-            signature(self._agent).bind()
-        except TypeError:
-            return True
-        return False
-
-    def _make_agent(self, case: Case) -> Any:
-        agent: Any = self._agent
+    def _make_agent(self, case: Case, parts: Mapping[str, Any]) -> Any:
+        agent: Any = parts.get("agent", self._agent)
         if isinstance(agent, str):
             return AgentSource(agent, "the agent").make()
         if hasattr(agent, "reply"):
             return agent
-        return agent(case) if self._takes_case else agent()
+        return agent(case) if _takes_case(agent) else agent()
 
     def _world_of(self, parts: Mapping[str, Any], case: Case | None) -> FrozenWorld:
         options: dict[str, Any] = {"leaves": self._leaves, "live": self._live}
@@ -230,8 +219,9 @@ class Evaluation:
         self, parts: Mapping[str, Any], cells: list[CellResult], note_done: Callable[[], None]
     ) -> None:
         """Have another process ask the cells of a condition with a program of its own."""
-        if self._deps is not None or self._leaves != "refuse" or self._budget is not None:
-            raise ConfigError("a condition with program= takes no deps=, budget= or leaves=")
+        options = (self._deps, self._budget, parts.get("agent"))
+        if self._leaves != "refuse" or any(each is not None for each in options):
+            raise ConfigError("a condition with program takes no agent, deps=, budget= or leaves=")
         job = {
             "agent": parts["program"],
             "parts": {name: each for name, each in parts.items() if name != "program"},
@@ -272,7 +262,7 @@ class Evaluation:
 
     async def reply_to(self, case: Case, parts: Mapping[str, Any], seed: int) -> str:
         """Have the agent reply to a case, unless it has; return the id of the run."""
-        agent = self._make_agent(case)
+        agent = self._make_agent(case, parts)
         run_id = self._run_id(agent, case, parts, seed)
         async with self._locks.setdefault(run_id, asyncio.Lock()):  # cases may ask the same
             await self._reply(agent, run_id, case, parts, seed)
@@ -323,8 +313,9 @@ class Evaluation:
         program = agent.describe_program() if hasattr(agent, "describe_program") else {}
         contents = {name: _described(each) for name, each in parts.items()}
         world = [self._world, _described(self._leaves), sorted(self._live), self._approvals]
-        asked = [case.contents, case.metadata] if self._takes_case else case.contents
-        text = json_key([str(agent.id), program, contents, asked, seed, world])
+        of_case = _takes_case(parts.get("agent", self._agent))
+        request = [case.contents, case.metadata] if of_case else case.contents
+        text = json_key([str(agent.id), program, contents, request, seed, world])
         return f"eval-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
     # -- grading -----------------------------------------------------------------------------------
@@ -354,7 +345,9 @@ class Evaluation:
         graded = GradedCell(case, cell.condition, cell.seed, view, record, first)
         stop_count = sum(bool(each.reason) and not each.path for each in view.entries) - 1
         more = self.data.graders
-        for name, grader in named((*self.graders, *more.get("", ()), *more.get(case.name, ()))):
+        for name, grader in with_names(
+            (*self.graders, *more.get("", ()), *more.get(case.name, ()))
+        ):
             try:
                 span = WorkSpan("grading", name, cell.run, stop_count)
                 grades = await span.hold(partial(grades_of, name, grader, reply, graded))
@@ -363,6 +356,17 @@ class Evaluation:
                 continue
             cell.grades |= {name: grade.value for name, grade in grades.items()}
             cell.reasons |= {name: grade.why for name, grade in grades.items() if grade.why}
+
+
+def _takes_case(agent: Any) -> bool:
+    """Return whether what makes an agent is to be called with the case."""
+    if isinstance(agent, str) or hasattr(agent, "reply"):
+        return False
+    try:
+        signature(agent).bind()
+    except TypeError:
+        return True
+    return False
 
 
 def _described(value: Any) -> Any:

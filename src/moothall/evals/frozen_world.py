@@ -18,6 +18,7 @@ from moothall.evals.calls_to_take import (
     play,
     recorded_part,
 )
+from moothall.evals.people import ends_conversation
 from moothall.evals.recorded_answers import RecordedAnswers, is_elsewhere, recorded_actions
 from moothall.journal import Journal, RecordedCall, RunView
 from moothall.models import Model, check_model
@@ -335,6 +336,8 @@ class _ReplyInWorld:
     ) -> dict[str, Any]:
         """Return the result of a call."""
         world, args = self._world, call.args if call.original_args is None else call.original_args
+        if ends_conversation(call.action):
+            return await execute()
         world.begin_part(self, call)
         recorded = self.calls.take(self.recorded, call.name, args)
         if recorded is None:

@@ -132,12 +132,22 @@ def calls_in_order(*actions: str) -> Grader:
     """Return a grader: whether these actions were executed in this order; others may be between."""
 
     def are_in_order(reply: Reply[Any], case: Case, cell: GradedCell) -> Grade:
-        names = [each.action for each in cell.view.calls if each.was_executed and not each.path]
+        names = [each.action for each in _own_calls(cell.view) if each.was_executed]
         rest = iter(names)
         missing = next((each for each in actions if each not in rest), None)
         return Grade(missing is None, "" if missing is None else f"{missing} is missing in {names}")
 
     return _with_name(are_in_order, "calls_in_order")  # type: ignore[no-any-return]
+
+
+def _own_calls(view: RunView) -> list[RecordedCall]:
+    """Return the calls of an agent, or of a group's members turn by turn; not of whom they ask."""
+    turns: list[tuple[int, RecordedCall]] = []
+    for each in view.calls:
+        turn, _, id = each.path.partition("/")
+        if not each.path or (turn.isalnum() and "/" not in id):  # such as `T1/ann`
+            turns.append((int("".join(filter(str.isdecimal, turn)) or 0), each))
+    return [each for _, each in sorted(turns, key=lambda pair: pair[0])]
 
 
 def same_calls_as_record(reply: Reply[Any], case: Case, cell: GradedCell) -> Grade:

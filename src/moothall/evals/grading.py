@@ -28,7 +28,7 @@ def check_grader(grader: Any) -> None:
         )
 
 
-def named(graders: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+def with_names(graders: Iterable[Any]) -> Iterator[tuple[str, Any]]:
     """Yield graders with their names: the second of a name has a number behind it, `judge_2`."""
     counts: Counter[str] = Counter()
     for each in graders:
@@ -55,9 +55,9 @@ async def grades_of(
         score = await grader(*_scorer_arguments(reply, cell))
         if score is None:
             raise StateError(f"{name} has given no score")
-        value, why = score.value, score.explanation or score.reason or ""
+        value, reason = score.value, score.explanation or score.reason or ""
         if not isinstance(value, Mapping):
-            return {name: _grade(_SCORES.get(value, value), why)}
+            return {name: _grade(_SCORES.get(value, value), reason)}
         value = {f"{name}.{key}": _SCORES.get(each, each) for key, each in value.items()}
     else:
         arguments = (reply, cell.case, cell) if _takes_cell(grader) else (reply, cell.case)
@@ -66,14 +66,14 @@ async def grades_of(
     return {str(key): _grade(each) for key, each in grades.items()}
 
 
-def _grade(value: Any, why: str = "") -> Grade:
+def _grade(value: Any, reason: str = "") -> Grade:
     if isinstance(value, Grade):
         return value
     if hasattr(value, "value") and hasattr(value, "reason"):  # of Pydantic Evals, with its reason
         return Grade(value.value, value.reason or "")
-    if isinstance(value, float) and math.isnan(value) and why:
-        raise StateError(f"it could not be scored: {why}")
-    return Grade(value, why)
+    if isinstance(value, float) and math.isnan(value) and reason:
+        raise StateError(f"it could not be scored: {reason}")
+    return Grade(value, reason)
 
 
 def _takes_cell(grader: Any) -> bool:

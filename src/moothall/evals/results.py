@@ -170,11 +170,11 @@ class Evaluated:
 
     def is_decided(self, grader: str) -> bool:
         """Return whether each condition's difference to the first one is above or below 0."""
-        first, *others = self.conditions
+        first, *other_conditions = self.conditions
         return all(
             self._by_case(grader, first).keys() & self._by_case(grader, each).keys()
             and 0 not in self.difference(grader, each)
-            for each in others
+            for each in other_conditions
         )
 
     def _measured(self) -> Iterator[tuple[str, str, Interval, Interval | None]]:
