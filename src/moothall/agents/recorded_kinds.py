@@ -91,6 +91,12 @@ class _ReplyHeardByDualActData(TypedDict):
     told_keys: NotRequired[list[str]]
 
 
+def _speakers_in_words(data: dict[str, Any]) -> str:
+    result = data.get("result")
+    ids = result.get("ids") if isinstance(result, dict) and "about" not in data else None
+    return f"next to speak: {', '.join(ids)}" if isinstance(ids, list) else ""
+
+
 _END_FIELDS: Final = ("text", "value")
 
 for _name in ("ReActAgent", "TheirAgent", "PydanticAIAgent", "AgentsSDKAgent", "LangGraphAgent"):
@@ -120,6 +126,8 @@ RunKind(
     },
     _END_FIELDS,
     "moothall.agents.conversation.conversation_record",
+    words={"ended": _speakers_in_words},
+    nouns={"transcript": "utterance"},
 ).register()
 RunKind(
     "DurableFunction",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from moothall.actions.approval.decision import DECISION_ENTRIES, DECISION_KINDS
 from moothall.actions.provenance import Origin, origins_of
 from moothall.foundation.text import counted, escaped, escaped_json
 from moothall.journal.kinds.entry_kinds import ENTRY_KINDS
+from moothall.journal.kinds.run_kinds import noun_of, words_of_owners
 from moothall.journal.tally import fault_line, is_refused
 from moothall.journal.wait_kinds import DECISIONS, RESUME, moment_text, wait_in_words, wait_of
 from moothall.models.protocol import call_line
@@ -19,14 +21,10 @@ _FACTS_OF_ANSWERS: Final = {"answered_by": "answered by {}"}
 
 def entry_line(kind: str, data: dict[str, Any]) -> str:
     """Return what happened, in one line of plain words."""
-    describe = _LINE_BY_KIND.get(kind)
-    if describe is None and kind in ENTRY_KINDS:
-        describe = ENTRY_KINDS[kind].line
-    if describe is not None:
-        try:
-            return escaped(describe(data))
-        except (KeyError, TypeError, AttributeError, ValueError):
-            pass
+    describe = ENTRY_KINDS[kind].line if kind in ENTRY_KINDS else _LINE_BY_KIND.get(kind)
+    with suppress(KeyError, TypeError, AttributeError, ValueError):
+        if line := words_of_owners(kind, data) or (describe and describe(data)):
+            return escaped(line)
     return f"{escaped(kind)} {escaped_json(data)}"
 
 
@@ -81,26 +79,8 @@ def _end_line(data: dict[str, Any]) -> str:
     if "kept" in data:
         result = f"a value, kept as {data['kept'][:12]}"
     elif isinstance(result, dict):  # a reply, or a message that was passed on
-        if "ids" in result:
-            return f"next to speak: {', '.join(result['ids'])}"
-        if "spent" in result:
-            return _research_line(data["key"], result)
         result = result.get("text" if "stop_reason" in result else "content", result)
     return f"step {data['key']} ended" + ("" if result is None else f": {_text(result)}")
-
-
-def _research_line(key: str, result: dict[str, Any]) -> str:
-    if "tasks" in result:
-        outcome = "; ".join(call_line(task["tool"], task["args"]) for task in result["tasks"])
-        outcome = outcome or "no task is left"
-    elif "narrative" in result:
-        outcome = f"{counted(len(result['citations']), 'citation')}"
-        outcome += f", {counted(len(result['unsupported']), 'sentence')} unsupported"
-    else:
-        objectives = [f"{each['expertise']:.2f} {each['topic']}" for each in result["objectives"]]
-        outcome = "; ".join([*objectives, *([result["remark"]] if result["remark"] else [])])
-    iteration, _, step = key.partition(".")
-    return f"iteration {iteration}, {step}: {outcome}"
 
 
 def _tool_result_line(action: str, result: Any) -> str:
@@ -117,15 +97,12 @@ def _tool_result_line(action: str, result: Any) -> str:
         if outcome.get("error") is not None:
             return f"tool error: {action}{source_note}: {_text(outcome['error'])}"
         result = outcome.get("result")
-        if isinstance(result, dict) and result.keys() == {"value", "resources"}:  # of research
-            resources = [each.get("description") or each["url"] for each in result["resources"]]
-            text = f"{counted(len(resources), 'resource')}: {'; '.join(map(str, resources))}"
-            return f"tool result: {action}{source_note}: {text}"
-    return f"tool result: {action}{source_note}: {escaped_json(result)}"
+    words = words_of_owners("call", result) if isinstance(result, dict) else ""
+    return f"tool result: {action}{source_note}: {words or escaped_json(result)}"
 
 
 def _model_answer_line(key: str, answer: Any) -> str:
-    if answer.keys() == {"failed"}:  # in a society, which continues without the answer
+    if answer.keys() == {"failed"}:  # the run goes on without the answer
         return f"model call {key} failed: {fault_line(answer['failed'])}"
     if answer.keys() == {"answer"}:
         answer = answer["answer"]
@@ -181,14 +158,9 @@ def _answer_line(data: dict[str, Any]) -> str:
 
 
 def _heard_line(data: Any) -> str:
-    if isinstance(data, dict) and data.keys() == {"times"}:
-        return f"the schedule's times: {_text(data['times'])}"
+    if isinstance(data, dict) and data.keys().isdisjoint(("content", "text")):
+        return "; ".join(f"{name}: {_text(value)}" for name, value in data.items())
     text = data.get("content", data.get("text")) if isinstance(data, dict) else data
-    if "at_step" in (data if isinstance(data, dict) else ()):
-        when = data.get("when") or f"step {data['at_step']}"
-        values = {name: each for name, each in data.items() if each not in (None, [], {})}
-        changes = [f"{name} {_text(values[name])}" for name in values.keys() - {"at_step", "when"}]
-        return f"intervention at {when}: {'; '.join(sorted(changes))}"
     return "interrupted by the user" + ("" if text is None else f": {_text(text)}")
 
 
@@ -206,14 +178,9 @@ def _state_line(data: dict[str, Any]) -> str:
     return f"turn finished{added}"
 
 
-_NOUNS: Final = {"transcript": "utterance", "done": "task"}
-"""The nouns of lists in moothall's own states that are not the list's name without its `s`."""
-
-
 def _added_text(name: str, count: int) -> str:
-    if name not in _NOUNS and not name.endswith("s"):
-        return f"{count:,} in {name}"  # of the user's own state
-    return counted(count, _NOUNS.get(name, name[:-1]))
+    noun = noun_of(name)
+    return counted(count, noun) if noun else f"{count:,} in {name}"  # of the user's own state
 
 
 def _over_line(data: dict[str, Any]) -> str:

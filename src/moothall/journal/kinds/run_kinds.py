@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any, Final, NamedTuple, NotRequired
 
@@ -76,7 +77,7 @@ class _RunStateData(TypedDict):
 
 
 class RunKind(NamedTuple):
-    """A kind of run: what its entries have besides those of every run, and how it is replayed.
+    """A kind of run: what its entries have and say besides those of every run, and its replay.
 
     Its types are TypedDicts, by which pydantic checks what is read.
 
@@ -89,6 +90,9 @@ class RunKind(NamedTuple):
         replay_module: the module whose `replayed_reply(run_id, entries)` rebuilds its reply; empty
             for a run without a reply
         has_numbered_steps: whether the key of a step begins with a number
+        words: returns what the data of an entry says, in one line of plain words, by the kind of
+            the entry; by `call`, what a dict says that an action returned. Empty: as of every run
+        nouns: what one item of a list of its state is called, if not as the list without its `s`
     """
 
     name: str
@@ -96,6 +100,8 @@ class RunKind(NamedTuple):
     end_fields: tuple[str, ...] = ()
     replay_module: str = ""
     has_numbered_steps: bool = False
+    words: Mapping[str, Callable[[dict[str, Any]], str]] = {}
+    nouns: Mapping[str, str] = {}
 
     def register(self) -> None:
         """Have journals check and replay its runs."""
@@ -131,6 +137,23 @@ def run_kind(name: object) -> RunKind | None:
     """Return the kind of a name; None for that of a program's own orchestrator."""
     _import_owners()
     return _RUN_KINDS.get(name) if isinstance(name, str) else None
+
+
+def words_of_owners(kind: str, data: dict[str, Any]) -> str:
+    """Return what an entry says by the words of whichever kind of run knows it; else empty."""
+    _import_owners()
+    for describe in [each.words[kind] for each in _RUN_KINDS.values() if kind in each.words]:
+        with suppress(KeyError, TypeError, AttributeError, ValueError):  # not of this kind
+            if words := describe(data):
+                return words
+    return ""
+
+
+def noun_of(name: str) -> str:
+    """Return what one item of a list of a state is called; empty if that is not known."""
+    _import_owners()
+    nouns = (each.nouns[name] for each in _RUN_KINDS.values() if name in each.nouns)
+    return next(nouns, name[:-1] if name.endswith("s") else "")
 
 
 @cache

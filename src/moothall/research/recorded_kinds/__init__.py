@@ -7,6 +7,8 @@ from typing import Annotated, Any, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from moothall import Call
+from moothall.build import counted
 from moothall.journal import RunKind
 
 
@@ -106,6 +108,31 @@ class _ReportRequestData(TypedDict):
     thread: str | None
 
 
+def _step_in_words(data: dict[str, Any]) -> str:
+    result, (iteration, _, step) = data.get("result"), str(data["key"]).partition(".")
+    if not isinstance(result, dict) or "spent" not in result or "about" in data:
+        return ""
+    if "tasks" in result:
+        calls = [Call("", each["tool"], each["args"]).line for each in result["tasks"]]
+        outcome = "; ".join(calls) or "no task is left"
+    elif "narrative" in result:
+        outcome = f"{counted(len(result['citations']), 'citation')}"
+        outcome += f", {counted(len(result['unsupported']), 'sentence')} unsupported"
+    elif "objectives" in result:
+        objectives = [f"{each['expertise']:.2f} {each['topic']}" for each in result["objectives"]]
+        outcome = "; ".join(filter(None, [*objectives, result["remark"]]))
+    else:
+        return ""
+    return f"iteration {iteration}, {step}: {outcome}"
+
+
+def _found_in_words(result: dict[str, Any]) -> str:
+    if result.keys() != {"value", "resources"}:
+        return ""
+    resources = [str(each.get("description") or each["url"]) for each in result["resources"]]
+    return f"{counted(len(resources), 'resource')}: {'; '.join(resources)}"
+
+
 RunKind(
     "Researcher",
     {
@@ -121,4 +148,6 @@ RunKind(
     ("text",),
     "moothall.research.recording",
     has_numbered_steps=True,
+    words={"ended": _step_in_words, "call": _found_in_words},
+    nouns={"done": "task"},
 ).register()
