@@ -188,7 +188,7 @@ class Entry:
         for data in (each.data for each in entries if each.kind == "state" and each.path == path):
             state = {**(state or {}), **data["state"]}
             for name, items in data["appended"].items():
-                state[name] = [*state.get(name, ()), *items]
+                state.setdefault(name, []).extend(items)
         return state
 
 

@@ -142,8 +142,8 @@ class MemoryTables(ABC):
 
     def add_message(
         self, db: Database, thread: int, row: tuple[str | None, str, str], run: str | None = None
-    ) -> None:
-        """Store a message, of a recorded run or of none, and its words for the search."""
+    ) -> int:
+        """Store a message, of a run or of none, and its words for the search; return its number."""
         role, text, search_words = row
         number = db.insert(
             "INSERT INTO memories (thread, role, item, run) VALUES (?, ?, ?, ?)",
@@ -151,6 +151,7 @@ class MemoryTables(ABC):
         )
         self.add_words(db, thread, number, search_words)
         db.execute("UPDATE threads SET changed = ? WHERE number = ?", (time.time(), thread))
+        return number
 
     def thread_ids(self) -> list[str]:
         """Return the ids of threads with messages, in the order in which they began."""

@@ -233,13 +233,13 @@ RECALL_METHODS: Final[
 }
 
 
-def row_of(memory: Any) -> tuple[str | None, str, str]:
-    """Return a message as it is stored: its role, its JSON text, and the text it is found by."""
+def row_of(memory: Any) -> tuple[dict[str, Any], str | None, str, str]:
+    """Return a copy of a message, its role, its JSON text, and the text that it is found by."""
     check_memory(memory)
     item = copy_json(memory, "memory")
     role = item.get("role")
     text = json.dumps(item, ensure_ascii=False)
-    return (role if isinstance(role, str) else None, text, search_text(item))
+    return item, role if isinstance(role, str) else None, text, search_text(item)
 
 
 def search_text(item: dict[str, Any]) -> str:

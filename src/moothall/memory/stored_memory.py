@@ -22,13 +22,13 @@ from moothall.foundation.arguments import (
 )
 from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError, DefinitionError, StateError
-from moothall.foundation.jsonvalue import copy_json
 from moothall.foundation.threads import ProcessBound, guard
 from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from moothall.memory.embedder import Embedder
 from moothall.memory.memory import Memory, check_thread
 from moothall.memory.memory_tables import RUN_CONDITION, MemoryTables, bounds_of_run
 from moothall.memory.recall import RECALL_METHODS, Recall, RecallBy, row_of
+from moothall.memory.returned_copies import ReturnedCopies
 
 _READ_BATCH: Final = 64
 """So many messages are read at a time, backwards."""
@@ -63,6 +63,7 @@ class StoredMemory(ProcessBound, Memory, remedy="give its path, and open it ther
         timeout: float
 
     is_in_file: bool = True
+    only_grows: bool = True
 
     def __init__(
         self,
@@ -98,6 +99,8 @@ class StoredMemory(ProcessBound, Memory, remedy="give its path, and open it ther
     def __init_subclass__(cls, **options: Any) -> None:
         # A subclass keeps `thread` and `add_once`: the file holds its messages, whatever they are.
         super(Memory, cls).__init_subclass__(**options)
+        if "get_memories" in cls.__dict__:
+            cls.only_grows = cls.__dict__.get("only_grows", False)
 
     def _start_thread(self, thread: str) -> None:
         """Start with a thread of which nothing is cached yet."""
@@ -111,8 +114,9 @@ class StoredMemory(ProcessBound, Memory, remedy="give its path, and open it ther
         self._id = thread
         self._lock = guard()  # guards the attributes below
         self._window: TokenBoundedMemory | None = None
-        # Of messages in the window, by their `id`: each with the copy that was returned last.
-        self._copied: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
+        self._copies = ReturnedCopies()
+        # What was written last, by number: in a window it shares its texts with the run's messages.
+        self._added: dict[int, tuple[str, dict[str, Any]]] = {}
         self._last_number = 0
         self._forget_count = 0
         self._view_filter: tuple[str, tuple[Any, ...]] = "", ()  # what of the thread it reads
@@ -183,12 +187,13 @@ class StoredMemory(ProcessBound, Memory, remedy="give its path, and open it ther
             return
         with self._tables.writing(lock=self._tables.lock(self._id)) as db:
             thread = self._tables.ensure_thread(db, self._id)
-            for row, run, sequence in rows:
-                if run is None:
-                    self._tables.add_message(db, thread, row)
-                elif self._tables.run_message_count(db, thread, run) <= sequence:
-                    self._tables.add_message(db, thread, row, run)
-                    self._tables.set_run_message_count(db, thread, run, sequence + 1)
+            added = {}
+            for (item, *row), run, sequence in rows:
+                if run is None or self._tables.run_message_count(db, thread, run) <= sequence:
+                    added[self._tables.add_message(db, thread, row, run)] = row[1], item
+                    if run is not None:
+                        self._tables.set_run_message_count(db, thread, run, sequence + 1)
+        self._added = added
 
     def get_memories(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the messages for a prompt, at most `limit`: the last ones that fit, oldest first.
@@ -203,19 +208,7 @@ class StoredMemory(ProcessBound, Memory, remedy="give its path, and open it ther
         with self._lock:
             with self._tables.reading() as db:
                 window = self._updated_window(db)
-            return self._copies_of(self.last_of(window.items, limit))
-
-    def _copies_of(self, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return copies of messages: those returned before, unless somebody has changed them."""
-        # To copy thousands for each prompt takes longer than the rest of a turn.
-        pairs, before = dict[int, tuple[dict[str, Any], dict[str, Any]]](), self._copied
-        for item in items:
-            pair = before.get(id(item))
-            if pair is None or pair[0] is not item or pair[1] != item:
-                pair = item, copy_json(item)
-            pairs[id(item)] = pair
-        self._copied = pairs
-        return [pairs[id(item)][1] for item in items]
+            return self._copies.of(self.last_of(window.items, limit))
 
     @property
     def left_out(self) -> int:
@@ -267,13 +260,15 @@ class StoredMemory(ProcessBound, Memory, remedy="give its path, and open it ther
             window = self._load_window(db, thread)
             self._forget_count = forgotten
         else:
-            condition, values = self._view_filter
+            (condition, values), added = self._view_filter, self._added
             for number, text in db.execute(
                 f"SELECT number, item FROM memories WHERE thread = ? {condition} AND number > ? "
                 "ORDER BY number",
                 (thread, *values, self._last_number),
             ):
-                window.add_memory(self._tables.parse_item(text))
+                written = added.get(number)
+                is_own = written is not None and written[0] == text
+                window.add_memory(written[1] if is_own else self._tables.parse_item(text))
                 self._last_number = number
         self._window = window
         return window

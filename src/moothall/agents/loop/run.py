@@ -401,7 +401,9 @@ class LoopRun:
             assert self.record is not None
             self._prompts = PromptRecord(self.record, self.thread)
         messages, offered = self.state.messages, self.view.offered
-        return self._prompts.note(step.prompt, messages, offered, step.schema, is_retry)
+        may_differ = bool(self.agent.hooks or self.model_blocks)
+        entry_parts = (step.prompt, messages, offered, step.schema, is_retry, may_differ)
+        return self._prompts.note(*entry_parts)
 
     # -- acting ------------------------------------------------------------------------------------
 

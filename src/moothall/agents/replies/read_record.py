@@ -244,8 +244,7 @@ class ReadRecord(Generic[S]):
         if kind == "state":
             merged: dict[str, Any] = {**(state or {}), **data["state"]}
             for name, items in data["appended"].items():
-                recorded = (state or {}).get(name)
-                merged[name] = items if recorded is None else [*recorded, *items]
+                merged.setdefault(name, []).extend(items)  # a list of its own
             for name, recorded in data.get("earlier", {}).items():
                 merged[name] = [*self._earlier_items(recorded), *merged.get(name, ())]
             self.received = []

@@ -33,6 +33,8 @@ class PromptRecord:
         self._earlier_messages: list[dict[str, Any]] = []
         self._offered: OfferedActions | None = None
         self._previous: tuple[Any, ...] = ()
+        # The run's messages as the last prompt showed them, and how many the run had then.
+        self._shown: tuple[list[dict[str, Any]], int] = [], 0
 
     def note(
         self,
@@ -41,15 +43,19 @@ class PromptRecord:
         offered: OfferedActions,
         schema: dict[str, Any] | None,
         is_retry: bool = False,
+        may_differ: bool = False,
     ) -> dict[str, Any]:
         """Return what to record of a call; `run_messages` are the run's messages, recorded already.
 
-        With `is_retry`, it takes the place of what was returned last.
+        With `is_retry`, it takes the place of what was returned last. `may_differ`: whether hooks
+        or blocks may have changed messages of the prompt, also those that the last one had.
         """
         if is_retry:
             self._head, self._earlier_messages, self._offered = self._previous
         self._previous = (self._head, self._earlier_messages, self._offered)
-        first, last = _span_in_prompt(prompt, run_messages)
+        first = -1 if may_differ else self._first_shown(prompt, run_messages)
+        first, last = (first, len(prompt)) if first >= 0 else _span_in_prompt(prompt, run_messages)
+        self._shown = prompt[first:last], len(run_messages)
         entry: dict[str, Any] = {"own": [len(run_messages) - (last - first), len(run_messages)]}
         system = int(first > 0 and prompt[0].get("role") == "system")
         head, before = prompt[:system], prompt[system:first]
@@ -74,6 +80,20 @@ class PromptRecord:
             # As text: the journal stores equal texts of several runs once.
             entry |= {"tools": _json_bytes(tools).decode(), "schema": schema}
         return entry
+
+    def _first_shown(self, prompt: list[Any], run_messages: list[Any]) -> int:
+        """Return where a prompt's messages of the run begin, by those of the last prompt, or -1.
+
+        To compare the same objects costs nothing; the run's are others, if its memory is a file.
+        """
+        shown, count = self._shown
+        before, known = len(prompt) - len(run_messages) + count, len(shown)
+        if known and prompt[before:] == run_messages[count:]:
+            most = known if known < before else before
+            for overlap in (most, most - 1, most - 2):
+                if overlap > 0 and prompt[before - overlap : before] == shown[known - overlap :]:
+                    return before - overlap
+        return -1
 
 
 def _span_in_prompt(prompt: list[Any], run_messages: list[Any]) -> tuple[int, int]:
