@@ -96,3 +96,21 @@ def test_check_of_one_agent_counts_the_runs_of_others(firm: Path) -> None:
     assert (checked.returncode, checked.stdout) == (
         *(0, "0 runs would go on, 0 would not\n1 run of other agents not looked at\n"),
     )
+
+
+def test_check_says_of_a_run_that_finds_actions_of_others_that_it_may_go_on(firm: Path) -> None:
+    (firm / "firm.py").write_text(
+        PROGRAM.replace("actions=asks", "actions=asks, discover=['Bank']")
+    )
+    checked = run_command("runs", "check", "--agent", "firm:clerk", "--journal", "j.db")
+    assert checked.returncode == 0
+    may, sums = checked.stdout.splitlines()
+    assert may.startswith("run r of clerk (waiting) may go on: its program fits; the agents whose")
+    assert may.endswith("'Bank'")
+    assert sums == "0 runs would go on, 0 would not, 1 may"
+    (firm / "bank.py").write_text("from moothall import *\nclass Bank(Agent): pass\n")
+    (firm / "firm.yaml").write_text(
+        COMPANY.format(name="clerk") + '  Bank: {ref: "bank.py:Bank"}\n'
+    )
+    checked = run_command("runs", "check", "--agent", "firm.yaml")
+    assert checked.stdout == "1 run would go on, 0 would not\n"

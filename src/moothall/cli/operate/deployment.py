@@ -38,8 +38,13 @@ def check_program(journal: str | None, names: Sequence[str]) -> int:
     faults = [each for each in fits if each.fault and (files or not each.is_of_others)]
     for fit in faults:
         click.echo(f"{_name(fit.run)} would not go on: {escaped(fit.fault)}")
-    taken_count = sum(not each.fault for each in fits)
-    click.echo(f"{counted(taken_count, 'run')} would go on, {len(faults)} would not")
+    unknown = [each for each in fits if each.unknown]
+    for fit in unknown:
+        text = "may go on: its program fits; the agents whose actions it finds are not looked at"
+        click.echo(f"{_name(fit.run)} {text}: {escaped(fit.unknown)}")
+    taken_count = sum(not (each.fault or each.unknown) for each in fits)
+    end = f", {len(unknown)} may" if unknown else ""
+    click.echo(f"{counted(taken_count, 'run')} would go on, {len(faults)} would not{end}")
     if other_runs and not files:
         click.echo(f"{counted(len(other_runs), 'run')} of other agents not looked at")
     return 1 if faults else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -27,11 +27,13 @@ class RunFit(NamedTuple):
         run: the run
         fault: what differs; empty if the program would take it
         is_of_others: whether none of the program's agents has begun it
+        unknown: whose actions it may call that are not there to be looked at, in words; else empty
     """
 
     run: Outline
     fault: str
     is_of_others: bool = False
+    unknown: str = ""
 
 
 async def get_ready(agents: Iterable[Any]) -> None:
@@ -47,7 +49,7 @@ def fits_of(agents: Iterable[Any], journal: Journal) -> Iterator[RunFit]:
 
     It calls no model and no action, and writes nothing.
     """
-    agents_by_name: dict[tuple[str, str], Any] = {}
+    agents, agents_by_name = [*agents], dict[tuple[str, str], Any]()
     for agent in agents:
         for each in with_asked_agents(agent):
             if kind := getattr(each, "run_kind", ""):
@@ -62,7 +64,19 @@ def fits_of(agents: Iterable[Any], journal: Journal) -> Iterator[RunFit]:
         except (RunMismatch, StateError) as error:
             yield RunFit(run, getattr(error, "detail", "") or str(error))
         else:
-            yield RunFit(run, "")
+            yield RunFit(run, "", unknown=_unknown(agent, [str(each.id) for each in agents]))
+
+
+def _unknown(agent: Any, present: Collection[str]) -> str:
+    """Return which agents, whose actions an agent's runs find in its space, are not present."""
+    absent: dict[str, None] = {}
+    for each in with_asked_agents(agent):
+        discovered = getattr(each, "discover", None) or ()
+        if not isinstance(discovered, str):
+            absent |= {repr(id): None for id in discovered if id not in present}
+        elif {*present} <= {str(each.id)}:
+            absent["all others" if discovered == "*" else repr(discovered)] = None
+    return ", ".join(absent)
 
 
 def _check(
