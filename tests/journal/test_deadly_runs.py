@@ -45,6 +45,44 @@ def test_run_whose_process_ended_three_times_at_a_step_waits_for_an_operator(pla
         assert journal.replay("deadly").detail.startswith("eva cancelled it")
 
 
+ASKING = """
+import asyncio, os, sys
+from moothall import Action, Journal, ReActAgent, ScriptedModel
+
+def calling(name, **args):
+    call = {"name": name, "args": args}
+    return ScriptedModel(lambda heard, _: "ok" if heard[-1]["role"] == "tool" else call)
+
+def die() -> None: os.kill(os.getpid(), 9)
+
+async def work(path, *begins):
+    journal, deadly = Journal(path), Action("die", die, "Die.", idempotent=True)
+    helper = ReActAgent("helper", calling("die"), actions=[deadly], journal=journal)
+    asks = [helper.as_action()]
+    clerk = ReActAgent("clerk", calling("helper", text="go"), actions=asks, journal=journal)
+    await (clerk.reply("go", run_id="r") if begins else clerk.resume_runs())
+
+asyncio.run(work(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("who", ("clerk", "helper"))
+def test_operator_answers_once_for_a_run_and_that_of_the_agent_that_it_asks(
+    tmp_path: Path, who: str
+) -> None:
+    path = str(tmp_path / "j")
+
+    def life(*begins: str) -> int:
+        return subprocess.run([sys.executable, "-c", ASKING, path, *begins], timeout=50).returncode
+
+    assert [life("first"), life(), life(), life()] == [KILLED] * 3 + [0]
+    with Journal(path) as journal:
+        waits = {each.agent: each for each in journal.waiting(kind="operator")}
+        assert waits.keys() == {"clerk", "helper"}
+        journal.answer(waits[who].run, waits[who].key, "resume", by="eva")
+        assert [life() for _ in "1234"] == [KILLED] * 3 + [0]
+
+
 def test_nineteen_runs_beside_a_deadly_one_end_within_four_starts(place: Place) -> None:
     path, runs = place("j"), [f"r{number}" for number in range(19)]
     ended = [lives(path, *runs, "deadly"), *(lives(path) for _ in "123")]

@@ -84,8 +84,10 @@ async def test_run_waits_for_the_agent_that_its_space_expects(
             work = asyncio.ensure_future(go_on(agent))
             await until_said(caplog, "runs of agent 'clerk' wait for the agents Bank")
             assert not work.done()
+            assert [(each.kind, each.text) for each in journal.waiting("r")] == [("agents", "Bank")]
             await space.aadd(Bank("Bank"))
             await work
+    assert journal.waiting() == []
     assert journal.replay("r").text == "booked 1"
 
 

@@ -22,7 +22,12 @@ from moothall.journal.store import operator_waits
 from moothall.journal.store.due_runs import DueRuns, is_due
 from moothall.journal.store.entry_values import stored_json
 from moothall.journal.store.holding import batches, placeholders
-from moothall.journal.store.run_deaths import deaths_of, forget_deaths, note_resumption
+from moothall.journal.store.run_deaths import (
+    deaths_of,
+    forget_deaths,
+    note_resumption,
+    was_let_go_on,
+)
 from moothall.journal.store.run_requests import PAUSE_KEY, PAUSED, ask_to_cancel, withdraw_cancel
 from moothall.journal.store.shapes import end_of_cut_off
 from moothall.journal.store.store import Store
@@ -444,10 +449,11 @@ class Waits(DueRuns):
         It waits for an operator then, and goes on, or ends, as that decides. If this process lives,
         `has_lived` follows.
         """
+        askers = self.askers_of(run_id)
         with self._store.writing() as db:
             number = self._store.run_number(db, run_id)
             progress, deaths = deaths_of(db, number)
-            if operator_waits.operator_decided(db, number, operator_waits.DEATHS_KEY) is not None:
+            if was_let_go_on(db, number, askers):
                 deaths = 0
             elif most is not None and deaths >= most:
                 operator_waits.ask_operator(db, number, operator_waits.DEATHS_KEY, deaths)
@@ -463,7 +469,7 @@ class Waits(DueRuns):
             forget_deaths(db, self._store.run_number(db, run_id))
 
     def note_away(self, run_id: str, names: Iterable[str]) -> str:
-        """Note for which agents a run waits, which are not up; return it in words."""
+        """Note for which agents a run waits, which are not up, or none; return it in words."""
         text = ", ".join(names)
         with suppress(NoSuchRun), self._store.writing() as db:
             operator_waits.wait_for_agents(db, self._store.run_number(db, run_id), text)

@@ -43,11 +43,12 @@ class DueRuns:
         self._askers = {id: each for id, each in self._askers.items() if id in agent_by_run}
         held_back = set[str]()
         for id, _, due_at in rows:
-            visited, askers = {id: None}, dict[str, str]()
+            visited, askers, is_mismatch = {id: None}, dict[str, str](), False
             while (asker := self.asker_of(id)) is not None and asker[0] not in visited:
                 id, asker_agent, changed = asker
                 visited[id] = None
-                if due_at > changed or now > changed + _RETRY_S:
+                is_mismatch = is_mismatch or not changed  # another program may take it at once
+                if is_mismatch or due_at > changed or now > changed + _RETRY_S:
                     askers[id] = asker_agent
             if paused_ids.isdisjoint(visited):
                 agent_by_run |= {id: each for id, each in askers.items() if id not in agent_by_run}
@@ -60,7 +61,28 @@ class DueRuns:
         ]
 
     def asker_of(self, run_id: str) -> tuple[str, str, float] | None:
-        """Return the run that waits for this run of an agent asked, its agent and last change."""
+        """Return the run that waits for this run of an agent asked, its agent and last change.
+
+        The change is 0 if a program did not take this run, since it differs.
+        """
+        asker_id = self._asked_for(run_id)
+        if asker_id is None:
+            return None
+        query = (
+            "SELECT r.id, r.agent, CASE WHEN EXISTS (SELECT 1 FROM waits q JOIN runs h ON "
+            f"h.number = q.run WHERE h.id = w.key AND q.key = '{PROGRAM_KEY}' AND NOT q.taken "
+            "AND q.value IS NULL) THEN 0.0 ELSE r.changed END FROM runs r JOIN waits w "
+            "ON w.run = r.number WHERE w.key = ? AND NOT w.taken AND NOT r.deleted"
+        )
+        with self._store.reading() as db:
+            row = db.execute(f"{query} AND r.id = ?", (run_id, asker_id)).fetchone()
+            if row is None:  # it has gone: perhaps a copy of it waits
+                row = db.execute(f"{query} ORDER BY r.number", (run_id,)).fetchone()
+        asker: tuple[str, str, float] | None = row
+        return asker
+
+    def _asked_for(self, run_id: str) -> str | None:
+        """Return the run that has asked for this one; None without it."""
         if run_id not in self._askers:
             asked_for = None
             skipping = self._store.skipping_damaged(run_id)
@@ -72,18 +94,17 @@ class DueRuns:
                 asked_for = start.get("asked_for")
             self._askers[run_id] = asked_for  # after a read that fails, it is read again
         asker_id = self._askers[run_id]
-        if not isinstance(asker_id, str):
-            return None
-        query = (
-            "SELECT r.id, r.agent, r.changed FROM runs r JOIN waits w ON w.run = r.number "
-            "WHERE w.key = ? AND NOT w.taken AND NOT r.deleted"
-        )
-        with self._store.reading() as db:
-            row = db.execute(f"{query} AND r.id = ?", (run_id, asker_id)).fetchone()
-            if row is None:  # it has gone: perhaps a copy of it waits
-                row = db.execute(f"{query} ORDER BY r.number", (run_id,)).fetchone()
-        asker: tuple[str, str, float] | None = row
-        return asker
+        return asker_id if isinstance(asker_id, str) else None
+
+    def askers_of(self, run_id: str) -> list[str]:
+        """Return the run that has asked for this one, the run that has asked for that, and so on.
+
+        They need not wait for it.
+        """
+        askers = {run_id: None}
+        while (asker := self._asked_for(next(reversed(askers)))) not in (None, *askers):
+            askers[str(asker)] = None
+        return [*askers][1:]
 
     def first_asker(self, run_id: str) -> str:
         """Return the run that waits for this run, for one that does, and so on; or the run."""

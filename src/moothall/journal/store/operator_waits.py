@@ -56,6 +56,9 @@ def ask_operator(db: Database, run: int, key: str, cause: object) -> None:
 
 def wait_for_agents(db: Database, run: int, names: str) -> None:
     """Have a run say for which agents it waits: it can go on at any time, and nobody is told."""
+    if not names:
+        end_asking(db, run, AGENTS_KEY)
+        return
     now = time.time()
     db.execute(_ASK, (AGENTS_KEY, AGENTS, names, now, None, now, run))
 

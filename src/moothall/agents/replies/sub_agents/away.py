@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from moothall.actions import Action
@@ -62,8 +63,10 @@ def _discoverers(agent: Any) -> list[tuple[Any, tuple[str, ...] | None]]:
     return sources
 
 
-async def until_up(agent: Any) -> list[str]:
+async def until_up(agent: Any, note: Callable[[list[str]], object]) -> list[str]:
     """Wait for the agents that an agent's runs may call; return those that do not come.
+
+    `note` is called with the names of those for which it waits, in a thread, and with none after.
 
     Raises:
         SpaceClosed: a space is closed meanwhile
@@ -72,6 +75,7 @@ async def until_up(agent: Any) -> list[str]:
     while any((absent := agents_away(agent)).values()):
         if (names := [*absent]) != logged:
             logged = names
+            await asyncio.to_thread(note, names)
             logger.warning("runs of agent %r wait for the agents %s", agent.id, ", ".join(names))
         spaces = [space for space, _ in _discoverers(agent)]
         changes = [asyncio.wrap_future(each.expected.next_change()) for each in spaces]
@@ -83,4 +87,6 @@ async def until_up(agent: Any) -> list[str]:
                 change.cancel()
         if any(each.is_closed for each in spaces):
             raise SpaceClosed(f"runs of agent {agent.id!r} have waited for {', '.join(names)}")
+    if logged and not absent:
+        await asyncio.to_thread(note, [])
     return [*absent]

@@ -6,7 +6,9 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
@@ -25,6 +27,8 @@ _SUSPECT_S: Final = 10.0
 """Seconds after which a suspect that lives holds up the next one no more."""
 _LOCKS: Final[WeakKeyDictionary[Any, asyncio.Lock]] = WeakKeyDictionary()
 """By event loop, the lock of the suspect that has just begun."""
+_IS_OF_SUSPECT: Final[ContextVar[bool]] = ContextVar("is_of_suspect", default=False)
+"""Whether a suspect goes on here: the runs of the agents that it asks are no others."""
 
 
 async def go_on(agent: Any, run_id: str, work: Callable[[], Awaitable[Reply]]) -> Reply:
@@ -34,7 +38,7 @@ async def go_on(agent: Any, run_id: str, work: Callable[[], Awaitable[Reply]]) -
     it went on, it waits there for its operator.
     """
     waits = agent.journal.waits
-    if names := await until_up(agent):
+    if names := await until_up(agent, partial(waits.note_away, run_id)):
         text = await asyncio.to_thread(waits.note_away, run_id, names)
         return Reply("", None, stop_reason="waiting", detail=text, run_id=run_id)
     async with bounded_resumption(agent.journal, run_id, agent.deaths) as resumption:
@@ -62,7 +66,9 @@ async def bounded_resumption(
     """Note for a `with` block that a run is resumed, if that was not deadly too often."""
     waits = journal.waits
     lock: asyncio.Lock | None = None
-    if await asyncio.to_thread(waits.deaths, run_id) >= _SUSPECT_DEATHS:
+    is_suspect = await asyncio.to_thread(waits.deaths, run_id) >= _SUSPECT_DEATHS
+    is_of_suspect = _IS_OF_SUSPECT.get()
+    if is_suspect and not is_of_suspect:
         lock = _LOCKS.setdefault(asyncio.get_running_loop(), asyncio.Lock())
         await lock.acquire()  # the death of one must not count for the others
     is_locked = lock is not None
@@ -74,6 +80,7 @@ async def bounded_resumption(
             lock.release()
 
     timer = asyncio.get_running_loop().call_later(_SUSPECT_S, release)
+    _IS_OF_SUSPECT.set(is_of_suspect or is_locked)
     resumption = Resumption()
     try:
         resumption.may_begin = await asyncio.to_thread(waits.begins_again, run_id, most)
@@ -81,6 +88,7 @@ async def bounded_resumption(
             logger.error("run %r does not go on: its process has ended each time", run_id)
         yield resumption
     finally:
+        _IS_OF_SUSPECT.set(is_of_suspect)
         timer.cancel()
         release()
         # Of one that is over nothing is counted, and its caller is told at once.

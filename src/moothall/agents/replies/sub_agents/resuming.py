@@ -192,12 +192,19 @@ class ResumingRuns:
 
     async def resume_stopped(self, **choices: Any) -> list[ResumedRun]:
         """Resume the runs of the agent that stopped, then those that it has asked for."""
-        await until_up(self._agent)
+        await until_up(self._agent, partial(self._note_away, choices["is_wanted"]))
         results = []
         for are_own in (True, False):  # its own runs go on with those that they have asked for
             results += await results_of(await self.begin_stopped(are_own=are_own, **choices))
         await self._send_late_replies()
         return results
+
+    def _note_away(self, is_wanted: Callable[[Outline], bool] | None, names: Sequence[str]) -> None:
+        """Have the journal say of the runs to resume for which agents they wait."""
+        for agent, runs in runs_that_go_on(self._agent, cut_off=True):
+            for run in runs:
+                if is_wanted is None or is_wanted(run):
+                    agent.journal.waits.note_away(run.id, names)
 
     async def begin_stopped(
         self, *, are_own: bool, **choices: Any
