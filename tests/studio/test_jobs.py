@@ -82,7 +82,7 @@ def test_review_goes_from_the_page_to_the_terminal_and_back(
 def test_research_that_is_stopped_leaves_its_report(
     told: Told, studio: Studio, folder: Path
 ) -> None:
-    """As far as it is; pausing is for act."""
+    """As far as it is."""
     out = folder.parent / "report.md"
     with OpenAIServer(HANG) as server:
         wanted = ResearchOrder(
@@ -90,8 +90,6 @@ def test_research_that_is_stopped_leaves_its_report(
         )
         run = studio.jobs.start(wanted)
         server.wait_for_request()
-        with pytest.raises(ConfigError, match="research cannot be paused: stop it"):
-            studio.jobs.pause(run)
         studio.jobs.stop(run)
         assert told.until("job", run=run, state="ended")["reason"] == "cancelled"
     assert "Why is it lost?" in out.read_text()
@@ -147,7 +145,7 @@ def test_job_is_resumed_by_one_of_many_at_once(told: Told, studio: Studio, folde
         studio.jobs.pause(run)
         studio.jobs.steer(run, " Be brief. ")
         studio.jobs.stop(run)
-        with suppress(ConfigError):  # it may have ended already
+        with suppress(StateError):  # it may have ended already
             studio.jobs.unpause(run)  # too late
         told.until("job", run=run, state="ended", reason="cancelled", told=["Be brief."])
         at_once, outcomes = threading.Barrier(4), []
@@ -171,6 +169,40 @@ def test_job_is_resumed_by_one_of_many_at_once(told: Told, studio: Studio, folde
         studio.jobs.stop(run)
         told.until("job", run=run, state="ended")
     assert (studio.jobs.state(run), studio.jobs.running()) == (None, [])
+
+
+@pytest.mark.parametrize("elsewhere", (False, True), ids=["at the page", "by another process"])
+def test_paused_job_waits_in_its_journal_and_goes_on_by_whoever_lets_it(
+    told: Told, studio: Studio, folder: Path, elsewhere: bool
+) -> None:
+    asked, may_answer = threading.Event(), threading.Event()
+
+    def listing(request: Any) -> Any:
+        asked.set()
+        may_answer.wait(30)
+        return call("list_files", "{}")
+
+    with (
+        OpenAIServer(lambda request: calls(listing(request)), text("One.")) as server,
+        Journal(studio.journal.path) as office,
+    ):
+        run = studio.jobs.start(replace(order(folder, server), review=None))
+        assert asked.wait(30)
+        (office if elsewhere else studio.jobs).pause(run)
+        works = studio.journal.held_runs._open_runs
+        with ThreadPoolExecutor(1) as thread:  # Playwright has a loop run in this one
+            rests = until(lambda: any(each.work.pause_cause for each in [*works]))
+            thread.submit(asyncio.run, rests).result()
+            may_answer.set()
+            rests = until(lambda: [each.kind for each in office.waiting(run)] == ["paused"])
+            thread.submit(asyncio.run, rests).result()
+        told.until("job", run=run, state="paused")
+        assert len(server.requests) == 1
+        if elsewhere:
+            office.go_on(run, by="eva")
+        else:
+            studio.jobs.unpause(run)
+        assert told.until("job", run=run, state="ended")["reason"] == "done"
 
 
 def test_job_that_cannot_begin_or_resume_says_why(told: Told, studio: Studio, folder: Path) -> None:

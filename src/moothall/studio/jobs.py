@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -57,7 +57,6 @@ class _BackgroundJob:
     work: Callable[[], Coroutine[Any, Any, Any]] | None = None
     state: str = "running"
     is_waiting: bool = False  # in the journal, for an answer
-    resume_event: asyncio.Event = field(default_factory=asyncio.Event)
     agent: Any = None
     loop: Any = None
     task: Any = None
@@ -124,7 +123,6 @@ class Jobs(ResumeHost):
                 raise ConfigError(f"run {job.run_id!r} is under way already")
             if text:
                 job.messages.append(text)
-            job.resume_event.set()
             # Until it is under way: the next page then finds it among the jobs.
             try:
                 start_thread(f"moothall-{job.run_id}", partial(self._run, job))
@@ -193,8 +191,7 @@ class Jobs(ResumeHost):
         journal = self._hub.journal
         for run_id in journal.waits.run_ids():
             job = self._jobs.get(run_id)
-            is_held = job is not None and (not job.is_waiting or job.state == "paused")
-            if is_held or not self._retries.is_due(run_id):
+            if (job is not None and not job.is_waiting) or not self._retries.is_due(run_id):
                 continue
             # Before the try: one that raises must not be tried at each look.
             self._retries.note(run_id)
@@ -232,7 +229,7 @@ class Jobs(ResumeHost):
         with self._start_lock:  # what goes on just now is under way, or waits
             job = self._jobs.get(run_id)
             if job is not None and not job.is_waiting:
-                self._set_state(job, "stopping", job.task.cancel)
+                self._cancel_task(job)
                 return
             if job is not None:
                 self._cancel(run_id)
@@ -242,20 +239,14 @@ class Jobs(ResumeHost):
         self._refresh_waits()
 
     def pause(self, run_id: str) -> None:
-        """Pause a run before its next step; the time limit of an act run here runs on."""
-        if (job := self._job_here(self._hub.journal.pause, run_id)) is None:
-            return
-        if not isinstance(job.order, ActOrder):
-            raise ConfigError(
-                f"a run of {job.command} cannot be paused: stop it, and resume it later"
-            )
-        self._set_state(job, "paused", job.resume_event.clear)
+        """Pause a run before its next step, no matter who works on it: it waits in its journal."""
+        self._hub.journal.pause(run_id)
+        self._show_hold(run_id, "paused")
 
     def unpause(self, run_id: str) -> None:
         """Continue a paused run."""
-        if (job := self._job_here(self._hub.journal.go_on, run_id)) is None:
-            return
-        self._set_state(job, "running", job.resume_event.set)
+        self._hub.journal.go_on(run_id)
+        self._show_hold(run_id, "running")
 
     def steer(self, run_id: str, text: str) -> None:
         """Send a run a message: its agent stops what it is doing and continues with the message.
@@ -264,7 +255,9 @@ class Jobs(ResumeHost):
         """
         if not text.strip():
             raise ConfigError("write what the agent is to be told")
-        if (job := self._job_here(self._hub.journal.tell, run_id, text.strip())) is None:
+        if (job := self._jobs.get(run_id)) is None:
+            self._hub.journal.tell(run_id, text.strip())
+            self._refresh_waits()
             return
         if not isinstance(job.order, ActOrder):
             raise ConfigError(f"a run of {job.command} takes no message")
@@ -289,27 +282,25 @@ class Jobs(ResumeHost):
         jobs = [job for job in self._jobs.values() if not job.is_waiting]
         # All, and then each is waited for: they end side by side.
         for job in jobs:
-            self._set_state(job, "stopping", job.task.cancel)
+            self._cancel_task(job)
         for job in jobs:
             job.thread.join(CLOSE_S)
 
-    def _job_here(self, ask: Callable[..., Any], run_id: str, *text: str) -> _BackgroundJob | None:
-        """Return the job of a run under way here; of any other run, ask that by the journal."""
-        if (job := self._jobs.get(run_id)) is None:
-            ask(run_id, *text)
-            self._refresh_waits()
-        return job
-
-    def _set_state(self, job: _BackgroundJob, state: str, change: Callable[[], object]) -> None:
-        if job.state != "stopping":
+    def _show_hold(self, run_id: str, state: str) -> None:
+        """Show pages that a run is paused, or goes on."""
+        job = self._jobs.get(run_id)
+        if job is not None and job.state != "stopping":
             job.state = state
             self._send_messages(job)
-            if job.is_waiting:
-                change()
-                return
-            # Any page's thread calls this; a task, and its event, are changed on their loop only.
+        self._refresh_waits()
+
+    def _cancel_task(self, job: _BackgroundJob) -> None:
+        """Cancel a job that works, once, in any thread."""
+        if job.state != "stopping":
+            job.state = "stopping"
+            self._send_messages(job)
             with suppress(RuntimeError):  # the run has just ended
-                job.loop.call_soon_threadsafe(change)
+                job.loop.call_soon_threadsafe(job.task.cancel)
 
     def _send_messages(self, job: _BackgroundJob) -> None:
         """Give the agent its messages if the run is not paused, and publish the run's state."""
@@ -321,9 +312,7 @@ class Jobs(ResumeHost):
 
     def _run(self, job: _BackgroundJob, start_future: Future[None]) -> None:
         if job.order is not None:
-            job.agent = agent_for(
-                job.run_id, job.order, self._hub.journal, self._hub.cards, job.resume_event.wait
-            )
+            job.agent = agent_for(job.run_id, job.order, self._hub.journal, self._hub.cards)
             check_program(self._hub.journal, job.run_id, job.agent)
             self._hub.partial_answers.watch(job.agent, drafts=isinstance(job.order, ResearchOrder))
             job.work = partial(job.agent.reply, job.order.task, run_id=job.run_id)
@@ -374,8 +363,11 @@ class Jobs(ResumeHost):
     def _set_waiting(self, job: _BackgroundJob) -> None:
         """Have a job wait in the journal, without loop and thread."""
         job.is_waiting = True
+        is_paused = bool(self._hub.journal.waiting(job.run_id, kind="paused"))
+        job.state = "paused" if is_paused else "running"
         job.messages[:0] = job.agent.all_threads.default.take_texts()  # what it has not heard
         job.agent = job.loop = job.task = job.thread = None
+        self._send_messages(job)
         self._refresh_waits()
 
     def _cancel(self, run_id: str) -> None:

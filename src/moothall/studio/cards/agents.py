@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from moothall import Person
@@ -16,14 +15,8 @@ if TYPE_CHECKING:
     from moothall import Journal
 
 
-def agent_for(
-    run_id: str,
-    order: ActOrder | ResearchOrder,
-    journal: Journal,
-    cards: Cards,
-    wait_until_resumed: Callable[[], Awaitable[Any]],
-) -> Any:
-    """Return an order's agent; one that acts awaits `wait_until_resumed()` before each call."""
+def agent_for(run_id: str, order: ActOrder | ResearchOrder, journal: Journal, cards: Cards) -> Any:
+    """Return an order's agent."""
     agent: Any
     if not isinstance(order, ActOrder):
         check_research(order)
@@ -37,17 +30,5 @@ def agent_for(
     options: dict[str, Any] = {"key": key, "own_key": own_key, "journal": journal}
     options["approver"] = RunApprover(cards, task=order.task, folder=order.root)
     if order.review == "me":
-        person = Person("you", approver=options["approver"])
-        agent = act_agent(order, reviewer=person, **options)
-    else:
-        agent = act_agent(order, **options)
-
-    async def pause_hook(agent: Any, about: dict[str, Any]) -> None:
-        await wait_until_resumed()
-
-    # A dual act calls nothing itself: its members wait.
-    reviewed = hasattr(agent, "human_agent")
-    for each in (agent.human_agent, agent.reactive_agent) if reviewed else (agent,):
-        each.register_hook("pre_reasoning", "studio", pause_hook)
-        each.register_hook("pre_acting", "studio", pause_hook)
-    return agent
+        options["reviewer"] = Person("you", approver=options["approver"])
+    return act_agent(order, **options)

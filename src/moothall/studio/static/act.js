@@ -254,7 +254,7 @@ export function mount(root) {
     update(about, h("p", { class: "s-task" }, stateBadge(...stands(view.outline)), " ", text(order?.task || task)),
       h("p", { class: "s-soft" }, [order && text(`${order.model} in ${order.root}`), order?.review && text(`reviewed by ${order.review}`),
         totals && (totals.tokens || !job) ? count(totals.tokens, "token") : null, totals && Number(totals.usd) ? dollars(totals.usd) : null, totals && !job ? duration(totals.seconds) : null,
-        job === "paused" && "holds before its next call; a time limit runs on", !job && state === "running" && `begun by ${canStop(view.outline) ? "this program" : "another process"}`].filter(Boolean).join(" · ")),
+        job === "paused" && "waits in its journal once its step has ended", !job && state === "running" && `begun by ${canStop(view.outline) ? "this program" : "another process"}`].filter(Boolean).join(" · ")),
       told.map((each) => h("p", { role: "status" }, h("b", {}, "Sent when it continues: "), text(each))),
       fault && fault !== view.lanes.get("")?.over?.detail ? h("p", { class: "s-fault" }, text(fault)) : null); // else it stands below
   }
