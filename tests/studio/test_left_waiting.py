@@ -46,6 +46,7 @@ def leave(studio: Studio, name: str, args: dict[str, object], run: str) -> None:
     with ThreadPoolExecutor(1) as pool:  # the browser's loop is in this thread
         reply = pool.submit(agent.reply_sync, "Go on.", run_id=run).result()
     assert reply.stop_reason == "waiting"
+    studio.refresh_waits()  # a page that is opened now finds it
 
 
 REFUND = {"customer": "acme", "amount": 180.5, "account": "DE02 1203 0000 0000 2020 51"}

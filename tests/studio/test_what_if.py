@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from moothall.studio import Studio
 from moothall.studio.orders.simulate import SimulateOrder
+from moothall.studio.towns.changes import Change
 
 
 def press(page: Page, name: str) -> None:
@@ -105,3 +106,44 @@ def test_road_that_was_clicked_on_the_map_is_shut_and_opened_again(
     expect(page.get_by_role("button", name="Close it")).to_be_visible()
     said = [each.in_words() for each in society.interventions]
     assert said == [f"closes road {road.id}", f"opens road {road.id}"]
+
+
+def test_listed_places_say_what_was_shut_since_they_were_listed(
+    studio: Studio, open_page: Callable[..., Page]
+) -> None:
+    page = open_page("Society")
+    studio.society.set_up(SimulateOrder(20, days=30.0))
+    expect(page.locator(".s-map")).to_have_attribute("data-drawn", "dots")
+    page.get_by_label("Citizen's number or name").fill("school-1")
+    press(page, "Show")
+    expect(page.get_by_role("button", name="Close it")).to_be_visible()
+    studio.society.intervene(Change(close=["school-1"]))  # on another page
+    press(page, "Step")
+    expect(page.get_by_role("button", name="Open it again")).to_be_visible()
+
+
+def test_pace_that_was_chosen_stays_when_a_frame_from_before_arrives(
+    studio: Studio, open_page: Callable[..., Page]
+) -> None:
+    page = open_page("Society")
+    studio.society.set_up(SimulateOrder(20, days=30.0))
+    expect(page.locator(".s-map")).to_have_attribute("data-drawn", "dots")
+    frames: list[Route] = []
+    page.route("**/society/frame*", lambda route: frames.append(route))
+
+    def until_asked_for(count: int) -> None:
+        while len(frames) < count:
+            page.evaluate("null")  # what is routed is told between two calls
+
+    press(page, "Step")
+    until_asked_for(1)
+    before = frames[0].fetch()
+    press(page, "Slower")
+    speed = page.get_by_label("Speed")
+    frames[0].fulfill(response=before)
+    until_asked_for(2)  # the first is shown
+    expect(speed).to_have_value("2")
+    press(page, "Faster")
+    expect(speed).to_have_value("4")
+    page.unroute("**/society/frame*")
+    expect(speed).to_have_value("4")

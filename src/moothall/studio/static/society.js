@@ -73,9 +73,11 @@ export function mount(root) {
     sure.querySelector("select, button").focus();
   });
   compare.title = "Put a recorded town beside this one";
-  const speed = h("select", { class: "s-input", "aria-label": "Speed", onchange: attempt(() => post("control", { speed: Number(speed.value) })) },
+  const speed = h("select", { class: "s-input", "aria-label": "Speed", onchange: attempt(() => setPace()) },
     [1, 2, 4, 10].map((each) => h("option", { value: each }, `${each} step${each > 1 ? "s" : ""} a second`)), h("option", { value: 0 }, "as fast as it can"));
-  const [slower, faster] = paces(speed, post);
+  let paced = 0; // begun and ended changes of the pace: a frame that was asked for before the last one has an older pace
+  const setPace = () => { paced += 1; return post("control", { speed: Number(speed.value) }).finally(() => (paced += 1)); };
+  const [slower, faster] = paces(speed, setPace);
   const large = button("Large", () => enlarge(!town.classList.contains("large")), "quiet");
   large.title = "The map alone, over the whole window; Escape leaves it";
   const time = h("b", { class: "s-time" });
@@ -118,7 +120,7 @@ export function mount(root) {
       places.length > 0 && [h("p", {}, `${count(places.length, "place")}:`), listOf(places)]);
     if (places.length && !found.length) map.spot(places[0][0]);
   }) }, number, h("button", { class: "s-button" }, "Show"));
-  const listOf = (places) => h("ul", { class: "s-list" }, places.map(([id, , , , , name, kind]) => h("li", {}, spotted(id), name === id ? null : ` ${name}`, kind === "home" ? null : [" ", gate(id, head.closed?.includes(id), post)])));
+  const listOf = (places) => h("ul", { class: "s-list" }, places.map(([id, , , , , name, kind]) => h("li", {}, spotted(id), name === id ? null : ` ${name}`, kind === "home" ? null : [" ", gate(id, () => head.closed?.includes(id), post)])));
   function showPlaces(ids) { // of a click on the map
     choose("");
     replace(who, listOf(map.places("").filter(([id]) => ids.includes(id))));
@@ -126,7 +128,7 @@ export function mount(root) {
   }
   function showRoad(id, name) { // of a click on the map
     choose("");
-    replace(who, h("ul", { class: "s-list" }, h("li", {}, name ? `${name} · ` : "", `road ${id} `, gate(id, head.closed_roads?.includes(id), post, "_roads"))));
+    replace(who, h("ul", { class: "s-list" }, h("li", {}, name ? `${name} · ` : "", `road ${id} `, gate(id, () => head.closed_roads?.includes(id), post, "_roads"))));
   }
   const who = h("div", { class: "s-person" });
   const card = h("div", { class: "s-person" });
@@ -293,10 +295,13 @@ export function mount(root) {
 
   let due = Infinity; // the step of the first change that is to come
 
-  async function showLog() {
+  let [asks, lastAsked] = [0, null]; // of two that are under way, what the earlier brings is older
+  const showLog = () => (lastAsked = readLog(asks += 1));
+  async function readLog(mine) {
     due = Infinity;
     if (!["playing", "paused", "ended"].includes(head.state)) return [changes, results, answers].forEach((each) => replace(each));
     const log = await call("society/log");
+    if (mine !== asks) return lastAsked;
     due = Math.min(...log.changes.map((each) => each[0]).filter((step) => step >= head.step));
     replace(changes, log.changes.length ? log.changes.map(([step, what, failed]) => h("li", {}, h("span", { class: "s-badge" }, `${step < head.step ? "applied" : "will apply at"} ${began(step)} (step ${step})`), ` ${what}`, failed.slice(0, 3).map((why) => h("p", { class: "s-fault" }, `failed: ${why}`))))
       : h("li", {}, empty("Nothing was changed yet. What you apply holds from the next step on, and is recorded in the run.")));
@@ -314,7 +319,9 @@ export function mount(root) {
   const load = oneAtATime(async () => {
     waits = !root.offsetParent;
     if (waits) return;
-    await show(...await frameOf(head.town, rows, layer.value));
+    const at = paced, [now, citizens] = await frameOf(head.town, rows, layer.value);
+    if (at !== paced) now.speed = Number(speed.value);
+    await show(now, citizens);
   }, 0);
 
   let [planOf, layerOf] = [0, 0];
@@ -380,6 +387,7 @@ export function mount(root) {
         return load();
       }
       map.frame(citizens, now.acts, now.closed, now.closed_roads, now.level);
+      for (const each of who.querySelectorAll(".s-gate")) each.follow();
       drawScale(now.level);
       curves.draw(head, rows, beside.rows());
       happened.look(head);

@@ -38,22 +38,30 @@ export function whatIf(beside, post) {
   };
 }
 
-// A button that shuts a place, or opens one that is shut; `post` changes the town. With "_roads" it is of a road.
+// A button that shuts a place, or opens one that is shut, which `isShut()` says; `post` changes the town. With "_roads" it is
+// of a road. It says what a person has asked for until the town is so; `follow()` has it look.
 export function gate(id, isShut, post, of = "") {
-  const words = () => (isShut ? "Open it again" : "Close it");
-  const shown = button(words(), async () => {
-    await post("intervene", isShut ? { [`open${of}`]: [id] } : { [`close${of}`]: [id], hours: 0 });
-    toast(`${id} ${isShut ? "opens" : "closes"} at the next step.`, false);
-    isShut = !isShut;
-    shown.textContent = words();
-  }, "s-small");
+  let asked = null;
+  const shuts = () => !(asked ?? Boolean(isShut()));
+  const shown = button("", async () => {
+    const shut = shuts();
+    await post("intervene", shut ? { [`close${of}`]: [id], hours: 0 } : { [`open${of}`]: [id] });
+    toast(`${id} ${shut ? "closes" : "opens"} at the next step.`, false);
+    asked = shut;
+    shown.follow();
+  }, "s-small s-gate");
+  shown.follow = () => {
+    if (asked === Boolean(isShut())) asked = null;
+    shown.textContent = shuts() ? "Close it" : "Open it again";
+  };
+  shown.follow();
   return shown;
 }
 
-// Buttons for the next slower and the next faster of the paces of a select.
-export const paces = (speed, post) => [[-1, "−", "Slower"], [1, "+", "Faster"]].map(([by, text, label]) => titled(label, h("button", { type: "button", class: "s-button", "aria-label": label, onclick: attempt(() => {
+// Buttons for the next slower and the next faster of the paces of a select; `set()` sets the one that it shows.
+export const paces = (speed, set) => [[-1, "−", "Slower"], [1, "+", "Faster"]].map(([by, text, label]) => titled(label, h("button", { type: "button", class: "s-button", "aria-label": label, onclick: attempt(() => {
   const at = speed.selectedIndex + by;
   if (at < 0 || at >= speed.options.length) return null;
   speed.selectedIndex = at;
-  return post("control", { speed: Number(speed.value) });
+  return set();
 }) }, text)));
