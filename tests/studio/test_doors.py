@@ -47,10 +47,13 @@ def test_doors_show_what_is_connected_locked_changed_and_served(
     program.write_text(SERVER.replace("Add two integers.", "Add two <b>numbers</b>."))
     with NativeSpace() as space, ExitStack() as stack:
         space.add(studio.user)
-        page = open_page("Doors")
-        expect(page.get_by_text("No MCP server and no remote agent is connected.")).to_be_visible()
-        expect(page.get_by_text("This program serves no agent.")).to_be_visible()
+        page = open_page("Space")
+        tab = page.get_by_role("tab", name="Doors", exact=True)
+        expect(page.get_by_role("list", name="Agents")).to_contain_text("Nobody else")
+        expect(tab).to_be_hidden()  # there is nothing to show
         space.add(MCPAgent("sums", command, lock=lock, access=ACCESS_PERMITTED))
+        tab.click()
+        expect(page.get_by_text("This program serves no agent.")).to_be_visible()
         clerk = ReActAgent("Clerk", ScriptedModel(["Good day."]))
         space.add(clerk)
         application = asgi(clerk, budget=Budget(model_calls=3))

@@ -285,10 +285,10 @@ def test_texts_of_strangers_are_text_in_every_tab(
     expect(page.get_by_text("does not exist")).to_be_visible()
     look("a form")
 
-    page.get_by_role("tab", name="Doors", exact=True).click()
     server = tmp_path / "server.py"
     server.write_text(f"TEXT = {STRANGE!r}\n{SERVER}")
     space.add(MCPAgent(NAME, [sys.executable, str(server)], lock=tmp_path / "lock.json"))
+    page.get_by_role("tab", name="Doors", exact=True).click()
     asked = {"to": NAME, "action": {"name": "help", "args": {}}}
     studio.user.send(asked)
     expect(page.get_by_role("article", name="Changed definitions")).to_be_visible()

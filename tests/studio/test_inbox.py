@@ -187,7 +187,7 @@ def test_card_is_in_the_inbox_or_where_its_run_is_shown(
     expect(steps.locator("li")).to_have_text(["one", "two"])
     expect(steps).to_contain_text("the page (https://a.example/x)")
     expect(steps.locator("img, a")).to_have_count(0)
-    for tab in ("Space", "Act and review", "Research", "Society", "Runs", "Doors"):
+    for tab in ("Space", "Act and review", "Research", "Society", "Runs"):
         button = page.get_by_role("tab", name=tab, exact=True)
         expect(button).to_be_in_viewport(ratio=1)
         assert (button.bounding_box() or {})["y"] > 780, tab  # a bar below, for the thumb
@@ -255,7 +255,7 @@ def test_card_that_somebody_waits_for_stands_before_a_doubt(
     """What was decided is told where its run is not shown."""
     with Processes("studio.killed") as processes:
         assert processes.run(tmp_path, journal=str(studio.journal.path)) == -9
-    page = open_page("Doors")
+    page = open_page("Society")
     page.get_by_role("button", name="Inbox: 1 wait for you").click()
     with ThreadPoolExecutor(1) as pool:
         question = Question("one", "Which colour?")

@@ -20,7 +20,7 @@ from moothall import Agent, NativeSpace
 from moothall.studio import Studio
 from studio.conftest import TOKEN
 
-TABS = ("Space", "Act and review", "Research", "Society", "Runs", "Doors")
+TABS = ("Space", "Act and review", "Research", "Society", "Runs")
 PROGRAM = """
 import sys
 from moothall import Agent, NativeSpace

@@ -27,6 +27,10 @@ class DoorsTab(Tab):
     def __init__(self, studio: TabHub) -> None:
         self._hub = studio
 
+    def is_shown(self) -> bool:
+        """Return whether something is connected or served."""
+        return any(True for _ in self._connected_agents()) or bool(Served.rows_here())
+
     def state(self) -> dict[str, Any]:
         """Return what is `connected`, each by its id and whose tools it has, and `served`."""
         connected = []

@@ -76,6 +76,7 @@ class Hub:
         self.person = "User"  # in whose name the page answers
         self.tabs: list[Tab] = []
         self.faults: list[str] = []
+        self._told_tabs: list[str] | None = None
         self._journal: Journal | None = None
         self._owns_journal = False
 
@@ -89,6 +90,17 @@ class Hub:
     def refresh_waits(self) -> None:
         """Have the cards show what runs of the journal wait for."""
         self.cards.refresh_waits(self.journal, self.person)
+
+    def shown_tabs(self) -> list[str]:
+        """Return the names of the tabs that the page has now."""
+        return [each.name for each in self.tabs if each.is_shown()]
+
+    def refresh_tabs(self) -> None:
+        """Tell pages which tabs they have, if it has changed."""
+        names = self.shown_tabs()
+        if names != self._told_tabs:
+            self._told_tabs = names
+            self.feed.publish("tabs", names)
 
     def add_routes(self, tab: Tab, add: Callable[[Tab], object]) -> bool:
         """Add a tab's routes by `add`; return whether the page has the tab."""

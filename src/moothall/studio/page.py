@@ -30,7 +30,7 @@ _MAX_TEXT: Final = 100_000
 """The most characters of a field."""
 _TAB_NAME: Final = re.compile("[a-z][a-z0-9_-]{0,39}")
 _RESERVED_NAMES: Final = frozenset(
-    {"cards", "events", "growing", "login", "prose", "static", "styleguide"}
+    {"cards", "events", "growing", "login", "prose", "static", "styleguide", "tabs"}
 )
 """Addresses of the page itself, which no tab has."""
 _UNWRITABLE_CHARS: Final = re.compile("[\0\ud800-\udfff]")
@@ -209,6 +209,10 @@ class Tab:
         """Return the tab's forms as they are now; a page asks for them when it loads."""
         return ()
 
+    def is_shown(self) -> bool:
+        """Return whether the page has the tab now; its address opens it all the same."""
+        return True
+
     def close(self) -> None:
         """End what the tab has begun: the studio is closed."""
 
@@ -327,7 +331,10 @@ def attachment(data: bytes | str, name: str, ending: str, media_type: str) -> Re
 
 def shell_html(tabs: Iterable[Tab], first_tab: str, base: str, faults: Sequence[str] = ()) -> str:
     """Return the empty page, which its scripts fill; all addresses begin with `base`."""
-    tab_rows = [{"name": t.name, "title": t.title, "script": t.script_address} for t in tabs]
+    tab_rows = [
+        {"name": t.name, "title": t.title, "script": t.script_address, "shown": t.is_shown()}
+        for t in tabs
+    ]
     data: dict[str, Any] = {"opens": first_tab, "tabs": tab_rows, "faults": [*faults]}
     bounds = [
         each.least_choice for each in Journal.filters.values() if each.least_choice is not None

@@ -112,7 +112,7 @@ class RunsTab(Tab):
             if self._hub.feed.is_watched:
                 tasks.append(partial(self.refresh, read_all=False))
             if not next(looks) % _LOOKS_PER_CHECK:
-                tasks.append(self._hub.refresh_waits)
+                tasks += [self._hub.refresh_waits, self._hub.refresh_tabs]
             for task in tasks:
                 with suppress(MoothallError):  # a page gets the error when it loads the list
                     task()

@@ -160,6 +160,7 @@ def _add_shared_routes(app: FastAPI, hub: Hub) -> None:
                     await task
 
     app.get("/studio/cards")(hub.cards.to_json)
+    app.get("/studio/tabs")(hub.shown_tabs)
     app.get("/studio/growing")(hub.partial_answers.to_json)
 
     @app.post("/studio/prose")

@@ -3,8 +3,8 @@
 
 import "./act.js"; // its cards may come before its tab is opened
 import "./report.js";
-import { h, replace } from "./dom.js";
-import { connect, onReset } from "./feed.js";
+import { call, h, replace } from "./dom.js";
+import { connect, on, onReset } from "./feed.js";
 import { showForms } from "./forms.js";
 import { mount as mountHeader } from "./header.js";
 import { TOLD, go, onPlace, place } from "./place.js";
@@ -14,6 +14,12 @@ const names = listed.map((each) => each.name);
 const shown = new Map(); // of each tab its button and its panel
 const before = new Map(); // of each tab what it showed last
 let current = null;
+let has = listed.filter((each) => each.shown).map((each) => each.name); // the tabs that have something to show; the one that a person is at stays
+
+function settle(now) {
+  has = now;
+  for (const [name, { button }] of shown) button.hidden = name !== current && !has.includes(name);
+}
 
 function panelOf({ name, title, script }) {
   const forms = h("div", { class: "s-root s-forms" });
@@ -34,11 +40,11 @@ function panelOf({ name, title, script }) {
 }
 
 function walk(event) { // arrow keys go from tab to tab
-  const at = names.indexOf(current);
-  const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: names.length - 1 }[event.key];
+  const there = names.filter((each) => !shown.get(each).button.hidden), at = there.indexOf(current);
+  const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: there.length - 1 }[event.key];
   if (to === undefined) return;
   event.preventDefault();
-  const name = names[(to + names.length) % names.length];
+  const name = there[(to + there.length) % there.length];
   go([name]);
   shown.get(name).button.focus();
 }
@@ -54,6 +60,7 @@ function show([first]) {
     panel.hidden = !is;
   }
   current = name;
+  settle(has);
   const { button, load } = shown.get(name);
   button.scrollIntoView({ block: "nearest", inline: "nearest" });
   load();
@@ -70,6 +77,8 @@ else {
   header.className = "s-root";
   mountHeader(header);
   if (!place().length) go([opens], { instead: true });
+  on("tabs", (batch) => settle(batch.at(-1)));
+  onReset(async () => settle(await call("tabs")));
   onPlace(show);
   show(place());
   document.addEventListener("visibilitychange", () => { if (!document.hidden) shown.get(current).load(); });
