@@ -349,7 +349,9 @@ class Agent(ProcessBound, Messaging, remedy="make the agent in the function that
             text = "agent %r has no approver, so it refuses%s; give it or its space an approver="
             logger.warning(text, self.id, reason)
         # A broadcast is to *: it is this agent whose action is called.
-        return await approve(approver, replace(request, agent=str(self.id), facts=facts))
+        schema = actions[0].parameters if actions else None
+        request = replace(request, agent=str(self.id), facts=facts, schema=schema)
+        return await approve(approver, request)
 
     def _run_of(self, message: dict[str, Any]) -> tuple[str | None, str | None]:
         """Return a proposed message's run, that of the call that it is, and the sender's thread."""

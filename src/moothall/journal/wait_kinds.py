@@ -70,8 +70,9 @@ def _check_changed_args(run: str, answer: Any, wait_data: Mapping[str, Any]) -> 
 
     with suppress(WrongSchema):  # the run checks them all the same
         if schema and (fault := SchemaValidator(schema).wrong(args)) is not None:
+            where = f'argument "{place}": ' if (place := fault.place()) else ""
             raise ConfigError(
-                f"run {run!r}: {wait_data['action']!r}: ChangedArgs{fault.place()}: {fault.reason}"
+                f"run {run!r}: {wait_data['action']!r}: ChangedArgs: {where}{fault.reason}"
             )
 
 
@@ -169,6 +170,7 @@ class Wait:
         remind: how often somebody is reminded, in seconds; None for never
         name: the key that the action gave its `Later`; empty for what is no result
         facts: what the action's program says of it, by name: `@action(facts=…)`
+        schema: the JSON schema of the action's arguments; None where it is not known
     """
 
     run: str
@@ -193,6 +195,7 @@ class Wait:
     remind: float | None = None
     name: str = ""
     facts: Facts = field(default_factory=dict)
+    schema: dict[str, Any] | None = field(default=None, repr=False)
 
     @property
     def ahead(self) -> bool:
@@ -219,6 +222,7 @@ class Wait:
             *(agent, self.action, self.args, agent, {}, self.run, self.thread, self.text),
             check=lambda args: None,  # the run checks them
             facts=self.facts,
+            schema=self.schema,
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -51,6 +51,7 @@ class ApprovalRequest:
         waits_in: the id of the run, in a journal, that can wait for the decision: there an approver
             may return `Later()`; None where nothing can wait
         facts: what the action's program says of it, by name: `@action(facts=…)`
+        schema: the JSON schema of the action's arguments; None where it is not known
     """
 
     agent: str
@@ -65,6 +66,7 @@ class ApprovalRequest:
     check: Check | None = field(default=None, repr=False, compare=False)
     waits_in: str | None = field(default=None, repr=False, compare=False)
     facts: Facts = field(default_factory=dict)
+    schema: dict[str, Any] | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of(

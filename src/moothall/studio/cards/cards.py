@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
@@ -36,6 +37,7 @@ from moothall.actions import DECISION_KINDS
 from moothall.build import guard, json_text
 from moothall.journal import Doubt, Entry, Wait, Waits
 from moothall.studio.event_feed import EventFeed
+from moothall.studio.page import FormError
 
 _MAX_REASON_CHARS: Final = 2_000
 _REQUEST_FIELDS: Final = ("agent", "action", "args", "sender", "fingerprint", "note", "facts")
@@ -128,9 +130,11 @@ class Cards:
             args = Action.of(card.read_answer).check(answer, card.kind)
         except InvalidArguments as error:
             raise ConfigError(str(error)) from None
-        value, outcome = card.read_answer(**args)
+        with _refusals_at_their_fields(answer.get("args")):
+            value, outcome = card.read_answer(**args)
+            if card.wait_key is not None:
+                card.deliver(value)  # it may be refused there: then the card stays
         if card.wait_key is not None:
-            card.deliver(value)  # it may be refused there: then the card stays
             with suppress(CardGone):  # a refresh has found the answer in the journal
                 self._close(number, outcome)
             return outcome
@@ -253,6 +257,22 @@ def _close_outcome(journal: Journal, run: str) -> str:
     return "withdrawn"
 
 
+@contextmanager
+def _refusals_at_their_fields(edited: Mapping[str, Any] | None) -> Iterator[None]:
+    """Have the refusal of edited arguments name the first of them that is at fault."""
+    try:
+        yield
+    except (ConfigError, InvalidArguments) as error:
+        if not edited:
+            raise
+        found = {
+            match.start(): name
+            for name in edited
+            if (match := re.search(rf'argument "{re.escape(name)}["\[.]', str(error)))
+        }
+        raise FormError(str(error), found[min(found)] if found else None) from error
+
+
 def _set_result(future: asyncio.Future[Any], value: Any) -> None:
     # Cancelled in the turn in which the answer came.
     if not future.done():
@@ -274,6 +294,11 @@ def _approval_subject(request: ApprovalRequest) -> tuple[dict[str, Any], _Reader
     subject |= {"run": request.run_id, "outside": [*request.outside], "line": str(request)}
     choices = {word: kind.label for word, kind in DECISION_KINDS.choices_for(request).items()}
     subject |= {"editable": request.check is not None, "choices": choices}
+    subject["formats"] = {
+        name: each["format"]
+        for name, each in (request.schema or {}).get("properties", {}).items()
+        if isinstance(each, dict) and isinstance(each.get("format"), str)
+    }
     return subject, _ApprovalReader(request).read
 
 

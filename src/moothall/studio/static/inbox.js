@@ -8,6 +8,7 @@ import { drafted, forget } from "./drafts.js";
 import { on, onReset } from "./feed.js";
 import { runs } from "./journal.js";
 import { go, onPlace, place as shownPlace } from "./place.js";
+import { unitOf } from "./units.js";
 import { argsOf } from "./values.js";
 
 const KINDS = new Map();
@@ -282,7 +283,7 @@ cardKind("approval", (card, decide) => {
   const args = h("dl", { class: "s-args" });
   const show = () => {
     fields.clear();
-    replace(args, argsOf(card.args));
+    replace(args, argsOf(card.args, undefined, card.formats));
   };
   // A text is edited as it is, anything else as JSON.
   const editing = () => {
@@ -290,22 +291,27 @@ cardKind("approval", (card, decide) => {
       const text = typeof value === "string" ? value : JSON.stringify(value, null, 1);
       const fault = h("p", { class: "s-fault", role: "alert", id: `fault-${card.number}-${name}`, hidden: true });
       fields.set(name, drafted(h("textarea", { "aria-describedby": fault.id, oninput: ({ target }) => { fault.hidden = true; target.removeAttribute("aria-invalid"); }, class: "s-input", "aria-label": `Argument ${name}`, rows: Math.min(12, text.split("\n").reduce((sum, each) => sum + Math.max(1, Math.ceil(each.length / LINE)), 0)), value: text }), draftOf(card, `args/${name}`)));
-      return [h("dt", {}, name), h("dd", {}, fields.get(name), fault)];
+      return [h("dt", {}, name, unitOf(card.formats?.[name]) && h("span", { class: "s-soft" }, ` (${unitOf(card.formats[name])})`)), h("dd", {}, fields.get(name), fault)];
     }));
     args.querySelector("textarea").focus();
   };
+  // What is wrong with the edits stands at its field, or below them all.
+  const overall = h("p", { class: "s-fault", role: "alert", hidden: true });
+  function wrongAt(field, text) {
+    const fault = field?.nextElementSibling || overall;
+    fault.textContent = text;
+    fault.hidden = false;
+    field?.setAttribute("aria-invalid", "true");
+    field?.focus();
+    throw new AtField();
+  }
   const edited = () => Object.fromEntries([...fields].map(([name, field]) => {
     if (typeof card.args[name] === "string") return [name, field.value];
     try {
       return [name, parsed(field.value)];
     } catch (error) {
       const [is, such] = [typeof card.args[name], `such as ${JSON.stringify(card.args[name]).slice(0, 60)}`];
-      const fault = field.nextElementSibling;
-      fault.textContent = is === "number" || is === "boolean" ? `${name} must be ${is === "number" ? "a number" : "true or false"}, ${such}, not “${field.value.slice(0, 60)}”` : `${name} must be JSON, ${such}: ${error.message}`;
-      fault.hidden = false;
-      field.setAttribute("aria-invalid", "true");
-      field.focus();
-      throw new AtField();
+      wrongAt(field, is === "number" || is === "boolean" ? `${name} must be ${is === "number" ? "a number" : "true or false"}, ${such}, not “${field.value.slice(0, 60)}”` : `${name} must be JSON, ${such}: ${error.message}`);
     }
   }));
   const edits = card.editable && Object.keys(card.args).length > 0 && button("Edit arguments", () => {
@@ -316,7 +322,12 @@ cardKind("approval", (card, decide) => {
   }, "quiet");
   const refuse = button("Refuse", () => decide({ permit: false, reason: why.value }));
   const name = card.sender === card.agent || !card.sender ? card.action : `${card.agent}.${card.action}`;
-  const first = button("Permit", () => about({ permit: true, ...(fields.size ? { args: edited() } : {}) }), isDangerous(card) ? "danger" : "");
+  const permit = () => {
+    overall.hidden = true;
+    if (!fields.size) return about({ permit: true });
+    return about({ permit: true, args: edited() }).catch((error) => { if (!("field" in error)) throw error; wrongAt(fields.get(error.field), error.message); });
+  };
+  const first = button("Permit", permit, isDangerous(card) ? "danger" : "");
   first.dataset.key = "a";
   const more = Object.entries(card.choices || {}).map(([choice, label]) => button(label, () => about({ choice }), "quiet"));
   show();
@@ -328,7 +339,7 @@ cardKind("approval", (card, decide) => {
     Object.keys(card.facts || {}).length ? h("div", { class: "s-row" }, Object.entries(card.facts).map(([name, fact]) => h("span", { class: `s-badge ${name === "danger" && isDangerous(card) ? "bad" : ""}` }, `${name}: ${fact}`))) : null,
     card.note ? h("p", { class: "s-fault" }, card.note) : null,
     card.outside?.length ? h("div", { class: "s-outside" }, h("span", { class: "s-badge warn" }, "from outside"), h("ul", {}, card.outside.map((each) => h("li", {}, each)))) : null,
-    h("div", { class: "s-answer" }, h("div", { class: "s-row s-first" }, first, h("div", { class: "s-row s-refusal" }, why, refuse)), h("div", { class: "s-row" }, edits, more)),
+    overall, h("div", { class: "s-answer" }, h("div", { class: "s-row s-first" }, first, h("div", { class: "s-row s-refusal" }, why, refuse)), h("div", { class: "s-row" }, edits, more)),
   ].filter(Boolean);
 });
 

@@ -8,6 +8,7 @@ import { arrange, cardSlot, endSlot, waitsForYou } from "./inbox.js";
 import { canStop, findRuns, stop } from "./journal.js";
 import { quoted, writtenLine } from "./line.js";
 import { go } from "./place.js";
+import { unitOf } from "./units.js";
 import { called, folded, outcome, prose } from "./values.js";
 
 const MOST = 3; // beside each other
@@ -179,7 +180,7 @@ function whoSaid(id, { here, kind, models, sums, members }) {
 
 // All that an agent says of its actions, over the page until it is closed.
 function showHelp(root, id, names) {
-  const kind = (told) => [json(told?.type ?? "any"), told?.default === undefined ? "" : `, ${json(told.default)} if left out`].join("");
+  const kind = (told) => [json(told?.type ?? "any"), unitOf(told?.format) ? `, ${unitOf(told.format)}` : "", told?.default === undefined ? "" : `, ${json(told.default)} if left out`].join("");
   const one = ([name, told]) => h("section", {}, h("h3", { "aria-level": 3 }, name), prose(String(told?.description ?? "")),
     Object.keys(told?.args || {}).length ? h("table", { class: "s-table" }, h("tbody", {}, Object.entries(told.args).map(([arg, its]) => h("tr", {}, h("th", { scope: "row" }, arg), h("td", {}, kind(its)), h("td", {}, its?.description || ""))))) : null,
     told?.returns ? h("p", { class: "s-soft" }, `Returns ${kind(told.returns)}. ${told.returns.description || ""}`) : null);

@@ -2,6 +2,7 @@
 // table or fields. Nothing of it becomes HTML; a link is shown with its address, as text.
 
 import { call, h, json, parsed, replace, result } from "./dom.js";
+import { amount } from "./units.js";
 
 const SIGNS = /[*_`#|>~]|^\s*[-+]\s|^\s*\d+[.)]\s|\]\(/m; // without one, a text is no Markdown
 const TAGS = new Set(["p", "ul", "ol", "li", "blockquote", "pre", "code", "em", "strong", "s", "table", "thead", "tbody", "tr", "th", "td", "br", "hr"]);
@@ -139,13 +140,14 @@ const BRIEF = 60; // characters of what stands large on a card: an amount, an ad
 const isBrief = (value) => typeof value === "number" || (typeof value === "string" && value.length <= BRIEF && !value.includes("\n"));
 
 // The arguments of a call, exactly, as rows of a list: an edit as a difference; beside each what it `was` before a person changed it.
-export function argsOf(args, was) {
+// `formats` has the formats of their schemas, by name.
+export function argsOf(args, was, formats = {}) {
   const pairs = edits(was ? {} : args), shown = new Set(pairs.values());
   const differences = (each) => [...edits(each)].map(([old, now]) => difference(each[old], each[now]));
   return Object.entries(args).filter(([name]) => !shown.has(name)).map(([name, value]) => {
     if (pairs.has(name)) return [h("dt", {}, `${name} and ${pairs.get(name)}`), h("dd", {}, difference(value, args[pairs.get(name)]))];
     if (!was && areEdits(value)) return [h("dt", {}, name), h("dd", {}, value.map(differences))];
-    return [h("dt", {}, name), h("dd", { class: isBrief(value) ? "s-brief" : null }, h("pre", {}, json(value) || "(empty)"),
+    return [h("dt", {}, name), h("dd", { class: isBrief(value) ? "s-brief" : null }, h("pre", {}, amount(json(value), formats[name]) || json(value) || "(empty)"),
       was && json(was[name] ?? null) !== json(value) ? h("pre", { class: "s-was" }, h("span", { class: "s-soft" }, "was "), h("s", {}, json(was[name] ?? "(not given)"))) : null)];
   });
 }
