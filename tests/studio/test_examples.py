@@ -73,3 +73,29 @@ def test_society_without_a_town_has_one_green_button(open_page: Callable[..., Pa
         ".map(each => getComputedStyle(each).backgroundColor)"
     )
     assert len([each for each in colours if each != "rgba(0, 0, 0, 0)"]) == 1
+
+
+def test_newcomer_sees_a_run_a_report_and_a_rule_in_a_town_in_six_clicks(
+    open_page: Callable[..., Page], studio: Studio
+) -> None:
+    page = open_page("Space")
+    page.evaluate(
+        "window.clicks = 0; addEventListener('click', (it) => window.clicks += it.isTrusted, true)"
+    )
+    space, panel = page.get_by_role("tab", name="Space"), page.get_by_role("tabpanel")
+    panel.get_by_role("button", name="A refund that you permit").click()
+    card = page.get_by_role("article", name="approval")
+    card.get_by_role("button", name="Permit", exact=True).click()
+    expect(page.get_by_label("Reply")).to_contain_text("You have your money back.")
+    space.click()
+    panel.get_by_role("button", name="A report on three documents").click()
+    report = page.get_by_label("Narrative").frame_locator("iframe").locator("body")
+    expect(report).to_contain_text("about a year")
+    space.click()
+    panel.get_by_role("button", name="What if schools close").click()
+    expect(page.get_by_role("group", name="The town beside it")).to_contain_text("step")
+    expect(page.locator("#tab-society")).to_contain_text("playing")
+    assert page.evaluate("window.clicks") == 6
+    assert studio.society.town is not None
+    (rule,) = studio.society.town.wait_for_society().interventions
+    assert rule.in_words().startswith("closes school-1")

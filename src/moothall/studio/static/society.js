@@ -11,7 +11,7 @@ import { fold } from "./forms.js";
 import { GROUPS, NAMES, SHAPES, makeMap } from "./map.js";
 import { go } from "./place.js";
 import { townLog } from "./townlog.js";
-import { gate, paces, wantsToPlay, whatIf } from "./whatif.js";
+import { gate, paces, whatIf, wish } from "./whatif.js";
 
 const SCALES = { money: 100, savings: 100, income: 100, needs: 10, opinions: 10 }; // of the layers that are no plain numbers
 const USUAL = "How are you?"; // what one asks first
@@ -88,7 +88,7 @@ export function mount(root) {
   const indexOf = (id) => (head.ids ? head.ids.indexOf(id) : Number(id) - 1);
   const isCitizen = (id) => (head.ids ? head.ids.includes(id) : /^\d+$/.test(id));
   const map = makeMap((index) => choose(idAt(index)), undefined, (id) => showPlaces([id]), showRoad);
-  let plays = false; // the town that is being set up is to play at once
+  let [plays, trial] = [false, ""]; // whether the town that is being set up is to play at once, and what is tried in it
   const atOnce = button("Play a town of 300 citizens", async () => {
     plays = true;
     await call("society/forms/new", { citizens: 300, days: 7, step: "15min", seed: 0 });
@@ -347,9 +347,11 @@ export function mount(root) {
     branch.hidden = compare.hidden = cost.hidden = Boolean(now.is_own); // only its program can make it again
     play.disabled = step.disabled = speed.disabled = slower.disabled = faster.disabled = !["playing", "paused"].includes(now.state);
     if (document.activeElement !== speed) speed.value = now.speed ?? 4;
-    if (now.state === "none" ? wantsToPlay() && !atOnce.disabled : now.state === "paused" && wantsToPlay()) {
+    const wanted = (now.state === "none" ? !atOnce.disabled : ["paused", "playing"].includes(now.state)) && wish();
+    if (wanted) {
+      trial = wanted.trial;
       if (now.state === "none") return void atOnce.click();
-      plays = true;
+      plays = now.state === "paused";
     }
     if (plays && now.state === "paused") {
       plays = false;
@@ -373,6 +375,10 @@ export function mount(root) {
       if (id && of === now.run) choose(id);
       const named = plan.places.map(([id, kind, , , , name]) => [id, plan.kinds[kind], name]).filter((each) => each[1] !== "home"); // too many, and written as home-1
       replace(places, named.sort((one, other) => (one[1] < other[1] ? -1 : 1)).map(([value, kind, name]) => h("option", { value, label: name === value ? kind : `${kind}: ${name} (${value})` })));
+    }
+    if (trial && lives) {
+      tried.begin(trial);
+      trial = "";
     }
     if (lives && by.options.length === 1) {
       const ways = [...now.needs.map((each) => [`need ${each}`, `${each} need, met by 0 to 100 %`]), ...now.topics.map((each) => [`opinion ${each}`, `opinion of ${each}, −100 to 100 %`])];

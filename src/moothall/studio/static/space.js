@@ -114,13 +114,13 @@ export function mount(root) {
   const firstLine = (told) => String(told?.description ?? "").split("\n")[0];
   const about = (help) => (help.say ? firstLine(help.say) : Object.keys(help).slice(0, NAMED).join(", ") + (Object.keys(help).length > NAMED ? " …" : ""));
   function invitation() {
-    const tries = [["act", "Let an agent work in a folder", "It asks you before it changes anything."], ["research", "Research a question", "In your documents or on the web, with a source for each sentence."], ["society", "Watch a town live", "Hundreds of citizens, by rules, without a model."]];
+    const tries = [["act", "Let an agent work in a folder", "It asks you before it changes anything."], ["research", "Research a question", "In your documents or on the web, with a source for each sentence."], ["society", "Watch a town live", "Hundreds of citizens, by rules, without a model."], ["society", "What if schools close", "A town without its schools, beside itself with them.", "Schools close"]];
     const offers = [...helps].slice(0, OFFERING).flatMap(([id, help]) => Object.entries(help).filter(([name]) => name !== "say").slice(0, OFFERED).map((action) => [id, action]));
     return h("div", { class: "s-invite" }, ids.size > 0 ? [h("h2", {}, "Talk to somebody"), h("ul", { class: "s-tries s-whom" }, [...ids].slice(0, INVITED).map((id) => h("li", {}, button(id, () => openTalk(id)), h("span", { class: "s-soft" }, about(helps.get(id) || {}))))),
       offers.length > 0 && h("ul", { class: "s-tries" }, offers.map(([id, action]) => h("li", {}, button(`${id}: ${action[0]}`, () => openTalk(id, null, { action })), h("span", { class: "s-soft" }, firstLine(action[1]))))),
       h("p", { class: "s-soft" }, "A line to all agents is said to each; ", h("code", {}, "/*.help"), " asks what they can do.")]
       : [h("h2", {}, "Agents of yours"), h("p", {}, "Add them in a program, and talk to them here:"), h("pre", { class: "s-example" }, EXAMPLE)],
-      h("h2", {}, "Or try"), h("ul", { class: "s-tries" }, tries.map(([tab, title, about]) => h("li", {}, button(title, () => (tab === "society" ? playTown() : go([tab]))), h("span", { class: "s-soft" }, about)))),
+      h("h2", {}, "Or try"), h("ul", { class: "s-tries" }, tries.map(([tab, title, about, trial]) => h("li", {}, button(title, () => (tab === "society" ? playTown(trial) : go([tab]))), h("span", { class: "s-soft" }, about)))),
       examples(),
       TOLD.docs ? h("p", {}, h("a", { href: TOLD.docs, target: "_blank", rel: "noreferrer" }, "Documentation"))
         : h("p", { class: "s-soft" }, "Documentation: ", h("code", {}, "make docs"), " in the folder that moothall was installed from, or docs/index.md there."));

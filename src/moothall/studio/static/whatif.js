@@ -7,14 +7,15 @@ import { go } from "./place.js";
 const PAID = 10000; // cents, to each
 const CLOSED = { school: "Schools close", shop: "Shops close", restaurant: "Restaurants close", park: "Parks close" };
 
-let wanted = false;
-export function playTown() {
-  wanted = true;
+// What a person wants of a town, on another tab: that it plays, and what is tried there, by its label.
+let wanted = null;
+export function playTown(trial = "") {
+  wanted = { trial };
   go(["society"]);
 }
-export function wantsToPlay() {
+export function wish() {
   const was = wanted;
-  wanted = false;
+  wanted = null;
   return was;
 }
 
@@ -29,6 +30,8 @@ export function whatIf(beside, post) {
   }, "s-small");
   return {
     root,
+    // Try one of them, by its label.
+    begin: (label) => [...root.querySelectorAll("button")].find((each) => each.textContent === label)?.click(),
     offer(plan, isOwn) {
       root.hidden = Boolean(isOwn);
       const of = (kind) => plan.places.filter((each) => plan.kinds[each[1]] === kind).map(([id]) => id);
