@@ -61,6 +61,16 @@ def test_eval_takes_the_public_functions_of_a_file_as_graders(folder: Path) -> N
     assert done.stdout.splitlines()[1].split() == ["is_here", "recorded", "1", "1"]
 
 
+def test_eval_of_a_file_whose_evaluators_are_not_installed_says_so(folder: Path) -> None:
+    cases = "evaluators: [EqualsExpected]\ncases:\n- {name: a, inputs: Where is A1}\n"
+    (folder / "cases.yaml").write_text(cases)
+    (folder / "graders.py").write_text("def is_text(reply, case):\n    return True\n")
+    done = evaluated(folder, "--cases", "cases.yaml", "--graders", "graders.py")
+    assert done.returncode == 0
+    assert "cases.yaml names evaluators" in done.stderr
+    assert "pip install moothall[pydantic-evals]" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("args", "fault"),
     (

@@ -27,10 +27,10 @@ def read_cases(path: Path) -> list[dict[str, Any]]:
     """Return the fields of the cases in a file, in order; ConfigError if it has no such form."""
     readers: dict[str, Callable[[Path], list[Any]]] = {
         ".jsonl": _read_lines,
-        ".json": _read_json,
+        ".json": _read_document,
         ".csv": _read_csv,
-        ".yaml": _read_yaml,
-        ".yml": _read_yaml,
+        ".yaml": _read_document,
+        ".yml": _read_document,
     }
     if (read := readers.get(path.suffix.lower())) is None:
         suffixes = ", ".join(readers)
@@ -52,17 +52,15 @@ def _read_lines(path: Path) -> list[Any]:
     return [json.loads(line) for line in _text(path).splitlines() if line.strip()]
 
 
-def _read_json(path: Path) -> list[Any]:
-    return _list_in(json.loads(_text(path)), path)
+def _document(path: Path) -> Any:
+    """Return the data of a JSON or YAML file."""
+    is_json = path.suffix.lower() == ".json"
+    return json.loads(_text(path)) if is_json else read_yaml(path, "cases in YAML", "skills")[0]
 
 
-def _read_yaml(path: Path) -> list[Any]:
-    data, _ = read_yaml(path, "cases in YAML", "skills")
-    return _list_in(data, path)
-
-
-def _list_in(data: Any, path: Path) -> list[Any]:
+def _read_document(path: Path) -> list[Any]:
     """Return the list of cases that a file is, or has as `cases`."""
+    data = _document(path)
     cases = data.get("cases") if isinstance(data, dict) else data
     if not isinstance(cases, list):
         raise ConfigError(f"{path} must be a list of cases, or have one as `cases`")
@@ -87,7 +85,7 @@ def read_evaluators(path: Path) -> dict[str, list[Any]]:
     """
     if path.suffix.lower() not in (".yaml", ".yml", ".json"):
         return {}
-    data = read_yaml(path, "cases in YAML", "skills")[0]
+    data = _document(path)
     rows = data.get("cases", ()) if isinstance(data, dict) else ()
     if not any("evaluators" in each for each in (data, *rows) if isinstance(each, dict)):
         return {}

@@ -148,8 +148,8 @@ class Evaluation:
         """
         cases = [*self.data]
         for parts in self.conditions.values():
-            if cases and "program" not in parts:
-                self._check_world(self._make_agent(cases[0], parts), parts)
+            if cases and "program" not in parts and self._world == "frozen":
+                self._world_of(parts, None).check(self._make_agent(cases[0], parts))
         total, done = len(cases) * len(self.conditions) * self._seeds, 0
 
         def note_done() -> None:
@@ -210,10 +210,6 @@ class Evaluation:
         options |= {name: parts[name] for name in ("model", "system_prompt") if name in parts}
         run = () if case is None or not case.run else (self.data.journal, case.run)
         return FrozenWorld(*run, **options)
-
-    def _check_world(self, agent: Any, parts: Mapping[str, Any]) -> None:
-        if self._world == "frozen":
-            self._world_of(parts, None).check(agent)
 
     async def _ask_elsewhere(
         self, parts: Mapping[str, Any], cells: list[CellResult], note_done: Callable[[], None]

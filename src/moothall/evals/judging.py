@@ -5,29 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from moothall import ConfigError, Reply
-from moothall.build import AnswerSchema, ask_value, check_boolean, check_text, json_text, marked
+from moothall.build import (
+    AnswerSchema,
+    ask_value,
+    check_boolean,
+    check_text,
+    json_text,
+    marked,
+    object_schema,
+)
 from moothall.evals.cases import Case
 from moothall.evals.graders import Grade, GradedCell, Grader
 from moothall.models import Model, check_model
 from moothall.models import model as model_named
 
-_CHARS = 20_000  # of a reply that a judge is texts_by_side
+_CHARS = 20_000  # of a reply that a judge is shown
 _TRIES = 3
-_VERDICT = {
-    "type": "object",
-    "properties": {"reason": {"type": "string"}, "verdict": {"type": "boolean"}},
-    "required": ["reason", "verdict"],
-    "additionalProperties": False,
-}
-_CHOICE = {
-    "type": "object",
-    "properties": {
-        "reason": {"type": "string"},
-        "better": {"type": "string", "enum": ["A", "B", "equal"]},
-    },
-    "required": ["reason", "better"],
-    "additionalProperties": False,
-}
+_REASON = {"type": "string"}
+_VERDICT = object_schema(reason=_REASON, verdict={"type": "boolean"})
+_CHOICE = object_schema(reason=_REASON, better={"type": "string", "enum": ["A", "B", "equal"]})
 
 
 def judge(

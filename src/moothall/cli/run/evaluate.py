@@ -29,7 +29,7 @@ _PATH = click.Path(dir_okay=False)
 _MAX_ERRORS = 10
 _GRADERS_HELP = (
     "The graders: its list `graders`, or else its public functions.  "
-    "[default: same_calls_as_record]"
+    "[default: those of the file of cases, else same_calls_as_record]"
 )
 _MODELS_HELP = (
     "A model that answers. May be repeated; each is compared with the first.  "
@@ -97,15 +97,14 @@ def command(
     Exit codes: 0 done, 1 a mean is below its --min, or something failed,
     2 wrong usage, also if no run is found, 130 interrupted.
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    # What has failed is told with its case.
-    logging.getLogger("moothall").addHandler(logging.NullHandler())
     if runs is None and cases is None:
         raise click.UsageError("name the recorded runs by --runs, or a file by --cases")
     with as_usage_error():
         agent: Any = AgentSource(source, "AGENT").make()
-        chosen = [same_calls_as_record] if graders is None else graders_of(graders)
         minimums = dict(map(_minimum, least))
         data = _dataset(runs, cases, str(agent.id), {"good": good, **run_filters(filters)})
+        own_graders = [] if data.graders else [same_calls_as_record]
+        chosen = own_graders if graders is None else graders_of(graders)
         conditions: dict[str, dict[str, Any]] = {}
         if other is not None:
             model = models[0] if models else "recorded"
@@ -123,6 +122,8 @@ def command(
             budget=None if usd is None else Budget(usd=usd),
             stop_early=stop_early,
         )
+    # What fails is told with its case.
+    logging.getLogger("moothall").addHandler(logging.NullHandler())
     evaluated = evaluation.run_sync()
     with as_usage_error():
         faults = _below(evaluated, minimums, [each for each in conditions if each != other])
