@@ -3,7 +3,8 @@
     python -m benchmarks.evals [--quick]
 
 1,000 runs of a shop's desk, of two or three answers each, are recorded, and run again by the
-recorded answers: no model is asked and no action executed, both of which are counted. Then changes
+recorded answers: no model is asked and no action executed, both of which are counted. So are the
+tasks of tau2, by the calls that tau2 states of them, if they are unpacked. Then changes
 of the desk are evaluated against it in the frozen worlds of 40 of the runs, with a model that keeps
 to rules: 20 that make it worse, of its prompt, its schemas, its actions and its model, and 20 that
 change nothing that it does. A change is found if the 95 % interval of the difference, case by case,
@@ -24,7 +25,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.corpora import package
 from benchmarks.measure import emit
+from benchmarks.tau2 import DOMAINS, Domain, Task
 from moothall import Action, Journal, ReActAgent, ScriptedModel
 from moothall.evals import Dataset, Evaluation, FrozenWorld, same_calls_as_record
 
@@ -158,6 +161,48 @@ def again(folder: Path, count: int) -> None:
     emit(metric, "actions executed", len(EFFECTS), "calls", target="<= 0")
 
 
+def tasks_of_tau2(folder: Path) -> None:
+    """Record the calls that tau2 states of each of its tasks, and run them again in frozen worlds.
+
+    The recorded run calls tau2's own tools; in the frozen world none may be called.
+    """
+    executed: list[str] = []
+    equal = count = 0
+
+    def clerk(domain: Domain, task: Task) -> ReActAgent:
+        def action_of(name: str) -> Action:
+            async def execute(**args: Any) -> Any:
+                executed.append(name)
+                return domain.call(name, args)
+
+            fields = {key: {} for each, args in task.calls if each == name for key in args}
+            return Action(name, execute, f"{name}.", {"type": "object", "properties": fields})
+
+        calls = [{"name": name, "args": args} for name, args in task.calls]
+        names = dict.fromkeys(name for name, _ in task.calls)
+        model = ScriptedModel([*calls, "Done."], context_tokens=1_000_000)
+        most = len(calls) + 1
+        return ReActAgent("clerk", model, actions=[*map(action_of, names)], max_iterations=most)
+
+    async def run(domain: Domain, task: Task, journal: Journal) -> bool:
+        agent, id = clerk(domain, task), f"{domain.name}-{task.id}"
+        agent.journal = journal
+        live = await agent.reply("Do the task.", run_id=id)
+        executed.clear()
+        frozen = await FrozenWorld(journal, id).reply(clerk(domain, task))
+        pairs = zip(live.steps, frozen.steps, strict=True)
+        return not executed and all(old.result == new.result for old, new in pairs)
+
+    with Journal(folder / "tau2.db") as journal:
+        for name in DOMAINS:
+            domain = Domain.load(name)
+            for task in domain.tasks():
+                count += 1
+                equal += asyncio.run(run(domain, task, journal))
+    metric = f"{count} tasks of tau2 in frozen worlds"
+    emit(metric, "results equal to live ones", equal, "tasks", target=f">= {count}")
+
+
 # -- changes ---------------------------------------------------------------------------------------
 
 
@@ -281,6 +326,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         again(folder, 100 if options.quick else 1000)
+        if package("inspect_evals") is not None:  # which scripts/corpora unpacks
+            tasks_of_tau2(folder)
         changes(folder)
         kills(folder, 8 if options.quick else 100)
 

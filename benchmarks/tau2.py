@@ -83,13 +83,17 @@ class Domain:
             kept = tuple(each for each in calls if each[0] not in NO_DATABASE)
             yield Task(self.name, given["id"], kept)
 
+    def call(self, name: str, args: dict[str, Any]) -> Any:
+        """What a tool gives for a call on the objects in memory, or why it refuses."""
+        try:
+            return getattr(self.tools, name)(**args)
+        except Said as refused:
+            return f"Error: {refused}"
+
     def hash_of(self, calls: tuple[tuple[str, dict[str, Any]], ...]) -> str:
         """tau2's own hash of the database after these calls, made on the objects in memory."""
         for name, args in calls:
-            try:
-                getattr(self.tools, name)(**args)
-            except Said:
-                continue
+            self.call(name, args)
         return str(self.tools.db.get_hash())
 
 
