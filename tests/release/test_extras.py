@@ -267,8 +267,28 @@ ALONE = {
                 assert error.code == 401, error
         assert "gradio" not in sys.modules
     """,
+    "pydantic-evals": """
+        from moothall import ReActAgent, ScriptedModel
+        from moothall.evals import Case, Evaluation
+        from pydantic_evals.evaluators import Contains
+
+        agent = ReActAgent("clerk", ScriptedModel(["Good day."]))
+        results = Evaluation(agent, [Case("greeting", "Greet")], [Contains("day")]).run_sync()
+        assert results.mean("Contains").mean == 1.0, results.errors
+    """,
+    "inspect": """
+        from moothall import ReActAgent, ScriptedModel
+        from moothall.evals import Case, Evaluation
+        from inspect_ai.scorer import includes
+
+        agent = ReActAgent("clerk", ScriptedModel(["Good day."]))
+        results = Evaluation(agent, [Case("greeting", "Greet", "day")], [includes()]).run_sync()
+        assert results.mean("includes").mean == 1.0, results.errors
+    """,
 }
 """A program for each extra; for none of them the default install."""
+PIN_OTHERS = {"pydantic-evals", "inspect"}
+"""Extras whose packages allow others but in one version, or in old ones: beside no constraints."""
 
 CORE_AND_COMMAND = """
         import subprocess, sys
@@ -319,7 +339,8 @@ def test_extras_of_users_each_have_a_program() -> None:
 
 @pytest.mark.parametrize("extra", [pytest.param(each, id=each or "none") for each in ALONE])
 def test_extra_alone_does_what_it_is_for(extra: str, install: Install, tmp_path: Path) -> None:
-    run(install(extra), ALONE[extra], tmp_path)
+    constraints = Path(os.devnull) if extra in PIN_OTHERS else ROOT / "constraints.txt"
+    run(install(extra, constraints), ALONE[extra], tmp_path)
 
 
 @pytest.mark.parametrize(
