@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 from contextlib import closing
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from cli import journal_programs
 from moothall import Budget, Journal, ReActAgent, ScriptedModel, SQLiteMemory
 from moothall.build import Thread
+from moothall.cli.option_types import MomentType
 from moothall.models.protocol import Call
 from moothall.spaces.amqp.inbox import Inbox
 
@@ -285,6 +287,26 @@ def test_runs_are_found_by_options(folder: Path) -> None:
         done = moothall("runs", *args, cwd=folder)
         assert done.returncode == 2
         assert told in " ".join(done.stderr.split())
+
+
+def test_moment_yesterday_is_the_midnight_before_todays() -> None:
+    moments = [MomentType().convert(day, None, None) for day in ("yesterday", "today", "yesterday")]
+    days = [datetime.fromtimestamp(each) for each in moments]
+    assert {each.time() for each in days} == {datetime.min.time()}
+    one_day = timedelta(days=1)
+    # A midnight may pass between two of them.
+    assert one_day in (days[1] - days[0], days[1] - days[2])
+
+
+def test_memory_that_another_process_reads_is_named_when_it_is_to_be_overwritten(
+    folder: Path,
+) -> None:
+    with closing(sqlite3.connect(folder / "memory")) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        done = moothall("runs", "delete", "--thread", "anna", "--memory", "memory", cwd=folder)
+    assert done.returncode == 0
+    assert "memory: another process reads an older state" in done.stderr
 
 
 def test_run_is_moved_to_another_journal(folder: Path) -> None:

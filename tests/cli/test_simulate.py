@@ -171,6 +171,7 @@ def test_run_does_not_go_on_with_other_options(
 ) -> None:
     recorded = (*TOWN, "--journal", str(tmp_path / "runs.db"), "--run-id", "town")
     assert run(*recorded) == 0
+    assert '"kind"' not in capsys.readouterr().out
     assert run(*recorded, "--seed", "4") == 1
     assert "seed: was 3, is 4" in capsys.readouterr().err
 
