@@ -149,19 +149,9 @@ class Waits(DueRuns):
                 # Not of a file that could not be read now.
                 self._doubts_cache[number, changed] = doubts
             for each in doubts:
-                key = doubt_key(each.path, each.key)
-                wait_values = (
-                    run,
-                    key,
-                    DOUBT,
-                    agent_id,
-                    thread,
-                    each.path,
-                    each.key,
-                    each.action,
-                    each.args,
-                )
-                yield Wait(*wait_values, since=each.since)
+                place = (run, doubt_key(each.path, each.key), DOUBT, agent_id, thread)
+                call = (each.path, each.key, each.action, each.args)
+                yield Wait(*place, *call, since=each.since)
 
     def doubts(self) -> list[Wait]:
         """Return the calls that a person decides about, since their process ended."""
@@ -240,6 +230,11 @@ class Waits(DueRuns):
         if key == operator_waits.PROGRAM_KEY and value == "fork":
             self.hand_over(run_id, outcome)
             return
+        if key in self.open_below(run_id) and self.asked_for(key) == run_id:
+            raise StateError(
+                f"run {run_id!r} waits for the reply of run {key!r}, which gives it itself: answer "
+                "what that waits for, as `moothall waiting` lists it, or cancel that"
+            )
         with self._store.writing() as db:
             run = (self._store.run_number(db, run_id), run_id)
             give_answer(self._store, db, run, key, value, outcome)
@@ -312,6 +307,7 @@ class Waits(DueRuns):
                     f"with {json_text(each.answer)}, and not with {decision}: the first answer "
                     "counts; `moothall resume` replaces a decision that has not been carried out"
                 )
+        self.check_doubt_below(run_id)
         raise StateError(f"run {run_id!r} has no call in doubt under the key {key!r}")
 
     def decide(
@@ -333,6 +329,8 @@ class Waits(DueRuns):
                 key=lambda e: e.sequence,
             )
             doubts = Doubt.among(entries, decided=only is None)
+            if not doubts:
+                self.check_doubt_below(run_id)
             if only is not None:
                 doubts = [each for each in doubts if doubt_key(each.path, each.key) == only]
                 decisions = {each.number: decisions for each in doubts}

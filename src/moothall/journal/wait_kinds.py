@@ -259,13 +259,20 @@ def wait_kind_in_words(
 ) -> str:
     """Return what a wait of this kind is for, in words."""
     call = escaped(cut(call_line(action, args), _EXCERPT_CHARS)) + facts_in_words(facts)
-    note = f" [{escaped(cut(text, _EXCERPT_CHARS))}]" if text else ""
+    note = f" [{escaped(_excerpt(text))}]" if text else ""
     if kind == "person":
         return escaped(text)
     words = {"call": call, "more": note, "key": repr(escaped(key))}
     return WAIT_KINDS[kind].words.format_map(
         words | {"text": escaped_json(cut(text, _EXCERPT_CHARS))}
     )
+
+
+def _excerpt(text: str) -> str:
+    """Return the beginning of a text, with the whole command that would be cut."""
+    is_in_command = text.count("`", 0, _EXCERPT_CHARS) % 2
+    end = text.find("`", _EXCERPT_CHARS, 3 * _EXCERPT_CHARS) if is_in_command else -1
+    return cut(text, _EXCERPT_CHARS if end < 0 else end + 1)
 
 
 def wait_of(data: dict[str, Any], **details: Any) -> Wait:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 import click
@@ -98,13 +98,15 @@ def waiting(
         asking_runs = _asking_runs(store, agent) if kind is None else []
         stopped = [] if kinds else [*store.runs(needs_person=True, state="stopped")]
         listed_runs = {each.run for each in waits}
+        results = [each for each in waits if each.kind == "result"]
+        asked_runs = {e.key for e in results if e.key in store.waits.open_below(e.run)}
         stopped = [
             each for each in stopped if agent in (None, each.agent) and each.id not in listed_runs
         ]
     if as_json:
         print_json(waiting=waits, asking=asking_runs, stopped=[each.id for each in stopped])
         return
-    _print_list(waits, asking_runs, store)
+    _print_list(waits, asking_runs, store, asked_runs)
     for run in stopped:
         reason, verb = "was cut off, since its process ended", "goes on with"
         if not run.entries:  # a firing that somebody wants, while no process serves its company
@@ -133,7 +135,10 @@ def _option(journal: Journal) -> str:
 
 
 def _print_list(
-    waits: Sequence[Wait], asking_runs: Sequence[dict[str, str]], journal: Journal
+    waits: Sequence[Wait],
+    asking_runs: Sequence[dict[str, str]],
+    journal: Journal,
+    asked_runs: Collection[str],
 ) -> None:
     """Print what waits, and how each is answered; last, what a program asks a person itself."""
     for each in waits:
@@ -151,6 +156,10 @@ def _print_list(
             continue  # it goes on once they are up
         if each.kind == "paused":
             click.echo(f"  {typed_command('moothall', 'runs', 'go-on', each.run)}{option}")
+            continue
+        if each.key in asked_runs:
+            command = typed_command("moothall", "runs", each.key)
+            click.echo(f"  it goes on once that run has ended: {command}{option}")
             continue
         value, *other_choices = each.choices or ("VALUE",)
         other_values = "".join(f", or {word}" for word in other_choices)

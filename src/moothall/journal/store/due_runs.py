@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from moothall.foundation.errors import NoSuchRun
+from moothall.foundation.errors import NoSuchRun, StateError
 from moothall.journal.entry import MAX_FIRST_ENTRIES, begin_data_of
 from moothall.journal.stop_reason import FINAL_REASONS
 from moothall.journal.store.operator_waits import PROGRAM_KEY
@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from moothall.journal.store.store import Store
 
 _RETRY_S: Final = 60.0
+_BELOW: Final = (
+    "WITH RECURSIVE below (number) AS (SELECT number FROM runs WHERE id = ? UNION "
+    "SELECT r.number FROM below b JOIN waits w ON w.run = b.number AND NOT w.taken "
+    "JOIN runs r ON r.id = w.key)"
+)
+"""A run, with those for whose replies it waits, and so on."""
 
 
 class DueRuns:
@@ -65,7 +71,7 @@ class DueRuns:
 
         The change is 0 if a program did not take this run, since it differs.
         """
-        asker_id = self._asked_for(run_id)
+        asker_id = self.asked_for(run_id)
         if asker_id is None:
             return None
         query = (
@@ -81,7 +87,7 @@ class DueRuns:
         asker: tuple[str, str, float] | None = row
         return asker
 
-    def _asked_for(self, run_id: str) -> str | None:
+    def asked_for(self, run_id: str) -> str | None:
         """Return the run that has asked for this one; None without it."""
         if run_id not in self._askers:
             asked_for = None
@@ -102,9 +108,27 @@ class DueRuns:
         They need not wait for it.
         """
         askers = {run_id: None}
-        while (asker := self._asked_for(next(reversed(askers)))) not in (None, *askers):
+        while (asker := self.asked_for(next(reversed(askers)))) not in (None, *askers):
             askers[str(asker)] = None
         return [*askers][1:]
+
+    def open_below(self, run_id: str, *states: str) -> list[str]:
+        """Return the runs that have not ended and for whose replies a run waits, and so on."""
+        query = (
+            f"{_BELOW} SELECT r.id, r.state FROM below b JOIN runs r ON r.number = b.number "
+            "WHERE r.id <> ? AND NOT r.deleted ORDER BY r.number"
+        )
+        wanted = states or (None, "waiting", "in_doubt")
+        with self._store.reading() as db:
+            rows = db.execute(query, (run_id, run_id)).fetchall()
+        return [str(id) for id, state in rows if state in wanted]
+
+    def check_doubt_below(self, run_id: str) -> None:
+        """Raise StateError if calls are in doubt of a run for whose reply this one waits."""
+        if ids := self.open_below(run_id, "in_doubt"):
+            text = f"has no call in doubt, but run {ids[0]!r} has, for whose reply it waits"
+            advice = f"decide there: `moothall resume {ids[0]}`, with --repeat, --skip or --done"
+            raise StateError(f"run {run_id!r} {text}: {advice}")
 
     def first_asker(self, run_id: str) -> str:
         """Return the run that waits for this run, for one that does, and so on; or the run."""
@@ -133,9 +157,7 @@ class DueRuns:
 def is_due(store: Store, run_id: str) -> bool:
     """Return whether a run can go on, or one that it waits for."""
     query = (
-        "WITH RECURSIVE below (number) AS (SELECT number FROM runs WHERE id = ? UNION "
-        "SELECT r.number FROM below b JOIN waits w ON w.run = b.number AND NOT w.taken "
-        "JOIN runs r ON r.id = w.key) SELECT 1 FROM below b JOIN waits w ON w.run = b.number "
+        f"{_BELOW} SELECT 1 FROM below b JOIN waits w ON w.run = b.number "
         "WHERE NOT w.taken AND w.place > 0 AND w.due > 0.0 AND w.due <= ? LIMIT 1"
     )
     with store.reading() as db:
