@@ -92,3 +92,14 @@ async def test_what_a_helper_waits_for_is_not_answered_at_its_callers_run(tmp_pa
         (resumed,) = await agent.resume_decided()
         assert resumed.reply is not None
         assert resumed.reply.text == "paid"
+
+
+async def test_deletion_of_a_run_that_has_ended_names_the_runs_of_the_agents_that_it_asked(
+    tmp_path: Path,
+) -> None:
+    with Journal(tmp_path / "runs.db") as journal:
+        await clerk(journal, Action("ring", lambda: "rung", "Ring.")).reply("go", run_id="r")
+        (asked,) = (each.id for each in journal.runs() if each.agent == "helper")
+        left = journal.delete("r").left
+        assert left == {asked: "run 'r' has asked for it: delete it too"}
+        assert journal.delete(asked).left == {}

@@ -93,6 +93,13 @@ def _runs_on_behalf(db: Database, thread: str) -> dict[str, str]:
     }
 
 
+def _asked_by(db: Database, number: int) -> set[str]:
+    """Return the runs of their own in which agents were asked by calls of a run."""
+    query = "SELECT data FROM entries WHERE place > ? AND place < ? AND kind = 'started'"
+    rows = db.execute(f"{query} AND data LIKE ?", (number << 32, (number + 1) << 32, '%"asks":"%'))
+    return _ids_present(db, [str(json.loads(data)["about"]["asks"]) for (data,) in rows.fetchall()])
+
+
 def _paths(db: Database, numbers: Iterable[int], kind: str, field: str) -> list[str]:
     """Return the paths that entries of a kind name in a field of theirs."""
     query = "SELECT data FROM entries WHERE place >= ? AND place < ? AND kind = ?"
@@ -138,11 +145,11 @@ class Deletions:
             for thread in thread_ids:
                 numbers |= dict(db.execute(query, thread_values(thread)))
                 left_reasons |= _runs_on_behalf(db, thread)
-            left_reasons = {
-                each: f"run {id!r} waits for its reply: delete it too"
-                for number, id in numbers.items()
-                for each in asked_runs(db, number)
-            } | left_reasons
+            for number, id in numbers.items():
+                reason = f"run {id!r} has asked for it: delete it too"
+                left_reasons = dict.fromkeys(_asked_by(db, number), reason) | left_reasons
+                reason = f"run {id!r} waits for its reply: delete it too"
+                left_reasons |= dict.fromkeys(asked_runs(db, number), reason)
             folders = _paths(db, numbers, "begun", "folders") if thread_ids else []
             files = _paths(db, numbers, CASE_FILE.name, "files")
         leased: list[int] = []
