@@ -219,7 +219,7 @@ async def test_asked_agent_whose_run_is_deleted_leaves_its_caller_an_answer(
     await direct(till, journal).reply("go", run_id="s", thread="t")
     (asked,) = [each.run for each in journal.waiting(kind="approval") if each.run != wait.run]
     left = journal.delete("s").left
-    assert left == {asked: "run 's' waits for its reply: delete it too"}
+    assert left == {asked: "run 's' has asked for it: delete it too"}
     journal.delete(wait.run, asked)
     assert await gone_on(direct(till, journal), "resume_decided") == "done"
     assert "its run was deleted" in journal.replay("r").text

@@ -97,7 +97,8 @@ def _asked_by(db: Database, number: int) -> set[str]:
     """Return the runs of their own in which agents were asked by calls of a run."""
     query = "SELECT data FROM entries WHERE place > ? AND place < ? AND kind = 'started'"
     rows = db.execute(f"{query} AND data LIKE ?", (number << 32, (number + 1) << 32, '%"asks":"%'))
-    return _ids_present(db, [str(json.loads(data)["about"]["asks"]) for (data,) in rows.fetchall()])
+    ids = [str(json.loads(data)["about"]["asks"]) for (data,) in rows.fetchall()]
+    return _ids_present(db, [*ids, *asked_runs(db, number)])
 
 
 def _paths(db: Database, numbers: Iterable[int], kind: str, field: str) -> list[str]:
@@ -148,8 +149,6 @@ class Deletions:
             for number, id in numbers.items():
                 reason = f"run {id!r} has asked for it: delete it too"
                 left_reasons = dict.fromkeys(_asked_by(db, number), reason) | left_reasons
-                reason = f"run {id!r} waits for its reply: delete it too"
-                left_reasons |= dict.fromkeys(asked_runs(db, number), reason)
             folders = _paths(db, numbers, "begun", "folders") if thread_ids else []
             files = _paths(db, numbers, CASE_FILE.name, "files")
         leased: list[int] = []
@@ -164,12 +163,9 @@ class Deletions:
             for number in leased:
                 self._runs.release(number)
         self._answer_askers(numbers.values())
-        left_reasons = {
-            id: reason for id, reason in left_reasons.items() if id not in numbers.values()
-        }
-        return Deleted(
-            list(numbers.values()), left_reasons, self.finish_deletions(), folders, files
-        )
+        deleted_ids = list(numbers.values())
+        left = {id: reason for id, reason in left_reasons.items() if id not in deleted_ids}
+        return Deleted(deleted_ids, left, self.finish_deletions(), folders, files)
 
     def prune(self, older_than: float | timedelta, keep: int, run_query: RunQuery) -> Deleted:
         """Delete, among some runs, those that were last written so long ago, but for the newest."""
@@ -187,9 +183,7 @@ class Deletions:
             leased = partial(self._runs.all_leased_runs, db)
             query, values = run_query.old(leased, self._store.attribute_sql, cutoff, keep)
             rows = db.execute(query, values).fetchall()
-        pruned: dict[int, str] = {}
-        left_reasons: dict[str, str] = {}
-        batch: list[int] = []
+        pruned, left_reasons, batch = dict[int, str](), dict[str, str](), list[int]()
         try:
             for number, id in rows:  # the newest first: forks before what they were made of
                 if not self._runs.take_lease(number):
