@@ -161,6 +161,7 @@ FLOORS = {
         "memory_file",
         "postgres_tables",
         "recall",
+        "returned_copies",
         "bounded",
         "summarizing",
         "stored_memory",

@@ -74,7 +74,7 @@ async def test_run_whose_helper_is_in_doubt_shows_the_whole_command_and_names_th
         assert resumed.reply.text == "rung"
 
 
-async def test_what_a_helper_waits_for_is_not_answered_at_its_callers_run(tmp_path: Path) -> None:
+async def test_wait_of_a_helper_is_not_answered_at_its_callers_run(tmp_path: Path) -> None:
     def pay() -> str:
         return "paid"
 

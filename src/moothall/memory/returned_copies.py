@@ -19,7 +19,7 @@ class ReturnedCopies:
         self._messages: _Messages = []
         self._copies: _Messages = []
 
-    def of(self, messages: _Messages) -> _Messages:
+    def copy_messages(self, messages: _Messages) -> _Messages:
         """Return copies of messages, those of before where there are such that are still equal."""
         before, copies = self._messages, self._copies
         if (

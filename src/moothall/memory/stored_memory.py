@@ -208,7 +208,7 @@ class StoredMemory(ProcessBound, Memory, remedy="give its path, and open it ther
         with self._lock:
             with self._tables.reading() as db:
                 window = self._updated_window(db)
-            return self._copies.of(self.last_of(window.items, limit))
+            return self._copies.copy_messages(self.last_of(window.items, limit))
 
     @property
     def left_out(self) -> int:
@@ -266,9 +266,9 @@ class StoredMemory(ProcessBound, Memory, remedy="give its path, and open it ther
                 "ORDER BY number",
                 (thread, *values, self._last_number),
             ):
-                written = added.get(number)
-                is_own = written is not None and written[0] == text
-                window.add_memory(written[1] if is_own else self._tables.parse_item(text))
+                added_item = added.get(number)
+                is_own = added_item is not None and added_item[0] == text
+                window.add_memory(added_item[1] if is_own else self._tables.parse_item(text))
                 self._last_number = number
         self._window = window
         return window

@@ -118,10 +118,10 @@ class DueRuns:
             f"{_BELOW} SELECT r.id, r.state FROM below b JOIN runs r ON r.number = b.number "
             "WHERE r.id <> ? AND NOT r.deleted ORDER BY r.number"
         )
-        wanted = states or (None, "waiting", "in_doubt")
+        open_states = states or (None, "waiting", "in_doubt")
         with self._store.reading() as db:
             rows = db.execute(query, (run_id, run_id)).fetchall()
-        return [str(id) for id, state in rows if state in wanted]
+        return [str(id) for id, state in rows if state in open_states]
 
     def check_doubt_below(self, run_id: str) -> None:
         """Raise StateError if calls are in doubt of a run for whose reply this one waits."""

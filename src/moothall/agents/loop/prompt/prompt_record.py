@@ -34,7 +34,7 @@ class PromptRecord:
         self._offered: OfferedActions | None = None
         self._previous: tuple[Any, ...] = ()
         # The run's messages as the last prompt showed them, and how many the run had then.
-        self._shown: tuple[list[dict[str, Any]], int] = [], 0
+        self._last_span: tuple[list[dict[str, Any]], int] = [], 0
 
     def note(
         self,
@@ -55,7 +55,7 @@ class PromptRecord:
         self._previous = (self._head, self._earlier_messages, self._offered)
         first = -1 if may_differ else self._first_shown(prompt, run_messages)
         first, last = (first, len(prompt)) if first >= 0 else _span_in_prompt(prompt, run_messages)
-        self._shown = prompt[first:last], len(run_messages)
+        self._last_span = prompt[first:last], len(run_messages)
         entry: dict[str, Any] = {"own": [len(run_messages) - (last - first), len(run_messages)]}
         system = int(first > 0 and prompt[0].get("role") == "system")
         head, before = prompt[:system], prompt[system:first]
@@ -86,12 +86,15 @@ class PromptRecord:
 
         To compare the same objects costs nothing; the run's are others, if its memory is a file.
         """
-        shown, count = self._shown
-        before, known = len(prompt) - len(run_messages) + count, len(shown)
-        if known and prompt[before:] == run_messages[count:]:
-            most = known if known < before else before
+        messages, count = self._last_span
+        before, message_count = len(prompt) - len(run_messages) + count, len(messages)
+        if message_count and prompt[before:] == run_messages[count:]:
+            most = message_count if message_count < before else before
             for overlap in (most, most - 1, most - 2):
-                if overlap > 0 and prompt[before - overlap : before] == shown[known - overlap :]:
+                if (
+                    overlap > 0
+                    and prompt[before - overlap : before] == messages[message_count - overlap :]
+                ):
                     return before - overlap
         return -1
 
