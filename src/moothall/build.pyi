@@ -15,11 +15,10 @@ from moothall.agents.replies.recorded_agent import RecordedAgent as RecordedAgen
 # agents: one that replies, or is served
 from moothall.agents.replies.threaded import Threaded as Threaded
 from moothall.agents.replies.thread import Thread as Thread
-from moothall.agents.workflow import AgentOptions as AgentOptions
-from moothall.agents.workflow import AgentSettings as AgentSettings
-from moothall.agents.workflow import ReplyingOptions as ReplyingOptions
-from moothall.agents.loop.parts import LoopOptions as LoopOptions
 from moothall.agents.caller_context import CallerContext as CallerContext
+from moothall.agents.theirs.their_agent import TheirAgent as TheirAgent
+from moothall.agents.theirs.their_request import TheirRequest as TheirRequest
+from moothall.agents.theirs.their_run import TheirRun as TheirRun
 
 # spaces: a space with rules of its own
 from moothall.spaces.space import Space as Space

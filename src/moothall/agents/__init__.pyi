@@ -1,5 +1,6 @@
 """The public names of this package: `__init__.py` loads them from here."""
 
+from moothall.agents.loop.parts import LoopOptions as LoopOptions
 from moothall.agents.named_agents import AgentSource as AgentSource
 from moothall.agents.ready.chatty import ChattyAI as ChattyAI
 from moothall.agents.ready.folder import Folder as Folder
@@ -26,11 +27,8 @@ from moothall.agents.replies.sub_agents.resuming import who_resumes as who_resum
 from moothall.agents.replies.sub_agents.stand_ins import ReplyParts as ReplyParts
 from moothall.agents.replies.sub_agents.stand_ins import StandIns as StandIns
 from moothall.agents.run_events import recorded_events as recorded_events
-from moothall.agents.theirs.their_agent import TheirAgent as TheirAgent
 from moothall.agents.theirs.their_agent import TheirFault as TheirFault
-from moothall.agents.theirs.their_request import THEIR_SCOPE as THEIR_SCOPE
-from moothall.agents.theirs.their_request import TheirRequest as TheirRequest
-from moothall.agents.theirs.their_request import TheirScope as TheirScope
-from moothall.agents.theirs.their_run import THEIR_RUN as THEIR_RUN
-from moothall.agents.theirs.their_run import TheirRun as TheirRun
+from moothall.agents.workflow import AgentOptions as AgentOptions
+from moothall.agents.workflow import AgentSettings as AgentSettings
+from moothall.agents.workflow import ReplyingOptions as ReplyingOptions
 from moothall.spaces.user import User as User

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from moothall.build import ReplyingOptions
+from moothall.agents import ReplyingOptions
 
 if TYPE_CHECKING:
     from moothall import Action, Model

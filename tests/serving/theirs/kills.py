@@ -1,4 +1,4 @@
-"""Kills a run at each of its points, and resumes it: what is done twice or not at all shows."""
+"""Has runs wait for an approval, and kills them at each of their points, to resume them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from moothall import Journal
+from moothall import Journal, Reply
 from moothall.journal import Done
 
 RUN = "r"
@@ -58,17 +58,24 @@ class Points:
         sys.setprofile(watch)
 
 
-MakeAgent = Callable[[Points, Path], Any]
+MakeAgent = Callable[[Points, str], Any]
+"""Makes the agent, whose journal is there."""
+Store = Callable[[Path], str]
+"""Gives the path or the URL of the journal of a folder."""
 
 
-def _start(make: MakeAgent, folder: Path, deadly: int | None) -> dict[str, Any] | None:
+def in_file(folder: Path) -> str:
+    """Return the path of a folder's journal."""
+    return str(folder / "runs.db")
+
+
+def _start(make: MakeAgent, folder: Path, where: str, points: Points) -> dict[str, Any] | None:
     """Run the agent in a process of its own; return what came of it, None if it was killed."""
     out = folder / "out.json"
     out.unlink(missing_ok=True)
     if not (process := os.fork()):
-        points = Points(folder / "log", deadly)
         try:
-            agent = make(points, folder / "runs.db")
+            agent = make(points, where)
             points.watch_commits()
             reply = asyncio.run(agent.reply("Go", run_id=RUN))
             sys.setprofile(None)
@@ -85,42 +92,75 @@ def _log(folder: Path) -> Counter[str]:
     return Counter(log.read_text().split("\n")[:-1] if log.exists() else [])
 
 
-def kill_everywhere(make: MakeAgent, folder: Path) -> dict[str, Any]:
-    """Kill a run at each of its points, and resume each to its end; return what came of it."""
-    (folder / "whole").mkdir()
-    whole = _start(make, folder / "whole", None)
-    assert whole is not None
-    assert whole["reason"] == "done", whole
-    expected = _log(folder / "whole")
-    result: dict[str, Any] = {"points": whole["points"], "killed": 0, "asked": 0, "wrong": []}
-    result["requests again"] = 0
-    for deadly in range(1, whole["points"] + 1):
-        place = folder / f"{deadly}"
-        place.mkdir()
-        end = _start(make, place, deadly)
-        result["killed"] += end is None
-        for _ in range(5):
-            if end is not None and end["reason"] == "done":
+async def reply_once_decided(
+    make: Callable[[], Any], path: Path, decision: bool, effects: list[Any], task: str = "Pay Anna"
+) -> Reply:
+    """Return the reply of a run that waits for an approval, which another agent resumes."""
+    first = await make().reply(task, run_id=RUN)
+    assert (first.stop_reason, effects) == ("waiting", []), first.detail
+    with Journal(path) as journal:
+        (wait,) = journal.waiting()
+        journal.answer(RUN, wait.key, decision)
+    (resumed,) = await make().resume_decided()
+    assert resumed.reply is not None
+    assert resumed.reply.stop_reason == "done", resumed.reply.detail
+    return resumed.reply
+
+
+class _Killed:
+    """A run that is killed at one of its points, and goes on to its end."""
+
+    def __init__(self, make: MakeAgent, folder: Path, where: str, deadly: int | None) -> None:
+        folder.mkdir()
+        self.end: dict[str, Any] | None = None
+        self.was_killed, self.asked = False, 0
+        points = Points(folder / "log", deadly)
+        for _ in range(8):
+            self.end = _start(make, folder, where, points)
+            if self.end is None:
+                self.was_killed, points = True, Points(folder / "log", None)
+                continue
+            points.count = self.end["points"]
+            if self.end["reason"] == "done":
                 break
-            if end is not None and end["reason"] == "in_doubt":
-                result["asked"] += _decide(place)
-            end = _start(make, place, None)
-        log = _log(place)
-        result["requests again"] += log.pop("model") - expected["model"]
-        effects = Counter({name: n for name, n in expected.items() if name != "model"})
-        if end is None or end["text"] != whole["text"] or log != effects:
-            result["wrong"].append((deadly, end, dict(log)))
-    return result
+            with Journal(where) as journal:
+                for wait in (each for each in journal.waiting() if each.kind == "approval"):
+                    journal.answer(RUN, wait.key, True)
+                self.asked += _decide(journal, _log(folder))
+        self.log = _log(folder)
 
 
-def _decide(place: Path) -> int:
+def kill_everywhere(make: MakeAgent, folder: Path, store: Store = in_file) -> None:
+    """Kill a run at each of its points, and resume each: nothing is done twice, or not at all.
+
+    What it waits for is permitted, and what is in doubt is decided by who looks at the effects.
+    """
+    whole = _Killed(make, folder / "whole", store(folder / "whole"), None)
+    assert whole.end is not None
+    assert whole.end["reason"] == "done", whole.end
+    expected, wrong = {**whole.log, "model": 0}, []
+    runs = [
+        _Killed(make, folder / f"{deadly}", store(folder / f"{deadly}"), deadly)
+        for deadly in range(1, whole.end["points"] + 1)
+    ]
+    for place, run in enumerate(runs, 1):
+        if (
+            run.end is None
+            or run.end["text"] != whole.end["text"]
+            or {**run.log, "model": 0} != expected
+        ):
+            wrong.append((place, run.end, run.log))
+    assert wrong == []
+    assert len(runs) == sum(each.was_killed for each in runs) >= 20
+    assert sum(each.asked for each in runs) > 0
+
+
+def _decide(journal: Journal, log: Counter[str]) -> int:
     """Decide about the calls in doubt as somebody does who looks whether they took effect."""
-    log = _log(place)
-    with Journal(place / "runs.db") as journal:
-        doubts = journal.in_doubt(RUN)
-        decisions = {}
-        for each in doubts:
-            name = "-".join(map(str, (each.action, *each.args.values())))
-            decisions[each.number] = Done(f"{name} done") if log[name] else "repeat"
-        journal.decide(RUN, decisions)
+    doubts = journal.in_doubt(RUN)
+    decisions: dict[int, Any] = {}
+    for each in doubts:
+        name = "-".join(map(str, (each.action, *each.args.values())))
+        decisions[each.number] = Done(f"{name} done") if log[name] else "repeat"
+    journal.decide(RUN, decisions)
     return len(doubts)

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from moothall import Call, ModelReply, Usage
-from moothall.agents.theirs.their_agent import TheirAgent
-from moothall.agents.theirs.their_run import TheirRun
+from moothall.build import TheirAgent, TheirRun
 
 
 class Little:
@@ -53,8 +52,8 @@ class LittleRequest:
     def messages(self) -> list[Any]:
         return self._messages
 
-    def actions(self) -> list[Any]:
-        return self._agent.offered
+    def tools(self) -> list[Any]:
+        return [(name, name, {"type": "object"}) for name in self._agent.theirs.tools]
 
     async def send(self, tell: Any) -> ModelReply:
         self.raw = await self._agent.theirs.complete(self._messages)
@@ -74,12 +73,6 @@ class LittleAgent(TheirAgent):
     """Such an agent as one of ours."""
 
     framework = "little"
-    _offered: list[Any] | None = None
-
-    @property
-    def offered(self) -> list[Any]:
-        self._offered = self._offered or self.known_tools()
-        return self._offered
 
     def known_tools(self) -> list[Any]:
         return [self.tools.action(name, name, {"type": "object"}) for name in self.theirs.tools]
@@ -87,7 +80,7 @@ class LittleAgent(TheirAgent):
     def tools_are_known(self) -> bool:
         return True
 
-    async def run_theirs(self, run: TheirRun) -> tuple[str, Any]:
+    async def run_theirs(self, run: TheirRun) -> Any:
         async def complete(messages: list[Any]) -> Any:
             return await run.ask(LittleRequest(self, messages))
 
@@ -102,8 +95,7 @@ class LittleAgent(TheirAgent):
             return called.refused or called.value
 
         messages = [*run.history, {"role": "user", "content": run.content}]
-        text = await self.theirs.run(messages, complete, call)
-        return text, text
+        return await self.theirs.run(messages, complete, call)
 
 
 def as_json(messages: list[Any]) -> str:

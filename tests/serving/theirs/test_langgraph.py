@@ -18,7 +18,7 @@ from langgraph.types import interrupt
 from moothall import CallbackApprover, ConfigError, Journal, Later, SQLiteMemory
 from moothall.serving.theirs.langgraph import as_steps
 from moothall.serving.theirs.langgraph_agent import LangGraphAgent
-from serving.theirs.kills import Points, kill_everywhere
+from serving.theirs.kills import Points, kill_everywhere, reply_once_decided
 
 
 class FunctionModel(BaseChatModel):
@@ -102,13 +102,7 @@ async def test_framework_approval_waits_in_the_journal(tmp_path: Path, decision:
         tools: Any = {"pay": {"access_policy": "requested"}}
         return LangGraphAgent("c", shop.graph(), journal=path, approver=approver, tools=tools)
 
-    assert (await make().reply("Pay Anna", run_id="r")).stop_reason == "waiting"
-    with Journal(path) as journal:
-        (wait,) = journal.waiting()
-        journal.answer("r", wait.key, decision)
-    (resumed,) = await make().resume_decided()
-    assert resumed.reply is not None
-    assert resumed.reply.stop_reason == "done"
+    await reply_once_decided(make, path, decision, shop.payments)
     assert (len(shop.payments), shop.asked) == (decision, 2)
 
 
@@ -173,8 +167,9 @@ async def test_framework_graph_without_steps_is_refused(tmp_path: Path) -> None:
     assert (reply.stop_reason, "as_steps(model)" in reply.detail) == ("error", True)
 
 
+@pytest.mark.timeout(600)
 def test_framework_killed_run_does_nothing_twice_and_loses_nothing(tmp_path: Path) -> None:
-    def make(points: Points, path: Path) -> LangGraphAgent:
+    def make(points: Points, path: str) -> LangGraphAgent:
         def answer(messages: Any) -> AIMessage:
             points.model()
             done = results(messages)
@@ -197,7 +192,4 @@ def test_framework_killed_run_does_nothing_twice_and_loses_nothing(tmp_path: Pat
         graph = create_agent(as_steps(FunctionModel(function=answer)), as_steps([pay, note]))
         return LangGraphAgent("clerk", graph, journal=path)
 
-    result = kill_everywhere(make, tmp_path)
-    assert result["points"] == result["killed"] >= 20
-    assert result["wrong"] == []
-    assert result["asked"] > 0
+    kill_everywhere(make, tmp_path)

@@ -24,7 +24,7 @@ from moothall import (
 )
 from moothall.serving.theirs.agents_sdk_agent import AgentsSDKAgent
 from moothall.serving.theirs.openai_agents import as_steps
-from serving.theirs.kills import Points, kill_everywhere
+from serving.theirs.kills import Points, kill_everywhere, reply_once_decided
 
 set_tracing_disabled(True)
 
@@ -120,14 +120,7 @@ async def test_framework_approvals_wait_in_the_journal(tmp_path: Path, decision:
         agent = shop.agent(needs_approval=True)
         return AgentsSDKAgent("clerk", agent, journal=path, approver=approver)
 
-    assert (await make().reply("Pay Anna", run_id="r")).stop_reason == "waiting"
-    assert shop.payments == []
-    with Journal(path) as journal:
-        (wait,) = journal.waiting()
-        journal.answer("r", wait.key, decision)
-    (resumed,) = await make().resume_decided()
-    assert resumed.reply is not None
-    assert resumed.reply.stop_reason == "done"
+    await reply_once_decided(make, path, decision, shop.payments)
     assert (len(shop.payments), shop.model.asked) == (decision, 2)
 
 
@@ -188,8 +181,9 @@ def test_framework_tool_that_cannot_be_a_step_is_refused() -> None:
         AgentsSDKAgent("clerk", Agent("shop", tools=[shell]))
 
 
+@pytest.mark.timeout(600)
 def test_framework_killed_run_does_nothing_twice_and_loses_nothing(tmp_path: Path) -> None:
-    def make(points: Points, path: Path) -> AgentsSDKAgent:
+    def make(points: Points, path: str) -> AgentsSDKAgent:
         def answer(items: Any) -> list[Any]:
             points.model()
             results = outputs(items)
@@ -210,7 +204,4 @@ def test_framework_killed_run_does_nothing_twice_and_loses_nothing(tmp_path: Pat
         agent = Agent("shop", model=FunctionModel(answer), tools=[pay, note])
         return AgentsSDKAgent("clerk", agent, journal=path)
 
-    result = kill_everywhere(make, tmp_path)
-    assert result["points"] == result["killed"] >= 20
-    assert result["wrong"] == []
-    assert result["asked"] > 0
+    kill_everywhere(make, tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from moothall import (
 from moothall.models import Call, ModelReply
 from moothall.serving.theirs.pydantic_ai import AsSteps
 from moothall.serving.theirs.pydantic_ai_agent import PydanticAIAgent
-from serving.theirs.kills import Points, kill_everywhere
+from serving.theirs.kills import Points, in_file, kill_everywhere, reply_once_decided
 
 
 def returns(messages: Any) -> list[Any]:
@@ -137,16 +138,9 @@ async def test_framework_approvals_wait_in_the_journal(
         approver = CallbackApprover(lambda request: Later())
         return PydanticAIAgent("clerk", agent, journal=path, approver=approver)
 
-    assert (await make().reply("Pay Anna", run_id="r")).stop_reason == "waiting"
-    assert shop.payments == []
-    with Journal(path) as journal:
-        (wait,) = journal.waiting()
-        journal.answer("r", wait.key, decision)
-    (resumed,) = await make().resume_decided()
-    assert resumed.reply is not None
-    assert resumed.reply.stop_reason == "done"
+    reply = await reply_once_decided(make, path, decision, shop.payments)
     assert (len(shop.payments), shop.asked) == (decision, 2)
-    assert ("not permitted" in resumed.reply.text.lower()) == (not decision)
+    assert ("not permitted" in reply.text.lower()) == (not decision)
 
 
 def raising(shop: Shop) -> Agent[Any, Any]:
@@ -273,8 +267,12 @@ def test_options_of_a_tool_that_it_has_not_are_refused() -> None:
         PydanticAIAgent("clerk", Shop().agent(), tools={"pya": {"outside": True}})
 
 
-def test_framework_killed_run_does_nothing_twice_and_loses_nothing(tmp_path: Path) -> None:
-    def make(points: Points, path: Path) -> PydanticAIAgent:
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("is_on_server", (False, pytest.param(True, marks=pytest.mark.long)))
+def test_framework_killed_run_does_nothing_twice_and_loses_nothing(
+    request: pytest.FixtureRequest, tmp_path: Path, is_on_server: bool
+) -> None:
+    def make(points: Points, path: str) -> PydanticAIAgent:
         def model(messages: Any, info: Any) -> ModelResponse:
             points.model()
             results = returns(messages)
@@ -291,13 +289,15 @@ def test_framework_killed_run_does_nothing_twice_and_loses_nothing(tmp_path: Pat
         async def pay(to: str) -> str:
             return points.effect(f"pay-{to}")
 
-        @agent.tool_plain
+        @agent.tool_plain(requires_approval=is_on_server)  # it waits in between, too
         async def note(text: str) -> str:
             return points.effect(f"note-{text}")
 
-        return PydanticAIAgent("clerk", agent, journal=path)
+        approver = CallbackApprover(lambda request: Later())
+        return PydanticAIAgent("clerk", agent, journal=path, approver=approver)
 
-    result = kill_everywhere(make, tmp_path)
-    assert result["points"] == result["killed"] >= 20
-    assert result["wrong"] == []
-    assert result["asked"] > 0
+    store = in_file
+    if is_on_server:
+        server, name = request.getfixturevalue("postgresql"), secrets.token_hex(6)
+        store = lambda folder: str(server.url(f"t{name}_{folder.name}"))  # noqa: E731
+    kill_everywhere(make, tmp_path, store)

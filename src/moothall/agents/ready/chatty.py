@@ -25,7 +25,7 @@ from moothall.memory import DEFAULT_TOKENS, MemoryPart
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from moothall.build import AgentOptions
+    from moothall.agents import AgentOptions
 
 
 # No name: a small model that is given one, such as Chatty, repeats it without end.

@@ -21,7 +21,7 @@ from moothall.models import ModelName
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from moothall.build import LoopOptions
+    from moothall.agents import LoopOptions
 
 _OTHER_KINDS = ModelName.kinds() - {"openai"} | {"hf"}
 """Prefixes of the names of models that are not OpenAI's."""

@@ -26,12 +26,11 @@ from moothall import (
     Usage,
     action,
 )
-from moothall.agents import ReplyRequest
+from moothall.agents import ReplyingOptions, ReplyRequest
 from moothall.agents.ready.terminal import Terminal
 from moothall.build import (
     CURRENT,
     CallerContext,
-    ReplyingOptions,
     StepHandle,
     Stop,
     Thread,

@@ -67,7 +67,8 @@ class Parking:
             stop = Stop("error", str(error_to_show), error_to_show)
         finally:
             del self._active[key]
-            self._changed.set()
+            if self.stops:
+                self._changed.set()
         return await self.park(stop)
 
     async def park(self, stop: Stop) -> Never:
@@ -84,6 +85,7 @@ class Parking:
 
     async def wait_for_end(self, program: asyncio.Task[Any]) -> None:
         """Return once the program has ended, or the run stops and nothing else is under way."""
+        program.add_done_callback(lambda _: self._changed.set())
         quiet_turns = 0
         while not program.done():
             if self._is_quiet():
@@ -94,11 +96,7 @@ class Parking:
                 continue
             quiet_turns = 0
             self._changed.clear()
-            change = asyncio.ensure_future(self._changed.wait())
-            try:
-                await asyncio.wait((program, change), return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                change.cancel()
+            await self._changed.wait()
 
     def _is_quiet(self) -> bool:
         """Whether the run stops, and each step under way has a parked one inside."""

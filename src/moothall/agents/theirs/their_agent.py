@@ -5,16 +5,18 @@ from __future__ import annotations
 import builtins
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Final, get_origin
 
 from moothall.actions import Action
 from moothall.actions.marking import ActionOptions, check_options
 from moothall.agents.dispatch import block_name
 from moothall.agents.loop.parts import LOOP_SETTINGS
 from moothall.agents.loop.react import ReActAgent
+from moothall.agents.replies.state import codec_of
 from moothall.agents.theirs.their_run import TheirRun
 from moothall.agents.theirs.their_turns import TheirState
-from moothall.foundation.errors import ConfigError, StateError
+from moothall.foundation.errors import ConfigError, MissingExtra, StateError
 from moothall.foundation.jsonvalue import as_json
 
 if TYPE_CHECKING:
@@ -46,6 +48,17 @@ class _TheirModels:
         raise ConfigError(f"{self.name} is asked by its own program only")
 
 
+@cache
+def _version_of(framework: str) -> str:
+    """Return the version of a framework that is installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(framework)
+    except PackageNotFoundError:
+        return ""
+
+
 async def _execute(**args: Any) -> Any:
     raise ConfigError("a tool of another framework is executed by its own program only")
 
@@ -71,13 +84,20 @@ class TheirTools:
             entry = self._actions[name] = (parts, action)
         return entry[1]
 
+    def offered(self, name: str, description: str, parameters: Any) -> Action:
+        """Return the action of a tool that a model is shown, with what is known of it."""
+        entry = self._actions.get(name)
+        if entry is not None and entry[0][:2] == (description, parameters):
+            return entry[1]
+        return self.action(name, description, parameters)
+
     def get_action(self, name: str) -> Action | None:
         """Return the action of a name: one that nobody knows yet is the program's own, too.
 
         A dynamic tool is known only once it is called. What it gave before is not from outside.
         """
         entry = self._actions.get(name)
-        return self.action(name) if entry is None else entry[1]
+        return self.action(name or "tool") if entry is None else entry[1]
 
     def get_actions(self) -> list[Action]:
         """Return the actions that are known before a run."""
@@ -103,6 +123,7 @@ class TheirAgent(ReActAgent):
     Raises:
         ConfigError: an argument is not valid, or not possible for a program of others
         DefinitionError: an option of a tool is not one of its values
+        MissingExtra: the framework is not installed
     """
 
     run_kind: str = "TheirAgent"
@@ -110,6 +131,8 @@ class TheirAgent(ReActAgent):
     run_class: ClassVar[type[Any]] = TheirRun
     framework: ClassVar[str] = ""
     """The framework's package."""
+    extra: ClassVar[tuple[str, ...]] = ()
+    """The extra that brings the framework, and the module that must be there."""
 
     def __init__(
         self,
@@ -122,6 +145,8 @@ class TheirAgent(ReActAgent):
         journal: Journal | str | os.PathLike[str] | None = None,
         **options: Any,
     ) -> None:
+        if self.extra:
+            MissingExtra.unless(f"agent {id!r}", *self.extra)
         if refused := sorted(_REFUSED_OPTIONS & options.keys()):
             raise ConfigError(
                 f"agent {id!r}: {refused[0]}= is not possible: its program decides that itself"
@@ -160,8 +185,8 @@ class TheirAgent(ReActAgent):
 
     # -- what a framework says ---------------------------------------------------------------------
 
-    async def run_theirs(self, run: TheirRun) -> tuple[str, Any]:
-        """Run the program to its end; return its text and its value."""
+    async def run_theirs(self, run: TheirRun) -> Any:
+        """Run the program to its end; return its value, which `schema=` of a reply reads."""
         raise NotImplementedError(f"{type(self).__name__} does not say how its program runs")
 
     def known_tools(self) -> list[Action]:
@@ -188,9 +213,15 @@ class TheirAgent(ReActAgent):
         """Return what the program gets of such data."""
         return data
 
+    def output_type(self) -> Any:
+        """Return the type of the program's value, if that has one."""
+        return None
+
     def read_output(self, data: Any) -> Any:
         """Return the value of a reply that is recorded."""
-        return data
+        kind = self.output_type()
+        is_type = isinstance(kind, type) or get_origin(kind) is not None
+        return codec_of(kind).load(data) if is_type and kind is not str else data
 
     def write_error(self, error: BaseException) -> Any:
         """Return what a tool or a model raised as JSON data."""
@@ -209,23 +240,14 @@ class TheirAgent(ReActAgent):
     def unreadable(self, error: Exception, record: Record[Any] | None) -> StateError:
         """Return the error of a recorded answer that the framework does not read any more."""
         start = {} if record is None else record.start or {}
-        before, now = start.get("framework", {}).get("version", "?"), self.framework_version()
+        before, now = start.get("framework", {}).get("version", "?"), _version_of(self.framework)
         text = f"agent {self.id!r}: a recorded answer cannot be read by {self.framework} {now}"
         return StateError(f"{text} (the run began with {before}): {error}")
 
     # -- as an agent of ours -----------------------------------------------------------------------
 
-    def framework_version(self) -> str:
-        """Return the version of the framework that is installed."""
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            return version(self.framework)
-        except PackageNotFoundError:
-            return ""
-
     def _begin_data(self, record: Record[Any], request: ReplyRequest) -> dict[str, Any]:
-        framework = {"name": self.framework, "version": self.framework_version()}
+        framework = {"name": self.framework, "version": _version_of(self.framework)}
         return {**super()._begin_data(record, request), "framework": framework}
 
     def check_request(self, request: ReplyRequest) -> None:

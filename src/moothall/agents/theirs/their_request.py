@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from moothall.models.protocol import ModelReply
 
 if TYPE_CHECKING:
-    from moothall.actions.capability import Action
     from moothall.agents.loop.answer import ToolCall
     from moothall.models.protocol import ChatMessage
 
@@ -39,8 +38,8 @@ class TheirRequest(Protocol):
         """Return its prompt, for the budget and the record."""
         ...
 
-    def actions(self) -> list[Action]:
-        """Return the tools that the model is shown; the same list as long as they are the same."""
+    def tools(self) -> list[tuple[str, str, Any]]:
+        """Return the name, the description and the parameters' schema of each tool shown."""
         ...
 
     async def send(self, tell: Callable[[Any], object] | None) -> ModelReply:

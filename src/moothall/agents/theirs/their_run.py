@@ -38,10 +38,13 @@ from moothall.agents.theirs.their_turns import TheirTurns
 from moothall.foundation.errors import BudgetExceeded, HookError, InDoubt, JournalError, RunMismatch
 from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import error_message, log_failure
+from moothall.foundation.threads import context_value
 from moothall.journal.entry import read_list
 from moothall.models.protocol import ModelReply
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from moothall.actions.capability import Action
     from moothall.agents.replies.record import Record
     from moothall.agents.replies.reply_request import ReplyRequest
@@ -50,8 +53,7 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("moothall.agents")
 
-THEIR_RUN: ContextVar[TheirRun | None] = ContextVar("moothall_their_run", default=None)
-"""The run whose program runs here."""
+_RUN: ContextVar[TheirRun | None] = ContextVar("moothall_their_run", default=None)
 
 
 class TheirRun:
@@ -76,13 +78,27 @@ class TheirRun:
         self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._prompts: PromptRecord | None = None
         self._offered = OfferedActions([])
-        self._offered_list: list[Any] | None = None
+        self._offered_tools: list[Any] = []
         self._counts: dict[str, int] = {}  # of requests by scope, and of executions by key
         self._keys: dict[tuple[str | None, str], str] = {}  # of calls, by scope and id
         self._failures: dict[str, BaseException] = {}  # by the keys of their steps
         self.parking: Parking = Parking(self.turn_end.id)
 
     # -- what the program has ----------------------------------------------------------------------
+
+    @staticmethod
+    def current() -> TheirRun | None:
+        """Return the run whose program runs here; None outside of one."""
+        return _RUN.get()
+
+    @staticmethod
+    def part(name: str) -> AbstractContextManager[Any]:
+        """Have the keys of steps within begin with the name of a part, such as a graph's node.
+
+        So steps of parts side by side keep their keys when the run is resumed.
+        """
+        scope = THEIR_SCOPE.get()
+        return context_value(THEIR_SCOPE, scope._replace(prefix=f"{scope.prefix}{name}/"))
 
     @property
     def deps(self) -> Any:
@@ -208,10 +224,11 @@ class TheirRun:
         return next((n for n, role in enumerate(roles) if role != "user"), len(roles))
 
     async def _run_program(self) -> tuple[str, Any]:
-        THEIR_RUN.set(self)
+        _RUN.set(self)
         THEIR_SCOPE.set(TheirScope())
-        result: tuple[str, Any] = await self.agent.run_theirs(self)
-        return result
+        value, schema = await self.agent.run_theirs(self), self.request.answer
+        text = value if isinstance(value, str) else json_text(self.agent.write_value(value))
+        return text, value if schema is None else schema.read(text)
 
     def _reply_of(self, program: asyncio.Task[Any]) -> Reply:
         stops = self.parking.stops
@@ -288,8 +305,9 @@ class TheirRun:
         if emit is not None and is_main:
             tell = PieceEmitter(None, self.turn_end.id, self.request, emit).emit
         model = TheirModel(request, tell)
-        if (actions := request.actions()) is not self._offered_list:
-            self._offered, self._offered_list = OfferedActions(actions), actions
+        if (tools := request.tools()) != self._offered_tools:
+            actions = [self.agent.tools.offered(*each) for each in tools]
+            self._offered, self._offered_tools = OfferedActions(actions), tools
         send = partial(self._send, model, prompt, self._offered)
         if self.record is None:
             answer = await send(None)

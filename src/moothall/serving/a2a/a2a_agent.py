@@ -49,7 +49,7 @@ from moothall.serving.a2a.wire import COMPLETED, INPUT_REQUIRED, as_part, data_p
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from moothall.build import AgentOptions
+    from moothall.agents import AgentOptions
     from moothall.memory import MemoryPart
 
 _MAX_FAULT_CHARS: Final = 500

@@ -22,9 +22,9 @@ from moothall import (
     MissingExtra,
 )
 from moothall.actions import checked_policy
+from moothall.agents import AgentSettings
 from moothall.build import (
     WORKERS,
-    AgentSettings,
     check_boolean,
     check_function,
     check_seconds,

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from moothall import MissingExtra
-from moothall.agents import TheirAgent
-from moothall.build import json_text
+from moothall.build import TheirAgent
 
 if TYPE_CHECKING:
     from moothall import Action
-    from moothall.agents import TheirRun
+    from moothall.build import TheirRun
 
 
 class AgentsSDKAgent(TheirAgent):
@@ -30,11 +28,11 @@ class AgentsSDKAgent(TheirAgent):
 
     Raises:
         ConfigError: an argument is not valid, or not possible for a program of others
-        MissingExtra: the SDK is not installed
     """
 
     run_kind = "AgentsSDKAgent"
     framework = "openai-agents"
+    extra = ("openai-agents", "agents")
 
     def __init__(
         self,
@@ -45,15 +43,14 @@ class AgentsSDKAgent(TheirAgent):
         max_turns: int | None = 10,
         **options: Any,
     ) -> None:
-        MissingExtra.unless(f"agent {id!r}", "openai-agents", "agents")
-        from moothall.serving.theirs.openai_agents import as_steps
-
         self.run_config: Any = run_config
         self.max_turns: int | None = max_turns
-        self._with_steps = as_steps(theirs)
         super().__init__(id, theirs, **options)
+        from moothall.serving.theirs.openai_agents import as_steps
 
-    async def run_theirs(self, run: TheirRun) -> tuple[str, Any]:
+        self._with_steps = as_steps(theirs)
+
+    async def run_theirs(self, run: TheirRun) -> Any:
         """Run the program to its end."""
         from dataclasses import replace
 
@@ -72,9 +69,7 @@ class AgentsSDKAgent(TheirAgent):
         result = await agents.Runner.run(
             agent, items, context=run.deps, run_config=config, max_turns=self.max_turns
         )
-        output = result.final_output
-        text = output if isinstance(output, str) else json_text(self.write_value(output))
-        return text, output
+        return result.final_output
 
     def known_tools(self) -> list[Action]:
         """Return the tools of functions of it and of the agents that it may hand over to."""
@@ -112,19 +107,9 @@ class AgentsSDKAgent(TheirAgent):
         model = getattr(self.run_config, "model", None) or self.theirs.model
         return model if isinstance(model, str) else name_of(model) if model else self.framework
 
-    def write_value(self, value: Any) -> Any:
-        """Return what a tool returned as JSON data."""
-        from pydantic_core import to_jsonable_python
-
-        return to_jsonable_python(value, fallback=str)
-
-    def read_output(self, data: Any) -> Any:
-        """Return the value of a recorded reply, as the output type if that is one class."""
-        from pydantic import TypeAdapter
-
-        kind = self.theirs.output_type
-        is_class = isinstance(kind, type) and kind is not str and isinstance(data, dict)
-        return TypeAdapter(kind).validate_python(data) if is_class else data
+    def output_type(self) -> Any:
+        """Return the type of its output."""
+        return self.theirs.output_type
 
 
 def _output_of(schema: Any) -> Any:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
-    HumanMessage,
     SystemMessage,
     ToolMessage,
     message_chunk_to_message,
@@ -22,12 +22,8 @@ from langgraph.config import get_config
 from langgraph.types import Command
 
 from moothall import ACCESS_REQUESTED, ConfigError, ModelReply, TextPiece
-from moothall.agents import THEIR_RUN, THEIR_SCOPE, TheirScope
-from moothall.build import as_json, context_value, json_text
+from moothall.build import TheirRun, as_json, json_text
 from moothall.models import Call, Usage
-
-if TYPE_CHECKING:
-    from moothall import Action
 
 
 def as_steps(part: Any) -> Any:
@@ -66,51 +62,50 @@ def _model_fields(model: Any) -> dict[str, Any]:
     async def agenerate(
         self: Any, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any
     ) -> Any:
-        if (run := THEIR_RUN.get()) is None:
+        if (run := TheirRun.current()) is None:
             return await model._agenerate(messages, stop, run_manager, **options)
         return await _ask(run, model, messages, stop, options)
 
     def generate(
         self: Any, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any
     ) -> Any:
-        if (run := THEIR_RUN.get()) is None:
+        if (run := TheirRun.current()) is None:
             return model._generate(messages, stop, run_manager, **options)
         return run.from_thread(_ask(run, model, messages, stop, options))
 
     def should_stream(self: Any, **options: Any) -> bool:
-        return THEIR_RUN.get() is None and model._should_stream(**options)
+        return TheirRun.current() is None and model._should_stream(**options)
 
     fields = {"_agenerate": agenerate, "_generate": generate, "_should_stream": should_stream}
     return {**fields, "has_steps": property(lambda self: True)}
 
 
 async def _ask(run: Any, model: Any, messages: Any, stop: Any, options: Any) -> Any:
-    with context_value(THEIR_SCOPE, _scope()):
-        return await run.ask(_GraphRequest(run, model, messages, stop, options))
+    with _place(run):
+        return await run.ask(_GraphRequest(model, messages, stop, options))
 
 
-def _scope() -> TheirScope:
-    """Return where in a graph a step is: steps of nodes side by side keep their keys."""
-    scope = THEIR_SCOPE.get()
+def _place(run: Any) -> AbstractContextManager[Any]:
+    """Say where in a graph the steps within are: those of nodes side by side keep their keys."""
     try:
         metadata = get_config().get("metadata", {})
     except RuntimeError:  # in no graph
-        return scope
+        metadata = {}
     if "langgraph_node" not in metadata:
-        return scope
+        return nullcontext()
     path = [each for each in metadata.get("langgraph_path", ()) if isinstance(each, int)]
     place = ".".join(map(str, (metadata["langgraph_step"], *path)))
-    return TheirScope(f"{scope.prefix}{metadata['langgraph_node']}@{place}/", scope.call)
+    return run.part(f"{metadata['langgraph_node']}@{place}")  # type: ignore[no-any-return]
 
 
 def _tool_fields(tool: Any) -> dict[str, Any]:
     async def arun(self: Any, tool_input: Any, *parts: Any, **options: Any) -> Any:
-        if (run := THEIR_RUN.get()) is None:
+        if (run := TheirRun.current()) is None:
             return await tool.arun(tool_input, *parts, **options)
         return await _call(run, tool, tool_input, parts, options)
 
     def run_tool(self: Any, tool_input: Any, *parts: Any, **options: Any) -> Any:
-        if (run := THEIR_RUN.get()) is None:
+        if (run := TheirRun.current()) is None:
             return tool.run(tool_input, *parts, **options)
         return run.from_thread(_call(run, tool, tool_input, parts, options))
 
@@ -132,7 +127,7 @@ async def _call(run: Any, tool: Any, tool_input: Any, parts: Any, options: Any) 
     if parameters is None:
         parameters = tool.tool_call_schema.model_json_schema()
     action = run.agent.tools.action(tool.name, tool.description, parameters, **policy_options)
-    with context_value(THEIR_SCOPE, _scope()):
+    with _place(run):
         outcome = await run.call(id, action, execute, as_json(args))
     if outcome.error is not None:
         raise outcome.error
@@ -149,31 +144,29 @@ class _GraphRequest:
 
     raw: Any
 
-    def __init__(self, run: Any, model: Any, messages: Any, stop: Any, options: Any) -> None:
-        self._run, self._model, self._parts, self._options = run, model, (messages, stop), options
+    def __init__(self, model: Any, messages: Any, stop: Any, options: Any) -> None:
+        self._model, self._parts, self._options = model, (messages, stop), options
         self.name = name_of(model)
         self.max_tokens = options.get("max_tokens", getattr(model, "max_tokens", None))
 
     def messages(self) -> Any:
         """Return its prompt."""
-        return [ours_of(each) for each in self._parts[0]]
+        prompt, names = [ours_of(each) for each in self._parts[0]], dict[str, str]()
+        for each in prompt:  # a result that a node makes need not have its tool's name
+            names |= {call["id"]: call["name"] for call in each.get("tool_calls", ())}
+            if each["role"] == "tool":
+                each["name"] = each["name"] or names.get(each["tool_call_id"], "")
+        return prompt
 
-    def actions(self) -> list[Action]:
+    def tools(self) -> list[Any]:
         """Return the tools that the model is shown."""
-        tools = self._options.get("tools") or []
-        entry = self._run.cache.get("tools")
-        if entry is None or entry[0] != tools:
-            forms = [each.get("function", each) for each in tools if isinstance(each, dict)]
-            actions = [self._action_of(each) for each in forms if "name" in each]
-            entry = self._run.cache["tools"] = (tools, actions)
-        return entry[1]  # type: ignore[no-any-return]
-
-    def _action_of(self, form: Any) -> Action:
-        parameters = form.get("parameters") or form.get("input_schema")
-        action: Action = self._run.agent.tools.action(
-            form["name"], form.get("description", ""), parameters
-        )
-        return action
+        tools = self._options.get("tools") or ()
+        forms = [each.get("function", each) for each in tools if isinstance(each, dict)]
+        return [
+            (e["name"], e.get("description", ""), e.get("parameters") or e.get("input_schema"))
+            for e in forms
+            if "name" in e
+        ]
 
     async def send(self, tell: Any) -> ModelReply:
         """Ask the model; tell the pieces, if it streams and somebody listens."""
@@ -230,18 +223,6 @@ def ours_of(message: BaseMessage) -> dict[str, Any]:
         return {**result, "content": str(message.text)}
     role = "system" if isinstance(message, SystemMessage) else "user"
     return {"role": role, "content": message.content}
-
-
-def theirs_of(message: dict[str, Any]) -> BaseMessage:
-    """Return a chat message as the framework's."""
-    content = message.get("content") or ""
-    if message["role"] == "assistant":
-        calls = [{**each, "type": "tool_call"} for each in message.get("tool_calls", ())]
-        return AIMessage(content, tool_calls=calls)
-    if message["role"] == "tool":
-        id, name = message["tool_call_id"], message["name"]
-        return ToolMessage(content, tool_call_id=id, name=name)
-    return SystemMessage(content) if message["role"] == "system" else HumanMessage(content)
 
 
 def write_value(value: Any) -> Any:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from moothall import ConfigError, MissingExtra
-from moothall.agents import TheirAgent
-from moothall.build import json_text
+from moothall import ConfigError
+from moothall.build import TheirAgent
 
 if TYPE_CHECKING:
-    from moothall.agents import TheirRun
+    from moothall.build import TheirRun
 
 
 class LangGraphAgent(TheirAgent):
@@ -24,14 +23,13 @@ class LangGraphAgent(TheirAgent):
 
     Raises:
         ConfigError: a tool of the graph is not `as_steps`
-        MissingExtra: LangGraph is not installed
     """
 
     run_kind = "LangGraphAgent"
     framework = "langgraph"
+    extra = ("langgraph", "langgraph")
 
     def __init__(self, id: str | int, theirs: Any, **options: Any) -> None:
-        MissingExtra.unless(f"agent {id!r}", "langgraph", "langgraph")
         for node in getattr(theirs, "nodes", {}).values():
             tools = getattr(getattr(node, "bound", None), "tools_by_name", None) or {}
             for name, tool in tools.items():
@@ -42,35 +40,35 @@ class LangGraphAgent(TheirAgent):
                     )
         super().__init__(id, theirs, **options)
 
-    async def run_theirs(self, run: TheirRun) -> tuple[str, Any]:
+    async def run_theirs(self, run: TheirRun) -> Any:
         """Run the program to its end."""
+        from langchain_core.messages import convert_to_messages
         from langgraph.checkpoint.memory import InMemorySaver
         from langgraph.types import Command
 
-        from moothall.serving.theirs.langgraph import ours_of, theirs_of
+        from moothall.serving.theirs.langgraph import ours_of
 
         graph = self.theirs.copy(update={"checkpointer": InMemorySaver()})
         question = {"role": "user", "content": run.content}
-        graph_input: Any = {"messages": [theirs_of(each) for each in (*run.history, question)]}
+        graph_input: Any = {"messages": convert_to_messages([*run.history, question])}
         config: Any = {"configurable": {"thread_id": run.request.run_id}}
-        context = {} if self.theirs.context_schema is None else {"context": run.deps}
-        result = await graph.ainvoke(graph_input, config, **context)
+        options: dict[str, Any] = {"durability": "exit"}  # an interrupt alone needs its state
+        if self.theirs.context_schema is not None:
+            options["context"] = run.deps
+        result = await graph.ainvoke(graph_input, config, **options)
         while interrupts := result.get("__interrupt__"):
             answers = {}
             for each in interrupts:
                 count = run.cache["interrupts"] = run.cache.get("interrupts", 0) + 1
                 answers[each.id] = await run.wait(f"interrupt-{count}", each.value)
             run.begin_again()  # the nodes that asked
-            result = await graph.ainvoke(Command(resume=answers), config, **context)
+            result = await graph.ainvoke(Command(resume=answers), config, **options)
         if not run.has_steps:
             raise ConfigError(
                 f"agent {self.id!r}: its graph asked no model and called no tool by a step: build "
                 "it with as_steps(model) and as_steps(tools)"
             )
-        text = ours_of(result["messages"][-1])["content"]
-        text = text if isinstance(text, str) else json_text(text)
-        schema = run.request.answer
-        return text, text if schema is None else schema.read(text)
+        return ours_of(result["messages"][-1])["content"]
 
     def write_value(self, value: Any) -> Any:
         """Return what a tool returned as JSON data."""

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import agents
 from agents.items import TResponseOutputItem
+from agents.usage import deserialize_usage, serialize_usage
 from pydantic import TypeAdapter
 
 from moothall import ACCESS_REQUESTED, ConfigError, ModelReply, TextPiece
-from moothall.agents import THEIR_RUN
-from moothall.build import json_text
+from moothall.build import TheirRun, json_text
 from moothall.models import Call, Usage
 
 if TYPE_CHECKING:
@@ -78,14 +78,19 @@ def _class_with_steps(kind: Any) -> Any:
     """Return a class of agents whose tools are called by the run around them."""
 
     async def get_all_tools(self: Any, run_context: Any) -> list[Any]:
-        return [_tool_with_steps(each) for each in await kind.get_all_tools(self, run_context)]
+        tools: list[Any] = await kind.get_all_tools(self, run_context)
+        if TheirRun.current() is None:
+            return tools
+        before = vars(self).get("tools_as_steps", {})  # a copy checks its schema once more
+        self.tools_as_steps = {id(e): before.get(id(e)) or (e, _with_steps(e)) for e in tools}
+        return [copied for _, copied in self.tools_as_steps.values()]
 
     fields = {"get_all_tools": get_all_tools, "has_steps": True, "__module__": kind.__module__}
     return type(kind.__name__, (kind,), fields)
 
 
-def _tool_with_steps(tool: Any) -> Any:
-    if not isinstance(tool, agents.FunctionTool) or THEIR_RUN.get() is None:
+def _with_steps(tool: Any) -> Any:
+    if not isinstance(tool, agents.FunctionTool):
         return tool
     copied = copy.copy(tool)
     copied.on_invoke_tool = _caller_of(tool)
@@ -95,7 +100,7 @@ def _tool_with_steps(tool: Any) -> Any:
 
 def _caller_of(tool: Any) -> Callable[[Any, str], Awaitable[Any]]:
     async def invoke(context: Any, text: str) -> Any:
-        run = THEIR_RUN.get()
+        run = TheirRun.current()
         try:
             args = json.loads(text or "{}")
         except ValueError:  # the tool says what is wrong
@@ -144,7 +149,7 @@ class StepModel(agents.Model):
 
     async def get_response(self, *parts: Any, **options: Any) -> Any:
         """Return its answer."""
-        run = THEIR_RUN.get()
+        run = TheirRun.current()
         if run is None:
             return await self.wrapped.get_response(*parts, **options)
         names = ("system_instructions", "input", "model_settings", "tools", "output_schema")
@@ -185,19 +190,14 @@ class _SDKRequest:
         head = [{"role": "system", "content": system}] if system else []
         return [*head, *ours_of(items)]
 
-    def actions(self) -> list[Action]:
-        """Return the tools that the model is shown."""
+    def tools(self) -> list[Any]:
+        """Return the tools and handoffs that the model is shown."""
         tools = [each for each in self._options["tools"] if isinstance(each, agents.FunctionTool)]
-        definitions = [(each.name, each.description, each.params_json_schema) for each in tools]
-        definitions += [
-            (each.tool_name, each.tool_description, each.input_json_schema)
-            for each in self._options["handoffs"]
+        handoffs = self._options["handoffs"]
+        return [
+            *((each.name, each.description, each.params_json_schema) for each in tools),
+            *((e.tool_name, e.tool_description, e.input_json_schema) for e in handoffs),
         ]
-        entry = self._run.cache.get("tools")
-        if entry is None or entry[0] != definitions:
-            make = self._run.agent.tools.action
-            entry = self._run.cache["tools"] = (definitions, [make(*each) for each in definitions])
-        return entry[1]  # type: ignore[no-any-return]
 
     async def send(self, tell: Any) -> ModelReply:
         """Ask the model; tell the pieces, if somebody listens."""
@@ -208,9 +208,9 @@ class _SDKRequest:
                 if event.type == "response.output_text.delta":
                     tell(TextPiece(event.delta))
                 elif event.type == "response.completed":
-                    done = event.response
-                    usage = _usage_of(done.usage)
-                    self.raw = agents.ModelResponse(done.output, usage, done.id)
+                    done, used = event.response, event.response.usage
+                    counts = {} if used is None else {"requests": 1, **used.model_dump()}
+                    self.raw = agents.ModelResponse(done.output, deserialize_usage(counts), done.id)
         messages = ours_of(self.raw.to_input_items())
         text = "".join(each["content"] for each in messages)
         calls = [call for each in messages for call in each.get("tool_calls", ())]
@@ -223,33 +223,14 @@ class _SDKRequest:
 
     def dump(self) -> Any:
         """Return the answer as JSON data."""
-        used = self.raw.usage
-        return {
-            "output": [
-                each.model_dump(mode="json", exclude_unset=True) for each in self.raw.output
-            ],
-            "usage": [used.requests, used.input_tokens, used.output_tokens, used.total_tokens],
-            "id": self.raw.response_id,
-        }
+        output = [each.model_dump(mode="json", exclude_unset=True) for each in self.raw.output]
+        usage = serialize_usage(self.raw.usage)
+        return {"output": output, "usage": usage, "id": self.raw.response_id}
 
     def load(self, data: Any) -> None:
         """Take the answer from its JSON data."""
-        names = ("requests", "input_tokens", "output_tokens", "total_tokens")
-        usage = agents.Usage(**dict(zip(names, data["usage"], strict=True)))
-        self.raw = agents.ModelResponse(_OUTPUT.validate_python(data["output"]), usage, data["id"])
-
-
-def _usage_of(used: Any) -> Any:
-    if used is None:
-        return agents.Usage()
-    return agents.Usage(
-        requests=1,
-        input_tokens=used.input_tokens,
-        output_tokens=used.output_tokens,
-        total_tokens=used.total_tokens,
-        input_tokens_details=used.input_tokens_details,
-        output_tokens_details=used.output_tokens_details,
-    )
+        output, usage = _OUTPUT.validate_python(data["output"]), deserialize_usage(data["usage"])
+        self.raw = agents.ModelResponse(output, usage, data["id"])
 
 
 def name_of(model: Any) -> str:

@@ -31,8 +31,7 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_core import to_jsonable_python
 
 from moothall import ACCESS_REQUESTED, Later, ModelReply, TextPiece
-from moothall.agents import THEIR_RUN
-from moothall.build import as_json, json_text
+from moothall.build import TheirRun, as_json, json_text
 from moothall.models import Call, Usage
 
 if TYPE_CHECKING:
@@ -54,13 +53,13 @@ class AsSteps(AbstractCapability[Any]):
         """Return what asks the model by the run."""
         return (
             None
-            if THEIR_RUN.get() is None or isinstance(model, _ModelOfSteps)
+            if TheirRun.current() is None or isinstance(model, _ModelOfSteps)
             else _ModelOfSteps(model)
         )
 
     async def handle_deferred_tool_calls(self, ctx: Any, *, requests: Any) -> Any:
         """Approve at once, as ours is asked when the call is made; wait for what others execute."""
-        run = THEIR_RUN.get()
+        run = TheirRun.current()
         if run is None:
             return None
         results = {}
@@ -79,7 +78,7 @@ class AsSteps(AbstractCapability[Any]):
         self, ctx: Any, *, call: Any, tool_def: Any, args: Any, handler: Any
     ) -> Any:
         """Call a tool by the run."""
-        run = THEIR_RUN.get()
+        run = TheirRun.current()
         if run is None or _CALL.get() is call:  # the agent was given this twice
             return await handler(args)
         call_args = call.args_as_dict()
@@ -122,7 +121,7 @@ class _ModelOfSteps(WrapperModel):
     async def request(
         self, messages: Any, model_settings: Any, model_request_parameters: Any
     ) -> Any:
-        run = THEIR_RUN.get()
+        run = TheirRun.current()
         request = _PydanticRequest(
             run, self.wrapped, messages, model_settings, model_request_parameters
         )
@@ -156,14 +155,10 @@ class _PydanticRequest:
         head = [{"role": "system", "content": "\n\n".join(system)}] if system else []
         return [*head, *prompt]
 
-    def actions(self) -> list[Action]:
+    def tools(self) -> list[Any]:
         """Return the tools that the model is shown."""
-        tools = [*self._params.function_tools, *self._params.output_tools]
-        entry = self._run.cache.get("tools")
-        if entry is None or entry[0] != tools:
-            actions = [action_of(self._run.agent, each, None, False) for each in tools]
-            entry = self._run.cache["tools"] = (tools, actions)
-        return entry[1]  # type: ignore[no-any-return]
+        tools = (*self._params.function_tools, *self._params.output_tools)
+        return [(e.name, e.description or "", e.parameters_json_schema) for e in tools]
 
     async def answer(self) -> ModelResponse:
         """Ask the model."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
-from moothall import MissingExtra
-from moothall.agents import TheirAgent, TheirFault
-from moothall.build import as_json, json_text
+from moothall.build import TheirAgent, as_json, json_text
 
 if TYPE_CHECKING:
     from moothall import Action
-    from moothall.agents import TheirRun
+    from moothall.build import TheirRun
 
 
 class PydanticAIAgent(TheirAgent):
@@ -21,19 +19,13 @@ class PydanticAIAgent(TheirAgent):
     raises `CallDeferred` waits in the journal for its result. Tools of MCP servers are `outside`,
     unless `tools=` says otherwise. Arguments and errors are those of `TheirAgent`; `theirs` is a
     `pydantic_ai.Agent`.
-
-    Raises:
-        MissingExtra: Pydantic AI is not installed
     """
 
     run_kind = "PydanticAIAgent"
     framework = "pydantic-ai-slim"
+    extra = ("pydantic-ai", "pydantic_ai")
 
-    def __init__(self, id: str | int, theirs: Any, **options: Any) -> None:
-        MissingExtra.unless(f"agent {id!r}", "pydantic-ai", "pydantic_ai")
-        super().__init__(id, theirs, **options)
-
-    async def run_theirs(self, run: TheirRun) -> tuple[str, Any]:
+    async def run_theirs(self, run: TheirRun) -> Any:
         """Run the program to its end."""
         from pydantic_ai import StructuredDict
         from pydantic_ai.capabilities import ReinjectSystemPrompt
@@ -54,9 +46,7 @@ class PydanticAIAgent(TheirAgent):
             capabilities=capabilities,
             **options,
         )
-        output = result.output
-        text = output if isinstance(output, str) else json_text(self.write_value(output))
-        return text, output if schema is None else schema.read(text)
+        return result.output
 
     def known_tools(self) -> list[Action]:
         """Return the tools of functions; others are known once they are called."""
@@ -86,19 +76,14 @@ class PydanticAIAgent(TheirAgent):
     def write_value(self, value: Any) -> Any:
         """Return what a tool returned as JSON data."""
         from pydantic_ai import ToolReturn
-        from pydantic_core import to_jsonable_python
 
-        return to_jsonable_python(
-            value.return_value if isinstance(value, ToolReturn) else value, fallback=str
-        )
+        return as_json(value.return_value if isinstance(value, ToolReturn) else value)
 
-    def read_output(self, data: Any) -> Any:
-        """Return the value of a recorded reply, as the output type if that is one class."""
-        from pydantic import TypeAdapter
-
+    def output_type(self) -> Any:
+        """Return the type of its output; of several, their union."""
         kind = self.theirs.output_type
-        is_class = isinstance(kind, type) and kind is not str
-        return TypeAdapter(kind).validate_python(data) if is_class else data
+        is_several = isinstance(kind, list) and all(isinstance(each, type) for each in kind)
+        return Union[tuple(kind)] if is_several else kind  # noqa: UP007
 
     def write_error(self, error: BaseException) -> Any:
         """Return what a tool or a model raised as JSON data."""
@@ -128,5 +113,4 @@ class PydanticAIAgent(TheirAgent):
         if data["type"] in ("ModelRetry", "ToolFailed", "UnexpectedModelBehavior"):
             kind: type[Exception] = getattr(exceptions, data["type"])
             return kind(data["text"])
-        error = super().read_error(data)
-        return exceptions.AgentRunError(str(error)) if isinstance(error, TheirFault) else error
+        return super().read_error(data)

@@ -30,7 +30,7 @@ from moothall.society.kernel.wants import Want
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from moothall.build import AgentSettings
+    from moothall.agents import AgentSettings
 
 MAX_EVENTS: Final = 50  # the events that a citizen remembers
 MAX_EVENTS_LED: Final = 200  # the events that a citizen led by a model remembers

@@ -32,7 +32,7 @@ from moothall.society.population.step import fill_rest
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from moothall.build import AgentOptions
+    from moothall.agents import AgentOptions
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 
