@@ -18,11 +18,15 @@ pytestmark = pytest.mark.xdist_group("documentation")
 
 ROOT = Path(__file__).resolve().parent.parent
 # They have tests of their own.
-OWN = ("demo.py", "desk.py", "redis_space.py", "service.py", "studio.py")
+OWN = (
+    *("demo.py", "desk.py", "redis_space.py", "service.py", "smolagents_agent.py"),
+    "studio.py",
+)
 MODELS = sorted((ROOT / "examples" / "models").glob("*.py"))
 EXAMPLES = (
     *(p for p in sorted((ROOT / "examples").glob("*.py")) if p.name not in OWN),
     *MODELS,
+    *(p for p in sorted((ROOT / "examples" / "theirs").glob("*.py")) if p.name not in OWN),
     ROOT / "examples" / "company" / "run.py",
 )
 EXAMPLES_BY_NAME = {path.name: path for path in EXAMPLES}
