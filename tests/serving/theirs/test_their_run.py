@@ -11,6 +11,7 @@ import pytest
 
 from moothall import (
     ACCESS_REQUESTED,
+    Action,
     Budget,
     CallbackApprover,
     ConfigError,
@@ -215,6 +216,38 @@ async def test_framework_that_ours_asks_theirs_and_back() -> None:
     assert (reply.text, bank.payments) == ("done", [("Anna", 3)])
 
 
+async def test_framework_tool_whose_place_one_of_ours_takes_waits_with_its_run(
+    tmp_path: Path,
+) -> None:
+    bank, path = Bank(), tmp_path / "runs.db"
+
+    def script(messages: list[Any]) -> Any:
+        results = results_in(messages)
+        return results[-1] if results else [("c1", "helper", {"text": "Pay Anna"})]
+
+    def helper(text: str) -> str:
+        raise AssertionError("the agent of ours takes its place")
+
+    def clerk(journal: Journal) -> LittleAgent:
+        call = Call("p", "pay", {"to": "Anna", "amount": 3})
+        answers = [ModelReply(calls=(call,)), ModelReply("Anna is paid.")]
+        pay = Action("pay", bank.pay, access_policy=ACCESS_REQUESTED)
+        approver = CallbackApprover(lambda request: Later())
+        ours = ReActAgent(
+            "helper", ScriptedModel(answers), actions=[pay], journal=journal, approver=approver
+        )
+        tools = {"helper": ours.as_action("helper")}
+        return LittleAgent("clerk", Little(script, helper=helper), tools=tools, journal=journal)
+
+    with Journal(path) as journal:
+        first = await clerk(journal).reply("Go", run_id="r")
+        assert (first.stop_reason, bank.payments) == ("waiting", [])
+        (wait,) = (each for each in journal.waiting() if each.kind == "approval")
+        journal.answer(wait.run, wait.key, True)
+        reply = await clerk(journal).reply("Go", run_id="r")
+    assert (reply.text, bank.payments) == ("Anna is paid.", [("Anna", 3)])
+
+
 async def test_framework_other_call_under_the_same_key_is_a_mismatch(tmp_path: Path) -> None:
     path, bank = tmp_path / "runs.db", Bank()
     agent = LittleAgent(
@@ -246,6 +279,8 @@ def test_framework_run_what_a_program_decides_itself_is_refused_by_name() -> Non
         LittleAgent("clerk", little, max_iterations=3)
     with pytest.raises(ConfigError, match="'pya', which its program has not; it has pay"):
         LittleAgent("clerk", little, tools={"pya": {"outside": True}})
+    with pytest.raises(ConfigError, match="the action must have that name, got 'other'"):
+        LittleAgent("clerk", little, tools={"pay": Action("other", Bank().pay)})
     with pytest.raises(ConfigError, match="'outsid' is no option of @action"):
         LittleAgent("clerk", little, tools={"pay": {"outsid": True}})
 

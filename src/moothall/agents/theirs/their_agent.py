@@ -66,15 +66,21 @@ async def _execute(**args: Any) -> Any:
 class TheirTools:
     """The tools of a program as actions, with the options that its user stated by name."""
 
-    def __init__(self, agent: TheirAgent, options: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(self, agent: TheirAgent, options: Mapping[str, Any]) -> None:
         self._agent = agent
         self._options = options
+        self.ours: dict[str, Action] = {
+            name: each for name, each in options.items() if isinstance(each, Action)
+        }
+        """Actions that take the place of tools, such as those that ask an agent of ours."""
         self._actions: dict[str, tuple[Any, Action]] = {}
 
     def action(
         self, name: str, description: str = "", parameters: Any = None, **options: Any
     ) -> Action:
         """Return the action of a tool; `options` are the tool's own, where the user states none."""
+        if name in self.ours:
+            return self.ours[name]
         parameters = {} if parameters is None else parameters
         parts = (description, parameters, options)
         entry = self._actions.get(name)
@@ -114,7 +120,8 @@ class TheirAgent(ReActAgent):
     Args:
         id: its id
         theirs: the framework's own agent
-        tools: by the name of a tool, options of `@action`: `{"pay": {"guard": ("to", "amount")}}`
+        tools: by the name of a tool, options of `@action`: `{"pay": {"guard": ("to", "amount")}}`,
+            or an action that takes its place: `{"ask": helper.as_action("ask")}`
         memory: as for `ReActAgent`: the conversations of its threads
         budget: what its replies together may spend
         journal: a `Journal`, or the path of one, that records its replies
@@ -139,7 +146,7 @@ class TheirAgent(ReActAgent):
         id: str | int,
         theirs: Any,
         *,
-        tools: Mapping[str, Mapping[str, Any]] | None = None,
+        tools: Mapping[str, Mapping[str, Any] | Action] | None = None,
         memory: MemoryPart | None = None,
         budget: Budget | None = None,
         journal: Journal | str | os.PathLike[str] | None = None,
@@ -172,12 +179,20 @@ class TheirAgent(ReActAgent):
 
     @staticmethod
     def _checked_tools(
-        id: str | int, tools: Mapping[str, Mapping[str, Any]]
-    ) -> Mapping[str, Mapping[str, Any]]:
+        id: str | int, tools: Mapping[str, Mapping[str, Any] | Action]
+    ) -> Mapping[str, Mapping[str, Any] | Action]:
         for name, options in tools.items():
             label = f"agent {id!r}: tools={{{name!r}: …}}"
+            if isinstance(options, Action):
+                if options.name != name:
+                    raise ConfigError(
+                        f"{label}: the action must have that name, got {options.name!r}"
+                    )
+                continue
             if not isinstance(options, Mapping):
-                raise ConfigError(f"{label} must be options of @action, got {options!r:.80}")
+                raise ConfigError(
+                    f"{label} must be options of @action or an Action, got {options!r:.80}"
+                )
             if unknown := [each for each in options if each not in ActionOptions.__annotations__]:
                 raise ConfigError(f"{label}: {unknown[0]!r} is no option of @action")
             check_options(label, options)

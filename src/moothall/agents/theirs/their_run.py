@@ -35,7 +35,14 @@ from moothall.agents.theirs.parking import Parking
 from moothall.agents.theirs.their_calls import CallOutcome, TheirCalls
 from moothall.agents.theirs.their_request import THEIR_SCOPE, TheirModel, TheirRequest, TheirScope
 from moothall.agents.theirs.their_turns import TheirTurns
-from moothall.foundation.errors import BudgetExceeded, HookError, InDoubt, JournalError, RunMismatch
+from moothall.foundation.errors import (
+    BudgetExceeded,
+    HookError,
+    InDoubt,
+    InvalidArguments,
+    JournalError,
+    RunMismatch,
+)
 from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import error_message, log_failure
 from moothall.foundation.threads import context_value
@@ -132,9 +139,14 @@ class TheirRun:
             execute: executes it with these arguments, or those that a person changed
             args: the arguments, as JSON data
         """
-        key = self._key_of_call(id, action.name, args)
-        call = ToolCall(id or key, action.name, safe_name(action.name), args, action, {**args})
-        outcome: CallOutcome = await self.parking.guard(key, self._call(key, call, execute))
+        key, kwargs, work = self._key_of_call(id, action.name, args), {**args}, [execute]
+        if action.name in self.agent.tools.ours:
+            try:
+                kwargs, work = action.check(args), []
+            except InvalidArguments as error:
+                return CallOutcome(refused=str(error))
+        call = ToolCall(id or key, action.name, safe_name(action.name), args, action, kwargs)
+        outcome: CallOutcome = await self.parking.guard(key, self._call(key, call, *work))
         return outcome
 
     async def wait(self, name: str, question: Any) -> Any:
@@ -360,7 +372,10 @@ class TheirRun:
         return ModelReply.of_json(data)
 
     async def _call(
-        self, key: str, call: ToolCall, execute: Callable[[dict[str, Any]], Awaitable[Any]]
+        self,
+        key: str,
+        call: ToolCall,
+        execute: Callable[[dict[str, Any]], Awaitable[Any]] | None = None,
     ) -> CallOutcome:
         stem = key.rpartition(".")[0]
         if self.record is not None:
@@ -378,9 +393,10 @@ class TheirRun:
 
         async def run_tool(**args: Any) -> Any:
             THEIR_SCOPE.set(scope)
+            assert execute is not None
             return await calls.outcome_of(execute(args))
 
-        calls.work = run_tool
+        calls.work = None if execute is None else run_tool  # else the action executes itself
         await calls.execute(self.turn_end.budget)
         if calls.stops:
             raise calls.end
