@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
@@ -157,6 +158,42 @@ class RunView:
     def waits(self) -> list[Wait]:
         """What it waits for now."""
         return self._journal.waiting(self.outline.id)
+
+    @property
+    def all_waits(self) -> list[Wait]:
+        """What it waits for now; in the place of a run that it has asked for, what that waits for.
+
+        Such is the run of its own of an agent that a call of it has asked.
+        """
+        waits: dict[str, list[Wait]] = {}
+
+        def asked_now(view: RunView) -> list[str]:
+            run_waits = waits[view.outline.id] = self._journal.waiting(view.outline.id)
+            return [each.key for each in run_waits if each.kind == "result"]
+
+        self._with_asked(asked_now)
+        return [
+            each
+            for run_waits in waits.values()
+            for each in run_waits
+            if each.kind != "result" or not waits.get(each.key)
+        ]
+
+    def with_asked(self) -> list[RunView]:
+        """Return it and the runs that it has asked for and has waited for, and so on."""
+        return self._with_asked(lambda view: view.calls_by_wait)
+
+    def _with_asked(self, asked_ids: Callable[[RunView], Iterable[str]]) -> list[RunView]:
+        views = [self]
+        for view in views:
+            for id in asked_ids(view):
+                with suppress(NoSuchRun):  # it is no run, or was deleted
+                    asked_view = RunView(self._journal, id)
+                    is_new = all(each.outline.id != id for each in views)
+                    # The key of another result may be the id of a run.
+                    if is_new and asked_view.begun_with("asked_for") == view.outline.id:
+                        views.append(asked_view)
+        return views
 
     @cached_property
     def calls_by_wait(self) -> Mapping[str, str]:

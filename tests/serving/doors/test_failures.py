@@ -37,7 +37,7 @@ from moothall import (
 from moothall.agents import ReplyRequest
 from moothall.serving import asgi
 
-SECRETS = ("10.1.2.3", "5432", "gateway", "/srv", "keys.pem", "SELECT", "postgresql", "anna:")
+SECRETS = ("10.1.2.3", ":5432", "gateway", "/srv", "keys.pem", "SELECT", "postgresql", "anna:")
 FAILURES: dict[str, Callable[[], Exception]] = {
     "model": lambda: ModelError("openai:m: no answer from https://gateway.internal:8443/v1"),
     "database": lambda: JournalError("postgresql://anna:pw@10.1.2.3:5432/runs", "it is away"),

@@ -212,7 +212,7 @@ class AGUIDoor:
         if run.view is None:
             run.door_data.events_sent = []
             return run
-        known_calls = await in_thread(lambda view: {*view.calls_by_wait.values()}, run.view)
+        known_calls = await in_thread(_asked_calls, run.view)
         return self._go_on(run, run.view, PageRun.for_request(run_id, tool_request, known_calls))
 
     def _go_on(self, run: ServedRun, view: RunView, page_run: PageRun) -> ServedRun:
@@ -261,6 +261,11 @@ async def _next_item(run: ServedRun, reader: Follower) -> RunState | RunEvent | 
 def _own_thread(request: CallerRequest) -> str:
     """Return the thread of a run of its own, by which its client's thread is known again."""
     return f"{request.sender}/{request.context}-{request.id}"
+
+
+def _asked_calls(view: RunView) -> set[str]:
+    """Return the ids of the calls that a run has ever asked about, also for another agent."""
+    return {call for each in view.with_asked() for call in each.calls_by_wait.values()}
 
 
 def _interrupt_event(

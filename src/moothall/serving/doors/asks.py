@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from moothall import ApprovalRequest, Event, Later, NobodyToAsk, Question, Refused, Waiting
 from moothall.actions import DECISION_KINDS
-from moothall.build import escaped, json_text
+from moothall.build import CURRENT, CallerContext, escaped, json_text
 from moothall.journal import Outline, Wait
 from moothall.serving.doors.callers import LOCAL
 from moothall.serving.doors.checks import hash_of
@@ -43,6 +43,7 @@ class Ask:
         is_approval: whether it is an approval
         schema: that of the answer
         call: the id of the call that it is about, if that is known
+        run: the id of the run that waits for the answer in its journal; empty if none does
         future: where this process waits for the answer; None if the run waits in its journal
     """
 
@@ -52,6 +53,7 @@ class Ask:
     is_approval: bool
     schema: dict[str, Any]
     call: str = ""
+    run: str = ""
     future: asyncio.Future[Any] | None = None
 
 
@@ -105,7 +107,8 @@ def asks_of(waits: Iterable[Wait], may_permit: bool) -> dict[str, Ask]:
     for each in waits:
         if not each.asks_caller or (each.kind == "approval" and not may_permit):
             continue
-        asks[each.key] = ask_of(each.request, each.key, each.call)
+        ask = asks[each.key] = ask_of(each.request, each.key, each.call)
+        ask.run = each.run
     return asks
 
 
@@ -243,16 +246,13 @@ class CallerApprover:
 
     @staticmethod
     def _can_wait(caller: Caller | None, run_id: str | None) -> bool:
-        """Whether a run waits: the caller's own, or one whose caller cannot be asked.
+        """Whether a run waits: the caller's own, one for which that waits, or if nobody is asked.
 
-        A run that another agent's reply waits for does not: the caller is asked at once.
+        The run of an agent that an action asks in its midst does not: the caller is asked at once.
         """
-        is_callers_own = (
-            caller is None
-            or caller.asking is None
-            or (run_id is not None and caller.run_id == run_id)
-        )
-        return run_id is not None and is_callers_own
+        if run_id is None or caller is None or caller.asking is None:
+            return run_id is not None
+        return caller.run_id in CallerContext.runs_that_wait(CURRENT.get(), run_id)
 
     @staticmethod
     def _for_caller(later: Later) -> Later:

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from moothall import BudgetExceeded, ConfigError, DeadlineExceeded, NoSuchRun, NotPermitted
 from moothall.budget import LIMITS
 from moothall.build import Thread, Threaded, check_function, check_integer, guard
+from moothall.journal import RunView
 from moothall.serving.doors.checks import Scope
 from moothall.serving.doors.protocols import DOORS
 
@@ -319,7 +320,7 @@ def waits_of(journal: Journal | None, agent: str, run_id: str, sender: str | Non
     """
     if sender is not None:
         _check_run(journal, agent, run_id, sender)
-    return [] if journal is None else journal.waiting(run_id)
+    return [] if journal is None else RunView(journal, run_id).all_waits
 
 
 def _check_run(journal: Journal | None, agent: str, run_id: str, sender: str) -> None:

@@ -11,6 +11,8 @@ from moothall.actions.approval import ApprovalRequest, CallToApprove, Later, Que
 from moothall.actions.approval.approval import decider_title
 from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.actions.provenance.reading import current_reading
+from moothall.agents.agent import CURRENT
+from moothall.agents.caller_context import CallerContext
 from moothall.agents.loop.answer import ToolCall
 from moothall.agents.loop.later_results import data_of_call
 from moothall.agents.loop.permission import rewrite
@@ -36,15 +38,19 @@ class UpwardCall:
         agent: the agent that calls
         request: that of its reply
         call: the call
+        waiting_runs: the runs that wait with its own, which is the last
         cause: why the call has no value yet: the handler's own `Later`, or the end of its run
     """
 
-    __slots__ = ("_scope", "agent", "call", "cause", "request")
+    __slots__ = ("_scope", "agent", "call", "cause", "request", "waiting_runs")
 
     def __init__(self, agent: Agent, request: ReplyRequest, call: ToolCall) -> None:
         self.agent: Agent = agent
         self.request: ReplyRequest = request
         self.call: ToolCall = call
+        self.waiting_runs: tuple[str, ...] = CallerContext.runs_that_wait(
+            CURRENT.get(), request.run_id
+        )
         self.cause: BaseException | None = None
         self._scope = CALL_SCOPE.get()  # whose clocks stand still, and what the approver has read
 

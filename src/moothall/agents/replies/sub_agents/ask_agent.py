@@ -15,6 +15,8 @@ from moothall.actions.approval import Later
 from moothall.actions.capability import ActionOrigin
 from moothall.actions.message import ENCLOSING_REPLIES
 from moothall.actions.provenance.reading import current_reading
+from moothall.agents.agent import CURRENT
+from moothall.agents.caller_context import CallerContext
 from moothall.agents.context import Context
 from moothall.agents.replies.charging import ReplayOffsets, budget_in_call, charge_spent
 from moothall.agents.replies.checked_parts import is_recording
@@ -119,12 +121,13 @@ async def reply_to_call(
         return NO_ANSWER_TEXT
     options = _without_none(run_id=run_id, **options)
     try:
-        try:
-            reply = await agent.reply(text, **options)
-        except RunMismatch as error:
-            if not await asyncio.to_thread(_takes_over_ended, agent, run_id, error):
-                raise
-            reply = await agent.reply(text, **options)
+        with CallerContext.waiting_run(CURRENT.get(), caller and caller.run_id, run_id):
+            try:
+                reply = await agent.reply(text, **options)
+            except RunMismatch as error:
+                if not await asyncio.to_thread(_takes_over_ended, agent, run_id, error):
+                    raise
+                reply = await agent.reply(text, **options)
     except (RunHeld, RunMismatch) as error:
         if run_id is None:
             raise

@@ -16,6 +16,7 @@ from moothall import (
     ReasoningPiece,
     Reply,
     TextPiece,
+    Usage,
 )
 from moothall.agents import ReplyRequest
 from moothall.build import Thread, json_text
@@ -240,14 +241,15 @@ class OpenAIDoor:
 
         def outcome_for_client(run: ServedRun) -> ClientOutcome:
             state, reply = run.state, run.reply
+            can_wait = openai_request.schema is None or on_reply is not None
+            if state.name == "at_rest" and can_wait:
+                return waiting_outcome(state.waits, Usage() if reply is None else reply.usage)
             if run.error is not None:
                 raise bad_request_of(run.error, state.text) from run.error
             if reply is None:
                 text, status = REASONS.explain("cancelled"), REASONS["cancelled"].http_status
                 raise BadRequest(text, None, "cancelled", status, "server_error")
             if state.name == "at_rest":
-                if openai_request.schema is None or on_reply is not None:
-                    return waiting_outcome(state.waits, reply.usage)
                 raise failure_of(reply, waiting_text(state.waits))
             thoughts = request.thoughts or ()
             outcome = outcome_of(reply, openai_request, agent, thoughts, only_last_text, state.text)

@@ -202,7 +202,7 @@ def _recorded_messages(
     if (run.agent, run.thread) != (str(agent.id), thread_of(sender, run_id)):
         raise _unknown_response(response_id)
     if run.state in GOING_ON:
-        waits = view.waits if run.state in RESTING else []
+        waits = view.all_waits if run.state in RESTING else []
         raise _unfinished_response(f"resp_{run_id}", waiting_text(waits))
     previous = (view.begun_with(ECHO_KEY) or {}).get("previous_response_id")
     if not Reply.gives_text(agent, run.state):

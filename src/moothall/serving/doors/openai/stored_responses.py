@@ -242,7 +242,8 @@ def _referenced_item(item: Any) -> tuple[str, str] | None:
 
 def _check_no_doubt(agent: Any, run: Outline) -> None:
     """Refuse to end or delete a response of which a call is in doubt: its operator must know."""
-    if run.state == "in_doubt" and (waits := agent.journal.waiting(run.id)):
+    waits = RunView(agent.journal, run).all_waits
+    if any(each.kind == "doubt" for each in waits):
         raise _in_progress_error(waiting_text(waits))
 
 

@@ -9,8 +9,9 @@ from contextlib import suppress
 from typing import Any, Final
 
 from moothall import NoSuchRun, StateError
+from moothall.agents import runs_that_go_on
 from moothall.journal import Journal, Outline, RunView
-from moothall.serving.doors.asks import RESTING, asks_of, waiting_text
+from moothall.serving.doors.asks import RESTING, Ask, asks_of, waiting_text
 from moothall.serving.doors.checks import in_thread
 from moothall.serving.doors.protocols import DoorProtocol
 from moothall.serving.doors.served.served_run import (
@@ -149,20 +150,28 @@ class RecordedRuns:
 
     def questions(self, run: ServedRun, view: RunView) -> RunQuestions:
         """Return what a run asks its caller, and has asked."""
-        caller = run.request.caller
-        decided = self._journal_of(run).waits.decided(caller, run.id)
-        late_keys = view.calls_by_wait.keys() - {each.key for each in (*view.waits, *decided)}
+        caller, waits = run.request.caller, self._journal_of(run).waits
+        views = view.with_asked()
+        decided = [wait for each in views for wait in waits.decided(caller, each.outline.id)]
+        asked_keys = {key for each in views for key in each.calls_by_wait}
+        late_keys = asked_keys - {each.key for each in (*view.all_waits, *decided)}
         answered_asks = asks_of(decided, self._served.callers.permits(caller))
         return RunQuestions(run.state.asks, answered_asks, late_keys)
 
-    async def give(self, run: ServedRun, token: str, answers: Mapping[str, Any]) -> None:
-        """Give a run answers by key; raise RunRefused if somebody else has answered otherwise."""
+    async def give(
+        self, run: ServedRun, token: str, answers: Mapping[str, Any], asks: Mapping[str, Ask]
+    ) -> None:
+        """Give a run answers by key; raise RunRefused if somebody else has answered otherwise.
+
+        `asks` say which run asks: also those are answered for which it waits.
+        """
         journal = self._journal_of(run)
 
         def give_all() -> None:
             journal.waits.mark(run.id, token)
             for key, answer in answers.items():
-                journal.answer(run.id, key, answer, by=run.request.caller)
+                id = asks[key].run if key in asks else run.id
+                journal.answer(id, key, answer, by=run.request.caller)
 
         try:
             await self._served.answer(run.id, give_all)
@@ -210,16 +219,17 @@ class RecordedRuns:
             pass
 
     def ids_to_resume(self, agent: str, cut_off: bool) -> list[str]:
-        """Return the runs of an agent that wait, and those that were cut off if these are wanted.
+        """Return the runs of an agent that can go on; if wanted, also those that were cut off.
 
         Raises:
             JournalError: the journal cannot be read
         """
-        journal = self._door.journal(agent)
-        ids = [] if journal is None else journal.waits.run_ids(agent)
-        if cut_off and journal is not None:
-            ids += [run.id for run in journal.runs(agent=agent, state=Outline.cut_off)]
-        return [each for each in ids if self._door.is_mine(each)]
+        if self._door.journal(agent) is None:
+            return []
+        served_agent = self._served.agents[agent]
+        by_agent = runs_that_go_on(served_agent, cut_off=cut_off)
+        runs = [run for each, runs in by_agent if each is served_agent for run in runs]
+        return [each.id for each in runs if self._door.is_mine(each.id)]
 
     def sent_before(
         self, agent: str, sender: str, name: str, digest: str, is_taken: Callable[[str], bool]

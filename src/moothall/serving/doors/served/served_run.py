@@ -186,8 +186,9 @@ class ServedRun:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether a person decides about a call of it that was cut off."""
-        return self.view is not None and self.view.outline.state == "in_doubt"
+        """Whether a person decides about a call that was cut off, of it or of one it waits for."""
+        is_own = self.view is not None and self.view.outline.state == "in_doubt"
+        return is_own or any(each.kind == "doubt" for each in self.state.waits)
 
     @property
     def is_worked_on(self) -> bool:
@@ -204,7 +205,7 @@ class ServedRun:
     @property
     def has_other_program(self) -> bool:
         """Whether it waits for the program that began it, which has changed."""
-        return getattr(self.error, "type", "") == "RunMismatch"
+        return "RunMismatch" in (getattr(self.error, "type", ""), type(self.error).__name__)
 
     # -- following ---------------------------------------------------------------------------------
 
@@ -271,7 +272,7 @@ class ServedRun:
     async def _end(self, served: Served) -> None:
         error, reply = self.error, self.reply
         reason = "" if reply is None else reply.stop_reason
-        kind = "" if error is None else getattr(error, "type", "")
+        kind = "" if error is None else getattr(error, "type", type(error).__name__)
         if reason in RESTING or kind == "RunMismatch":
             await self._rest(served)
         elif error is None and self._has_answer(served):
@@ -366,7 +367,7 @@ def recorded_run(
     name, text = state_name_of(run, agent, agent.journal), ""
     reply = view.reply if name in ENDS else None
     # A cancelled call may be in doubt, too.
-    waits = view.waits if run.state in RESTING and not run.held else []
+    waits = view.all_waits if run.state in RESTING and not run.held else []
     if name == "failed":
         text = f"the run has no reply ({run.state})"
         text = text if reply is None else ended_text(reply, request.id, logs=False)

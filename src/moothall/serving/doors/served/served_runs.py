@@ -319,7 +319,8 @@ class ServedRuns:
             questions = await in_thread(self._recorded.questions, run, run.view)
             answers = read(questions)
             keys = answers.keys() - {*questions.late_keys}
-            await self._recorded.give(run, token, {key: answers[key] for key in keys})
+            asks = {**questions.answered_asks, **questions.open_asks}
+            await self._recorded.give(run, token, {key: answers[key] for key in keys}, asks)
         self._left_runs.pop(run.id, None)
         self._tokens.keep(token, None)
         run.answer_token = token
