@@ -25,7 +25,7 @@ from moothall import (
     action,
 )
 from moothall.journal import Done
-from moothall.models.protocol import Call
+from moothall.models.protocol import Call, ModelReply
 from moothall.serving import asgi
 from serving.company.conftest import until
 from serving.doors.a2a_calls import data, plain, rpc, state
@@ -354,3 +354,49 @@ async def test_client_reads_that_a_helper_has_changed_until_it_is_restored(
     with serving(shop.app()) as url:
         await shows(made, url, end)
     assert shop.bought == ["tea"] * (kind == "approval")
+
+
+def test_helpers_that_ask_at_once_are_answered_one_by_one_also_at_the_next_server(
+    tmp_path: Path,
+) -> None:
+    bought: list[str] = []
+
+    def calling(*calls: Call) -> ScriptedModel:
+        def reply(said: list[Any], _: Any) -> Any:
+            results = [each["content"] for each in said if each["role"] == "tool"]
+            return " and ".join(results) or ModelReply("", calls)
+
+        return ScriptedModel(reply)
+
+    def app(journal: Journal) -> Any:
+        @action(access_policy=ACCESS_REQUESTED)
+        async def buy(item: str) -> str:
+            """Buy an item."""
+            bought.append(item)
+            return f"bought {item}"
+
+        helpers = [
+            ReActAgent(id, calling(Call("0", "buy", {"item": id})), actions=[buy], journal=journal)
+            for id in ("tea", "cups")
+        ]
+        asking = [each.as_action() for each in helpers]
+        model = calling(*(Call(each.name, each.name, {"text": "Buy."}) for each in asking))
+        return asgi(ReActAgent("shop", model, actions=asking, journal=journal))
+
+    def asked(task: dict[str, Any]) -> dict[str, str]:
+        parts = [each["data"] for each in task["status"]["message"]["parts"] if "data" in each]
+        return {each["agent"]: each["approval"] for each in parts}
+
+    with Journal(tmp_path / "runs.db") as journal:
+        with serving(app(journal)) as url:
+            task = rpc(url, "SendMessage", plain("Buy both."))["result"]["task"]
+            keys = asked(task)
+            said = data({"approval": keys["cups"], "permit": True}, taskId=task["id"])
+            task = rpc(url, "SendMessage", said)["result"]["task"]
+            assert asked(task) == {"tea": keys["tea"]}
+        with serving(app(journal)) as url:
+            said = data({"approval": keys["tea"], "permit": True}, taskId=task["id"])
+            assert "error" in rpc(url, "SendMessage", said, source="127.0.0.2")
+            ended = rpc(url, "SendMessage", said)["result"]["task"]
+            text = ended["artifacts"][0]["parts"][0]["text"]
+            assert (text, bought) == ("bought tea and bought cups", ["cups", "tea"])

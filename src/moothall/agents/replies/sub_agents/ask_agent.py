@@ -121,7 +121,7 @@ async def reply_to_call(
         return NO_ANSWER_TEXT
     options = _without_none(run_id=run_id, **options)
     try:
-        with CallerContext.waiting_run(CURRENT.get(), caller and caller.run_id, run_id):
+        with CallerContext.waiting_run(CURRENT.get(), caller, run_id):
             try:
                 reply = await agent.reply(text, **options)
             except RunMismatch as error:
