@@ -400,3 +400,19 @@ def test_helpers_that_ask_at_once_are_answered_one_by_one_also_at_the_next_serve
             ended = rpc(url, "SendMessage", said)["result"]["task"]
             text = ended["artifacts"][0]["parts"][0]["text"]
             assert (text, bought) == ("bought tea and bought cups", ["cups", "tea"])
+
+
+async def test_a2a_client_is_asked_by_a_changed_helper_as_soon_as_its_operator_says_so(
+    tmp_path: Path,
+) -> None:
+    made, shop = A2AClient(), Shop(tmp_path / "runs.db", "approval")
+    with serving(shop.app()) as url:
+        await made.begin(url)
+        shop.end_suddenly()
+    with serving(shop.app("Be brief.")) as url:
+        assert "its program has changed" in await made.answer(url, True)
+        (wait,) = [each for each in shop.journal.waiting() if each.kind == "operator"]
+        shop.journal.answer(wait.run, wait.key, "fork", by="eva")
+        await shows(made, url, "Permit /helper.approval")
+        assert await made.answer(url, True) == "bought tea"
+    assert shop.bought == ["tea"]

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from moothall import Done, Event, JournalError, NoSuchRun, NotPermitted, Reply
+from moothall import Done, Event, JournalError, NoSuchRun, NotPermitted, Reply, RunMismatch
 from moothall.build import one_line
 from moothall.journal import REASONS, Outline, RunView
 from moothall.serving.doors.asks import RESTING, Ask, Caller, OpenAsks, asks_of
@@ -203,9 +203,13 @@ class ServedRun:
         return not is_stuck and self.state.name not in ("failed", "refused", "cancelled")
 
     @property
-    def has_other_program(self) -> bool:
-        """Whether it waits for the program that began it, which has changed."""
-        return "RunMismatch" in (getattr(self.error, "type", ""), type(self.error).__name__)
+    def changed_run(self) -> str:
+        """The run whose program has changed, it or one that it waits for; empty without one."""
+        error = self.error  # a message's is caused by it
+        for each in (error, None if error is None else error.__cause__):
+            if isinstance(each, RunMismatch):
+                return each.run_id
+        return self.id if getattr(error, "type", "") == "RunMismatch" else ""
 
     # -- following ---------------------------------------------------------------------------------
 

@@ -60,6 +60,7 @@ class ServedRuns:
         # Those that ask their clients, which come again with the answer.
         self._left_runs = LastItems[str, ServedRun](_MAX_LEFT)
         self._retries = Retries()  # those of another program
+        self._changed_runs: dict[str, str] = {}  # for each of these, the run that asks its operator
         self._resumed_agents: dict[str, Agent] = {}  # the agents whose runs that were cut off go on
 
     # -- beginning and ending ----------------------------------------------------------------------
@@ -157,10 +158,12 @@ class ServedRuns:
         is_kept = self._door.outlives_request or run.answer_token or id in self._left_runs
         if not (is_kept and run.state.is_over) and not run.has_client:
             del self._runs[id]
-        if run.error is not None and run.has_other_program:
+        if changed_run := run.changed_run:
             self._retries.note(id)
+            self._changed_runs[id] = changed_run
         else:  # what it waits for now is a later matter
             self._retries.forget(id)
+            self._changed_runs.pop(id, None)
 
     async def resume(self) -> None:
         """Go on with runs that have waited and can; of an agent that has entered, the cut-off."""
@@ -180,7 +183,7 @@ class ServedRuns:
         journal = self._door.journal(agent)
         assert journal is not None
         is_due = self._retries.is_due(run_id) or not await in_thread(
-            journal.waits.asks_operator, run_id
+            journal.waits.asks_operator, self._changed_runs.get(run_id, run_id)
         )
         if run_id in self._runs or not is_due:
             return True
