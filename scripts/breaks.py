@@ -35,6 +35,10 @@ from draws import ROOT, SOURCE, Break, changed, draw, marked, readers_of
 EQUIVALENT = ROOT / "tests" / "equivalent_breaks.toml"
 FOLDERS = {"agents": "agent"}
 """The folder of tests of a house, where a package on the index has the name of the house."""
+ELSEWHERE = {
+    "cli": ("serving/doors/test_serve_command.py", "serving/company/test_serve_company.py")
+}
+"""Tests of a house that stand beside what they need of another."""
 CORE = ("actions", "agents", "budget", "foundation", "journal", "memory", "models", "spaces")
 """Houses whose promises the tests of the others of them hold, too."""
 
@@ -54,7 +58,7 @@ def equivalent_names() -> list[str]:
 def tests_of(house: str) -> list[list[str]]:
     """Return the tests of a house: its folder, then what uses, attacks or extends it."""
     house = house.partition("/")[0]
-    paths = [ROOT / "tests" / "attacks" / house]
+    paths = [ROOT / "tests" / each for each in (f"attacks/{house}", *ELSEWHERE.get(house, ()))]
     paths += (ROOT / "tests" / "attacks").glob(f"test_{house}_*.py")
     for folder in ("attacks", "extending"):
         for path in (ROOT / "tests" / folder).glob("test_*.py"):
