@@ -38,6 +38,7 @@ class ActionOrigin(NamedTuple):
     takes_listed_values: bool = False  # whether it takes only values that its description lists
     agent: Any = None  # the agent that it asks, whose own record goes on with a call cut off
     is_part: bool = False  # whether that record is a part of the run that asks
+    in_background: bool = False  # whether a call of it gives an id at once
     may_return_arguments: bool = True  # whether a result may be made of the arguments
     adds_actions: bool = False  # whether a result adds actions that the model can call next
 

@@ -76,6 +76,7 @@ class OpenRun:
     resumes_later: bool = False  # whether it goes on if its task is cancelled, as after a kill
     work: RunWork = field(default_factory=RunWork)
     has_waits: bool = False  # whether it has rows of what it waits for
+    has_workers: bool = False  # whether its thread has to hear of runs in the background
     waiting_runs: list[tuple[str, int]] = field(default_factory=list)
     """The other runs of its thread that wait: the id of each, and its last entry."""
     standing_decisions: set[str] = field(default_factory=set)  # of people, for the rest of it

@@ -27,7 +27,7 @@ from moothall.journal.stop_reason import ELSEWHERE_STATE, OPEN_STATES
 from moothall.journal.store.run_requests import read_requests
 from moothall.journal.store.run_work import RunRequests, RunWork
 from moothall.journal.store.store import RunEnd, Store, WriteUncertain
-from moothall.journal.store.wait_rows import WAIT_ENTRY_KINDS
+from moothall.journal.store.wait_rows import WAIT_ENTRY_KINDS, WORKER, WorkerRow, begin_worker
 from moothall.journal.tally import search_text
 
 NewRun: TypeAlias = tuple[str, str, str, str | None, str | None]
@@ -39,11 +39,11 @@ _MAX_TRIES: Final = 3
 _HAS_ROWS: Final = "SELECT 1 FROM waits WHERE run = ? AND NOT taken LIMIT 1"
 _NO_RUN: Final = 0
 _WAITING_RUNS: Final = (
-    "SELECT r.id, r.last FROM waits w JOIN runs r ON r.number = w.run WHERE NOT w.taken AND "
-    "w.agent = ? AND w.thread = ? AND w.run <> ? AND w.place > 0 GROUP BY r.number, r.id, r.last "
-    "ORDER BY r.number"
+    "SELECT r.id, r.last, max(w.place) FROM waits w JOIN runs r ON r.number = w.run WHERE NOT "
+    "w.taken AND w.agent = ? AND w.thread = ? AND w.run <> ? AND (w.place > 0 OR w.kind = "
+    f"'{WORKER}') GROUP BY r.number, r.id, r.last ORDER BY r.number"
 )
-"""The other runs of a thread that wait."""
+"""The other runs of a thread that wait; those that work for it in the background have no place."""
 
 
 class RunOpener:
@@ -122,6 +122,13 @@ class RunOpener:
         run.work.begin()
         self.requests.add(run)
         return run
+
+    def begin_worker(self, new_run: NewRun, thread: str | None, row: WorkerRow) -> None:
+        """Make a run that works in the background for a thread, once; it begins by `begin`."""
+        self._store.check()
+        with self._store.writing(lock=RUNS) as db:
+            number, _ = self._find_or_create(db, row.id, new_run)
+            begin_worker(db, number, thread, row)
 
     def check_writable(self) -> None:
         """Write what no run has: a full disk, or a server that is a standby now, can be read."""
@@ -224,7 +231,12 @@ class RunOpener:
                 run.standing_decisions.update(DECISION_KINDS.keys_in_entry(each.data))
         kinds = {entry.kind for part in past_entries.values() for entry in part}
         run.has_waits = not WAIT_ENTRY_KINDS.isdisjoint(kinds) or bool(run.open_calls) or has_rows
-        run.waiting_runs, run.is_open = waiting_runs, state in OPEN_STATES
+        run.is_open = state in OPEN_STATES
+        for other_id, last, place in waiting_runs:
+            if place:
+                run.waiting_runs.append((other_id, last))
+            else:
+                run.has_workers = True
         run.work = work
         self._open_runs.add(run)
         if (

@@ -18,8 +18,9 @@ from moothall.agents.replies.checked_parts import is_recording
 from moothall.agents.replies.events import CallEnded
 from moothall.agents.replies.hooks import expect_messages
 from moothall.agents.replies.reply import Stop
-from moothall.agents.replies.sub_agents.ask_agent import budgets_new_to_call, run_id_of_call
+from moothall.agents.replies.sub_agents.ask_agent import run_id_of_call
 from moothall.agents.replies.sub_agents.call_form import check_form
+from moothall.agents.replies.sub_agents.restoring import budgets_new_to_call
 from moothall.budget.bill import Bill, CallContext
 from moothall.foundation import tracing
 from moothall.foundation.errors import RunMismatch

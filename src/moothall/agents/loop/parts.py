@@ -9,12 +9,7 @@ from numbers import Real
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from moothall.actions import (
-    ACCESS_REQUESTED,
-    AccessPolicy,
-    Action,
-    ActionRegistry,
-)
+from moothall.actions import ACCESS_REQUESTED, AccessPolicy, Action, ActionRegistry
 from moothall.actions.environment import AnyEnvironment, Environment
 from moothall.actions.goal import Goal
 from moothall.actions.marking import checked_policy
@@ -112,6 +107,7 @@ class LoopSettings(ReplyingOptions, total=False):
     max_result_chars: int
     check: Check | None
     tries: int
+    max_background: int
     outside_policy: AccessPolicy
 
 
@@ -136,6 +132,7 @@ class Looping(RecordedAgent):
     max_result_chars: int = MAX_RESULT_CHARS
     check: Check | None = None
     tries: int = TRIES
+    max_background: int = 16
     outside_policy: AccessPolicy = ACCESS_REQUESTED
     environment: AnyEnvironment = _ENVIRONMENT
     system_prompt: SystemPrompt | None = None
@@ -222,6 +219,10 @@ LOOP_SETTINGS: Final = {
     "tries": LoopSetting(
         "how often in a row the model is asked again after an answer that cannot be used, before "
         "the reply ends as `unreadable`",
+        _checked_by(check_integer, low=0),
+    ),
+    "max_background": LoopSetting(
+        "how many sub-agents may work in the background for one conversation at a time",
         _checked_by(check_integer, low=0),
     ),
     "outside_policy": LoopSetting(

@@ -56,7 +56,7 @@ from moothall.agents.replies.reply import Reply
 from moothall.agents.replies.reply_context import ASK_CONTEXT
 from moothall.agents.replies.reply_request import ReplyOptions, ReplyRequest
 from moothall.agents.replies.resume import memory_of_asked, memory_of_fork
-from moothall.agents.replies.sub_agents.ask_agent import restore_asked
+from moothall.agents.replies.sub_agents.restoring import restore_asked
 from moothall.agents.replies.thread import Thread, Threads
 from moothall.agents.replies.threaded import EARLIER_ANSWER
 from moothall.foundation.arguments import check_integer
@@ -466,7 +466,7 @@ class ReActAgent(Looping):
         if record.start is not None:
             memory = memory_of_fork(self.memory_in(record.start["thread"]), record.run)
             catch_up(self, record, memory, budget_of(self, budget))
-            await restore_asked(record, budget_of(self, budget), self._own_action)
+            await restore_asked(record, self, budget_of(self, budget), self._own_action)
 
     def _own_action(self, name: str) -> Action | None:
         """Return its own action of a name."""

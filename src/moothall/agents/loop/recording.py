@@ -199,7 +199,8 @@ def cannot_resume(fault: str) -> Stop:
 def end_data(reply: Reply) -> dict[str, Any]:
     """Return what is recorded of the end, besides the state."""
     usage = reply.usage.to_json()
-    return {"detail": reply.detail, "text": reply.text, "value": reply.value, "usage": usage}
+    data = {"detail": reply.detail, "text": reply.text, "value": reply.value, "usage": usage}
+    return {**data, "under_way": [*reply.under_way]} if reply.under_way else data
 
 
 def ended_reply(record: ReadRecord[LoopState], schema: AnswerSchema | None = None) -> Reply:
@@ -207,7 +208,7 @@ def ended_reply(record: ReadRecord[LoopState], schema: AnswerSchema | None = Non
     state, end = record.state or LoopState(), record.over
     assert end is not None
     reply = reply_at_end(record, schema, state.messages, state.steps, Usage(*end["usage"]))
-    return replace(reply, outside=state.outside)
+    return replace(reply, outside=state.outside, under_way=(*end.get("under_way", ()),))
 
 
 def program_of(agent: Looping) -> dict[str, Any]:

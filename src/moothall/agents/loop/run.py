@@ -51,6 +51,7 @@ from moothall.models.protocol import Model
 
 if TYPE_CHECKING:
     from moothall.agents.replies.reply_request import AnswerSchema
+    from moothall.agents.replies.sub_agents.background import Workers
     from moothall.agents.replies.thread import Thread
     from moothall.budget import Budget
 
@@ -161,6 +162,8 @@ class LoopRun:
             # By an action, from Python 3.13 on: it ends all the same.
             if state.iteration and steering.was_swallowed():
                 raise asyncio.CancelledError
+            if self.thread.workers is not None:
+                await self._hear_workers(self.thread.workers)
             self.turn_end.last_turn = turn = LoopTurn(state.iteration + 1)
             steering.in_turn = True
             try:
@@ -300,9 +303,22 @@ class LoopRun:
         has_spoken = not self.state.faults and self.state.last_message["role"] == "user"
         return has_spoken or bool(self._past_steps(f"{self.state.iteration + 1}."))
 
+    async def _hear_workers(self, workers: Workers) -> None:
+        """Hear what has come of the work in the background since the last turn."""
+        if not self._past_steps(f"{self.state.iteration + 1}"):  # else its answer was without
+            self._take_texts(await workers.take_results(self.thread))
+            if not workers.under_way:
+                self.thread.workers = None
+
     def _take_new_texts(self) -> None:
-        turn, texts = LoopTurn(), self._steering.take_texts()
-        for text in texts:  # the turn may have ended though we cancelled it
+        self._take_texts(self._steering.take_texts())  # the turn may have ended though cancelled
+
+    def _take_texts(self, texts: Sequence[str]) -> None:
+        """Add texts to the messages, as the user's."""
+        if not texts:
+            return
+        turn = LoopTurn()
+        for text in texts:
             marks = Marks(text.sources) if isinstance(text, SourcedText) else None
             turn.add({"role": "user", "content": str(text)}, marks)
         if self.record is not None:

@@ -22,7 +22,7 @@ from moothall.agents.loop.provenance import (
 )
 from moothall.agents.loop.recording import catch_up, ended_reply, tell_past
 from moothall.agents.replies.reply import OpenReply, Reply, Step, Stop
-from moothall.agents.replies.sub_agents.ask_agent import restore_asked
+from moothall.agents.replies.sub_agents.restoring import restore_asked
 from moothall.foundation.text import cut
 from moothall.memory.long_results import LEAST_CHARS
 
@@ -98,7 +98,9 @@ class TurnEnd:
         catch_up(self.agent, record, self.memory, self.budget)
         if self.run_memory.forgets:
             self.run_memory.note_forgetting()
-        await restore_asked(record, self.budget, self.view.action)
+        await restore_asked(record, self.agent, self.budget, self.view.action)
+        if (workers := self.thread.workers) is not None:
+            await workers.go_on(self.view.action, self.request, self.budget)
 
     async def recorded_reply(self) -> Reply:
         """Return the reply of a run that is over, as its record has it."""
@@ -200,7 +202,11 @@ class TurnEnd:
             value = state.text if self.schema is None else None
         if count := getattr(self.memory, "left_out", 0):
             detail = left_out(detail, count, self.id, self.model)
+        under_way: tuple[str, ...] = ()
+        if (workers := self.thread.workers) is not None:
+            under_way, detail = workers.under_way, workers.with_names(detail)
         answer_fields = (state.text, value, state.messages, state.steps, usage)
         end_fields = (reason, detail, error, self.request.run_id)
-        reply: Any = OpenReply(answer_fields, end_fields, state.outside if state.marks else ())
+        outside = state.outside if state.marks else ()
+        reply: Any = OpenReply(answer_fields, end_fields, outside, under_way)
         return reply  # type: ignore[no-any-return]

@@ -353,6 +353,7 @@ class ConversationalAgent(Threaded):
         *,
         fresh: bool = False,
         fork: bool = False,
+        background: bool = False,
     ) -> Action:
         """Return an action that asks this agent, for `actions=[…]` of another one.
 
@@ -370,12 +371,14 @@ class ConversationalAgent(Threaded):
                 caller's run, also with the same journal
             fork: the same, and the conversation begins with the caller's messages, those before
                 the answer that calls it; for a `ReActAgent`
+            background: whether a call, fresh or forked, returns an id at once. The caller's model
+                goes on, and is told of the end before a later turn (docs/background.md)
 
         Raises:
             DefinitionError: the name is not a text
-            ConfigError: `fresh` or `fork` is not a boolean, or `fork` is not possible
+            ConfigError: one of them is not a boolean, or not possible for this agent
         """
-        return ask_action(self, name, description, fresh=fresh, fork=fork)
+        return ask_action(self, name, description, fresh=fresh, fork=fork, background=background)
 
     def reply_text(self, reply: Reply) -> str:
         """Return the text of a reply; raise its error if nobody may have the text."""
@@ -541,8 +544,8 @@ class ConversationalAgent(Threaded):
             answer = partial(self._traced_reply, answer)
         if self._watchers:
             answer = partial(self._watchers.reply, self.id, answer)
-        if self._journal is not None:
-            answer = partial(answer_cancellably, answer, self._journal)
+        if (journal := request.journal or self._journal) is not None:
+            answer = partial(answer_cancellably, answer, journal)
         contextless_reply = ContextlessReply() if is_contextless else None
         try:
             if is_nested:
@@ -577,10 +580,7 @@ class ConversationalAgent(Threaded):
         return await tracing.in_span(partial(answer, request), "reply", self, request)
 
     def find_approver(self) -> Approver | None:
-        """Return its own approver or its space's, or else that of who asks it, and so on.
-
-        Who asks it is its group, a reply whose action is made to ask it, or who requests a `say`.
-        """
+        """Return its own approver or its space's, or else that of who asks it, and so on."""
         approver = self.own_approver()
         return approver_of_asker(self) if approver is None else approver
 

@@ -24,6 +24,7 @@ from moothall.agents.replies.state import (
 )
 from moothall.agents.replies.sub_agents.askers import asker_data
 from moothall.agents.replies.sub_agents.away import agents_that_resume
+from moothall.agents.replies.sub_agents.background import Workers
 from moothall.agents.replies.sub_agents.going_on import go_on
 from moothall.agents.replies.sub_agents.late_replies import ASKED_BY, keep_late_reply
 from moothall.agents.replies.sub_agents.resuming import (
@@ -162,13 +163,16 @@ class RecordedAgent(ConversationalAgent):
         for source in self.action_sources():
             await source.get_ready()
         self.check_request(request)
+        journal = request.journal or self._journal
         if (part := request.record) is None:
-            if self._journal is None:  # nothing is recorded
+            if journal is None:  # nothing is recorded
                 reply = await self._traced_work(request, NULL_RECORD)
                 if reply.stop_reason == "waiting":
                     self._pause_budget(request)
                 return reply
-            part = await self._open_run(self._journal, request)
+            part = await self._open_run(journal, request)
+            if part.run.has_workers and request.state.workers is None:
+                request.state.workers = Workers(self, request.thread)
         record: Record[Any] = NULL_RECORD
         try:
             try:
@@ -184,18 +188,20 @@ class RecordedAgent(ConversationalAgent):
                 return await self.recorded_reply(request, record)
             if request.record is None and part.past_entries:
                 work = partial(self._traced_work, request, record)
-                reply = await go_on(self, request.run_id, work)
+                assert journal is not None
+                reply = await go_on(self, journal, request.run_id, work)
             else:
                 reply = await self._traced_work(request, record)
             if part.past_entries:
                 replies = ENCLOSING_REPLIES.get()
                 asking = (*replies[-1].outer_replies, *replies)
                 ids = [each.request.run_id for each in asking if each.request and each.open]
-                await answer_asker(self._journal, record, reply, ids, request.state.texts_by_origin)
-            if request.record is None:
+                await answer_asker(journal, record, reply, ids, request.state.texts_by_origin)
+            if request.record is None and not request.is_worker:
                 await keep_late_reply(self, record, reply.stop_reason)
             if reply.stop_reason == "waiting" and request.record is None:
-                self._pause_budget(request)
+                if not request.is_worker:  # else who has asked goes on
+                    self._pause_budget(request)
                 if reply.error is not None:  # an asked agent's program has changed
                     await self._note_mismatch(part, request, reply.error)
                     raise reply.error
@@ -235,6 +241,10 @@ class RecordedAgent(ConversationalAgent):
 
     async def _open_run(self, journal: Journal, request: ReplyRequest) -> RunPart:
         """Open the run of a request, new or resumed."""
+        if request.is_worker:  # it was made when it was asked for
+            part = await journal.begin(request.run_id, "", "", "")
+            part.run.resumes_later = True  # if the loop ends; cancelled by its id, it has its end
+            return part
         if ASK_CONTEXT.get().resumed_run == request.run_id:
             return await journal.begin(request.run_id, "", "", "")
         task = json_text(request.content)
@@ -248,12 +258,13 @@ class RecordedAgent(ConversationalAgent):
 
         That of an agent that was asked in a run of its own asks itself.
         """
-        if self._journal is None or request.record is not None:
+        journal = request.journal or self._journal
+        if journal is None or request.record is not None:
             return
         if not isinstance(error, RunMismatch) or error.run_id != request.run_id:
             return
         if not {"task", "thread"} & set(error.changed):  # else its caller asks for something else
-            note_changed_program = self._journal.waits.note_changed_program
+            note_changed_program = journal.waits.note_changed_program
             start = next((each.data for each in part.past_entries if each.kind == "begun"), {})
             resumed_run = ASK_CONTEXT.get().resumed_run
             # Who resumes runs, or delivers a message again, has nobody who sees this error.

@@ -109,6 +109,7 @@ class Reply(CellMark, Generic[T_co]):
         human_usage: the tokens that H took
         reactive_usage: the tokens that R took
         outside: the sources of what it may repeat from outside, such as pages that were read
+        under_way: the runs that work for it in the background, and whose end it has not heard
     """
 
     text: str
@@ -126,6 +127,7 @@ class Reply(CellMark, Generic[T_co]):
     human_usage: Usage = NO_USAGE
     reactive_usage: Usage = NO_USAGE
     outside: tuple[str, ...] = field(default=(), kw_only=True)
+    under_way: tuple[str, ...] = field(default=(), kw_only=True)
 
     @staticmethod
     def gives_text(agent: Any, reason: str, text: str | None = None) -> bool:
@@ -267,10 +269,10 @@ class OpenReply(CellMark):
     decisions: Any
     conclusions: Any
 
-    def __init__(self, answer: tuple[Any, ...], end: tuple[Any, ...], outside: Any) -> None:
+    def __init__(self, answer: Any, end: Any, outside: Any, under_way: Any = ()) -> None:
         self.text, self.value, self.messages, self.steps, self.usage = answer
         self.stop_reason, self.detail, self.error, self.run_id = end
-        self.outside = outside
+        self.outside, self.under_way = outside, under_way
         self.r_runs, self.decisions, self.conclusions = 0, (), ()
         self.human_usage = self.reactive_usage = NO_USAGE
         self.__class__ = Reply  # type: ignore[assignment]

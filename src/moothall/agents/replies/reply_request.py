@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from moothall.agents.replies.step import StepHandle
     from moothall.agents.replies.thread import Thread
     from moothall.budget import Budget
-    from moothall.journal import RunPart
+    from moothall.journal import Journal, RunPart
     from moothall.memory.long_results import ThreadResults
     from moothall.memory.memory import Memory
 
@@ -108,6 +108,9 @@ def _new_run_id() -> str:
 
 class ReplyRequest:
     """A request for a reply: the content, the schema and the options."""
+
+    is_worker: bool = False  # whether it is asked for in the background
+    journal: Journal | None = None  # of who asks so, which records it; None: the agent's own
 
     def __init__(
         self,

@@ -130,6 +130,7 @@ class Thread:
     last_checked: Any = None  # the last message that was looked at for that; None before the first
     # The other runs of the thread that wait: up to which entry its memory shows them.
     parked_runs: dict[str, int] = field(default_factory=dict)
+    workers: Any = None  # a `Workers` of what works for it in the background; None without any
     runs: KnownRuns | None = None  # those of a journal that it knows; None without a journal
     uses: int = 0  # how many replies and other calls are using it
     is_abandoned: bool = False  # whether its sender has left: it goes when nothing uses it

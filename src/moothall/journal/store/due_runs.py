@@ -11,6 +11,7 @@ from moothall.journal.entry import MAX_FIRST_ENTRIES, begin_data_of
 from moothall.journal.stop_reason import FINAL_REASONS
 from moothall.journal.store.operator_waits import PROGRAM_KEY
 from moothall.journal.store.run_requests import is_paused_sql, paused_runs
+from moothall.journal.store.wait_rows import WorkerRow, fail_worker, read_workers
 
 if TYPE_CHECKING:
     from moothall.journal.store.store import Store
@@ -137,6 +138,23 @@ class DueRuns:
             run_id = asker[0]
             visited[run_id] = None
         return run_id
+
+    def workers(self, agent: str, thread: str | None = None) -> list[WorkerRow]:
+        """Return the runs in the background that an agent has to hear of: in a thread, or all."""
+        with self._store.reading() as db:
+            if thread is None:
+                return read_workers(db, "w.agent = ?", agent)
+            return read_workers(db, "w.agent = ? AND w.thread = ?", agent, thread)
+
+    def worker(self, run_id: str) -> WorkerRow | None:
+        """Return a run as one in the background; None if it is none, or if its end is told."""
+        with self._store.reading() as db:
+            return next(iter(read_workers(db, "r.id = ?", run_id)), None)
+
+    def fail_worker(self, run_id: str, fault: str) -> None:
+        """Have who asked for a run in the background hear why it could not begin."""
+        with self._store.writing() as db:
+            fail_worker(db, run_id, fault)
 
     def held_up_runs(self, agent: str) -> list[str]:
         """Return an agent's runs that may go on though nothing has come for them.

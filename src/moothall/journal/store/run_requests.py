@@ -20,6 +20,8 @@ PAUSED: Final = "paused"
 """The kind of wait of a run that is to stop before its next step, until somebody lets it go on."""
 TELL: Final = "tell"
 _CANCEL_KEY: Final = "\x01cancel"  # no answer can have it, since it is not printable
+WORKER_KEY: Final = "\x01worker"
+"""The key of the row of a run in the background; before its id, that by which it is told."""
 PAUSE_KEY: Final = "operator:pause"
 GO_ON: Final = "go-on"
 """The answer by which a paused run goes on."""
@@ -161,8 +163,13 @@ def keep_told(
 
 def note_heard(db: Database, run: int, keys: Iterable[str]) -> None:
     """Note that a run has heard texts: the entry that says so is written with it."""
+    query = "UPDATE waits SET taken = TRUE WHERE key = ? AND run = "
     for key in keys:
-        db.execute("UPDATE waits SET taken = TRUE WHERE run = ? AND key = ?", (run, key))
+        if worker_id := key.partition(WORKER_KEY)[2]:
+            by_id = f"{query}(SELECT number FROM runs WHERE id = ?)"
+            db.execute(by_id, (WORKER_KEY, worker_id))
+        else:
+            db.execute(f"{query}?", (key, run))
 
 
 def is_unheard(db: Database, run: int, key: str) -> bool:

@@ -14,7 +14,7 @@ from moothall.foundation.jsonvalue import NotJSON, copy_json
 from moothall.journal.entry import Entry
 from moothall.journal.stop_reason import ANSWERED_REASONS
 from moothall.journal.store.operator_waits import AGENTS, OPERATOR
-from moothall.journal.store.run_requests import PAUSED, note_heard
+from moothall.journal.store.run_requests import PAUSED, WORKER_KEY, note_heard
 from moothall.journal.wait_kinds import WAIT_KINDS, Wait
 
 WAIT_ENTRY: Final = "waits"
@@ -75,6 +75,39 @@ _LATE_RUNS: Final = (
     f"AND w.kind = '{_LATE}' AND w.agent = ? AND NOT r.deleted AND r.state IN "
     f"({', '.join('?' * len(ANSWERED_REASONS))}) ORDER BY r.number"
 )
+
+
+# No call waits for it: a run that works in the background, until who asked has heard of its end.
+WORKER: Final = "worker"
+# The name is the action, the path the run that asked, the step the text that it was given.
+_INSERT_WORKER: Final = (
+    "INSERT INTO waits (run, key, name, kind, agent, thread, path, step, place, since, sources) "
+    f"VALUES (?, '{WORKER_KEY}', ?, '{WORKER}', ?, ?, ?, ?, 0, ?, ?) "
+    "ON CONFLICT (run, key) DO NOTHING"
+)
+_END_WORKER: Final = (
+    f"UPDATE waits SET answered = ? WHERE run = ? AND kind = '{WORKER}' AND answered IS NULL "
+    "AND (SELECT state FROM runs WHERE number = ?) NOT IN ('waiting', 'in_doubt')"
+)
+_WORKERS: Final = (
+    "SELECT r.id, w.name, w.path, w.agent, r.thread, w.step, w.sources, w.answered, w.value "
+    f"FROM waits w JOIN runs r ON r.number = w.run WHERE w.kind = '{WORKER}' AND NOT w.taken "
+    "AND NOT r.deleted AND "
+)
+
+
+class WorkerRow(NamedTuple):
+    """A run that works in the background, of whose end who asked has still to hear."""
+
+    id: str
+    action: str  # the name of the action that asked
+    asker: str  # the run that asked
+    agent: str  # whose run that is
+    thread: str  # of its own
+    text: str
+    sources: tuple[str, ...] = ()  # of the text
+    end_time: float | None = None
+    fault: str | None = None  # why it could not begin
 
 
 class WaitEntry(NamedTuple):
@@ -166,6 +199,7 @@ def write_rows(
             )
             db.execute(_INSERT_DECISION, (*row, data.get("by"), now, run, run))
     if is_over:  # what was decided is carried out
+        db.execute(_END_WORKER, (now, run, run))
         db.execute(
             "UPDATE waits SET taken = TRUE WHERE run = ? AND NOT taken AND (kind IN (?, ?, ?) OR "
             "(kind = ? AND value IS NOT NULL))",
@@ -194,8 +228,9 @@ def untaken_answers(db: Database, run: int) -> list[dict[str, Any]]:
     """Return the answers that a run was given and that no entry has yet, as JSON data."""
     rows = db.execute(
         f"SELECT {', '.join(_ANSWER_COLUMNS)} FROM waits "
-        "WHERE run = ? AND NOT taken AND value IS NOT NULL AND kind NOT IN (?, ?, ?) ORDER BY key",
-        (run, DOUBT, OPERATOR, PAUSED),
+        "WHERE run = ? AND NOT taken AND value IS NOT NULL AND kind NOT IN (?, ?, ?, ?) "
+        "ORDER BY key",
+        (run, DOUBT, OPERATOR, PAUSED, WORKER),
     ).fetchall()
     return [dict(zip(_ANSWER_COLUMNS, row, strict=True)) for row in rows]
 
@@ -218,8 +253,36 @@ def asked_runs(db: Database, run: int) -> list[str]:
 
 def end_rows(db: Database, run: int) -> None:
     """Have nobody wait for what a run that is over had asked."""
-    query = f"UPDATE waits SET taken = TRUE WHERE run = ? AND NOT taken AND kind <> '{_LATE}'"
-    db.execute(query, (run,))
+    query = "UPDATE waits SET taken = TRUE WHERE run = ? AND NOT taken AND kind NOT IN (?, ?)"
+    db.execute(query, (run, _LATE, WORKER))
+
+
+def begin_worker(db: Database, run: int, thread: str | None, row: WorkerRow) -> None:
+    """Keep that a run works in the background, for a thread of who asks."""
+    sources = json.dumps(row.sources) if row.sources else None
+    cells = (run, row.action, row.agent, thread or "", row.asker, row.text, time.time(), sources)
+    db.execute(_INSERT_WORKER, cells)
+
+
+def fail_worker(db: Database, run_id: str, fault: str) -> None:
+    """Keep why a run in the background could not begin, unless it has ended."""
+    query = (
+        "UPDATE waits SET value = ?, answered = ? WHERE kind = ? AND answered IS NULL "
+        "AND run IN (SELECT number FROM runs WHERE id = ?)"
+    )
+    db.execute(query, (fault, time.time(), WORKER, run_id))
+
+
+def read_workers(db: Database, condition: str, *cells: str) -> list[WorkerRow]:
+    """Return the runs in the background that fulfil a condition, in the order of their ends.
+
+    The end of each is read with its row: both are written in one transaction.
+    """
+    rows = db.execute(f"{_WORKERS}{condition} ORDER BY w.answered, w.since, w.run", cells)
+    return [
+        WorkerRow._make((*row[:6], tuple(json.loads(row[6] or "[]")), *row[7:]))
+        for row in rows.fetchall()
+    ]
 
 
 def keep_late_reply(db: Database, run_id: str) -> None:

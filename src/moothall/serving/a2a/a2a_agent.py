@@ -148,19 +148,14 @@ class A2AAgent(ConversationalAgent):
         return text
 
     def as_action(
-        self,
-        name: str | None = None,
-        description: str | None = None,
-        *,
-        fresh: bool = False,
-        fork: bool = False,
+        self, name: str | None = None, description: str | None = None, **forms: bool
     ) -> Action:
         """Return an action that asks this agent, as that of every replying agent.
 
         The other house takes what it is told for the words of its user. So after something was
         read from outside, addresses in the text are asked for.
         """
-        action = super().as_action(name, description, fresh=fresh, fork=fork)
+        action = super().as_action(name, description, **forms)
         action.addresses = ("text",)
         return action
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +18,10 @@ from moothall.actions.provenance.reading import current_reading
 from moothall.agents.agent import CURRENT
 from moothall.agents.caller_context import CallerContext
 from moothall.agents.context import Context
-from moothall.agents.replies.charging import ReplayOffsets, budget_in_call, charge_spent
+from moothall.agents.replies.charging import budget_in_call
 from moothall.agents.replies.checked_parts import is_recording
 from moothall.agents.replies.reply import Stop
 from moothall.agents.replies.reply_context import (
-    ASK_CONTEXT,
     ReplySetup,
     ask_context,
     current_request,
@@ -30,6 +29,11 @@ from moothall.agents.replies.reply_context import (
     upward_of,
 )
 from moothall.agents.replies.resume import shares_journal
+from moothall.agents.replies.sub_agents.background import (
+    Workers,
+    may_work_beside,
+    with_passing_thread,
+)
 from moothall.agents.replies.thread import Thread, shortened_id
 from moothall.foundation.arguments import check_boolean
 from moothall.foundation.errors import ConfigError, NoSuchRun, RunHeld, RunMismatch
@@ -41,26 +45,34 @@ from moothall.journal.store.wait_rows import WaitOutcome
 if TYPE_CHECKING:
     from moothall.agents.replies.record import Record
     from moothall.agents.replies.reply_request import ReplyRequest
-    from moothall.budget import Budget
     from moothall.journal import RunPart
-
-_RESTORED = ReplayOffsets()  # of budgets: the runs of asked agents that they know to their end
 
 
 def ask_action(
-    agent: Any, name: str | None, description: str | None, *, fresh: bool, fork: bool
+    agent: Any,
+    name: str | None,
+    description: str | None,
+    *,
+    fresh: bool,
+    fork: bool,
+    background: bool,
 ) -> Action:
     """Return the action that asks an agent; `as_action` documents it."""
-    for option, value in (("fresh", fresh), ("fork", fork)):
+    for option, value in (("fresh", fresh), ("fork", fork), ("background", background)):
         check_boolean(f"agent {agent.id!r}: as_action: {option}=", value)
     if fork and not agent.begins_with_messages:
         raise ConfigError(
             f"agent {agent.id!r}: as_action: fork=True is for a ReActAgent, whose conversation can "
             f"begin with messages; a {type(agent).__name__} takes fresh=True"
         )
-    is_fresh = fresh or fork
+    if background and (fork or not is_recording(agent)):
+        raise ConfigError(
+            f"agent {agent.id!r}: as_action: background=True is for an agent whose replies can be "
+            f"recorded, and not with fork=; a {type(agent).__name__} takes fresh=True"
+        )
+    is_fresh = fresh or fork or background
 
-    async def ask(text: str, context: Context) -> str:
+    async def ask(text: str, context: Context) -> Any:
         caller = current_request(context.agent)
         deps = None if caller is None else caller.deps
         budget = budget_in_call(agent, context.budget)
@@ -70,6 +82,10 @@ def ask_action(
             ask_options = {"thread": thread_of_caller(agent, None), "deps": deps, "budget": budget}
             return await reply_to_call(agent, text, caller, call, **ask_options)
         thread = _thread_of_call(caller, call)
+        if background and caller is not None and call and may_work_beside(context.agent, caller):
+            if caller.state.workers is None:
+                caller.state.workers = Workers(context.agent, caller.thread)
+            return await caller.state.workers.begin(agent, text, thread, caller, call, budget)
         before: Sequence[dict[str, Any]] = ()
         results = None
         if fork and caller is not None and caller.memory is not None:
@@ -82,14 +98,15 @@ def ask_action(
             run_id = caller.run_id
         caller_thread = None if caller is None else caller.thread
         setup = ReplySetup(agent, part, (), before, results)
-        with _with_passing_thread(agent, thread, caller_thread):
+        with with_passing_thread(agent, thread, caller_thread):
             options = _without_none(thread=thread, run_id=run_id, deps=deps, budget=budget)
             return await _reply_in_part(setup, text, call, options)
 
     id = str(agent.id)
     about_agent = description or agent.description or f"Ask the agent {id}."
     action = Action(id if name is None else name, ask, about_agent, guard=())
-    action.origin = ActionOrigin(agent=agent, is_part=is_fresh and is_recording(agent))
+    is_part = is_fresh and is_recording(agent)
+    action.origin = ActionOrigin(agent=agent, is_part=is_part, in_background=background)
     return action
 
 
@@ -294,94 +311,6 @@ def _recorded_part(
         text = json.dumps(as_json(messages), ensure_ascii=False, sort_keys=True)
         details["before"] = record.keep(text.encode(errors="surrogatepass"))
     return record.member(name, id, **details), messages
-
-
-@contextmanager
-def _with_passing_thread(
-    agent: Any, thread: str, caller_thread: str | None = None
-) -> Iterator[None]:
-    """Have a thread end with this block, with all that the process keeps of it.
-
-    `caller_thread` is the thread on whose behalf it is.
-    """
-    with ExitStack() as stack:
-        stack.callback(agent.end_thread, thread)
-        stack.enter_context(ask_context(fresh=ASK_CONTEXT.get().fresh or (caller_thread,)))
-        yield
-
-
-async def restore_asked(
-    record: Record[Any], budget: Budget | None, find: Callable[[str], Action | None]
-) -> None:
-    """Charge a budget for the agents that calls of a resumed run have asked.
-
-    Also for those that go on: before one of them spends more, the budget knows of all.
-    """
-    for name, data in record.members.items():
-        past_step = record.find(name.partition("/")[0])
-        action = None if past_step is None else find(str(past_step.about.get("action")))
-        agent = None if action is None else action.origin.agent
-        part = record.member(name, data["agent"])
-        start = (
-            next((each.data for each in part.past_entries if each.kind == "begun"), None)
-            if part
-            else None
-        )
-        if agent is None or part is None or start is None or str(agent.id) != data["agent"]:
-            continue
-        with nullcontext() if data.get("kept") else _with_passing_thread(agent, start["thread"]):
-            await agent.restore_part(part, budget_in_call(agent, budget))
-    for past_step in () if budget is None else record.past():
-        run_id, action = past_step.about.get("asks"), find(str(past_step.about.get("action")))
-        agent = None if action is None else action.origin.agent
-        if action is None or agent is None or budget is None:
-            continue
-        if run_id is not None:
-            await _restore_run(agent, run_id, budget_in_call(agent, budget))
-        elif f"{past_step.key}/{agent.id}" not in record.members:
-            key = past_step.key
-            entries = [
-                e for e in record.entries() if e.data.get("key") == key and e.kind != "started"
-            ]
-            for single_budget in budgets_new_to_call(agent, budget, record, key):
-                charge_spent(single_budget, None, entries)
-
-
-def budgets_new_to_call(agent: Any, budget: Budget, record: Record[Any], key: str) -> list[Budget]:
-    """Return the budgets below a caller's that an agent without a record spends from in a call.
-
-    Each is of one account, and is returned once: from then on the account has what the call takes.
-    """
-    agent_budget: Budget | None = getattr(agent, "budget", None)
-    if agent_budget is None or agent_budget is budget or not agent_budget.is_part_of(budget):
-        return []
-    keys = [f"{each}\n{key}" for each in (record.key, *(each["key"] for each in record.copied))]
-    new_budgets = list[Any]()
-    for account, single_budget in agent_budget.single_account_budgets():
-        if not any(map(account.is_same, budget.accounts)):
-            if not any(_RESTORED.get(account, each) for each in keys):
-                new_budgets.append(single_budget)
-            _RESTORED.set(account, keys[0], 1)
-    return new_budgets
-
-
-async def _restore_run(agent: Any, run_id: str, budget: Budget | None) -> None:
-    """Charge a budget for a run of its own that an agent was asked in."""
-    if budget is None or all(_RESTORED.get(each, run_id) for each in budget.accounts):
-        return
-    if agent.journal is None:  # it had one when it was asked
-        return
-    try:
-        has_ended = agent.journal.run(run_id).state in FINAL_REASONS
-        part = await agent.journal.begin(run_id, "", "", "")
-    except (NoSuchRun, RunHeld):  # another process works on it
-        return
-    try:
-        await agent.restore_part(part, budget)
-    finally:
-        part.close()
-    for account in budget.accounts if has_ended else ():
-        _RESTORED.set(account, run_id, 1)
 
 
 def doubts_of_asked(record: Record[Any], iteration: int | str) -> list[str]:

@@ -31,22 +31,24 @@ _IS_OF_SUSPECT: Final[ContextVar[bool]] = ContextVar("is_of_suspect", default=Fa
 """Whether a suspect goes on here: the runs of the agents that it asks are no others."""
 
 
-async def go_on(agent: Any, run_id: str, work: Callable[[], Awaitable[Reply]]) -> Reply:
+async def go_on(
+    agent: Any, journal: Journal, run_id: str, work: Callable[[], Awaitable[Reply]]
+) -> Reply:
     """Go on with a run of an agent by `work`, once the agents are up that it may call.
 
     If one of these does not come, it waits in its journal. If its process has ended each time that
     it went on, it waits there for its operator.
     """
-    waits = agent.journal.waits
+    waits = journal.waits
     if names := await until_up(agent, partial(waits.note_away, run_id)):
         text = await asyncio.to_thread(waits.note_away, run_id, names)
         return Reply("", None, stop_reason="waiting", detail=text, run_id=run_id)
-    async with bounded_resumption(agent.journal, run_id, agent.deaths) as resumption:
+    async with bounded_resumption(journal, run_id, agent.deaths) as resumption:
         if resumption.may_begin:
             reply = await work()
             resumption.is_over = reply.stop_reason in FINAL_REASONS
             return reply
-    open_waits = await asyncio.to_thread(agent.journal.waiting, run_id)
+    open_waits = await asyncio.to_thread(journal.waiting, run_id)
     text = "; ".join(f"waiting for {each}" for each in open_waits)
     return Reply("", None, stop_reason="in_doubt", detail=text, run_id=run_id)
 

@@ -21,20 +21,21 @@ from moothall.agents.replies.sub_agents.away import (
     until_up,
     with_asked_agents,
 )
+from moothall.agents.replies.sub_agents.background import workers_to_resume
 from moothall.agents.replies.sub_agents.late_replies import LateReplies
+from moothall.agents.replies.sub_agents.restoring import ResumedWorkers
 from moothall.foundation.errors import NoSuchRun, RequestCancelled, RunHeld, RunMismatch
 from moothall.foundation.jsonvalue import as_json
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import is_cancelled, to_its_end
 from moothall.journal.entry import RunDamaged
-from moothall.journal.run_view import RunView
+from moothall.journal.run_view import RunRequest, RunView
 from moothall.journal.stop_reason import ANSWERED_REASONS, FINAL_REASONS, PARKED_STATES
 
 if TYPE_CHECKING:
     from moothall.agents.replies.reply import Reply
     from moothall.budget import Budget
     from moothall.journal import Outline
-    from moothall.journal.run_view import RunRequest
 
 logger: logging.Logger = logging.getLogger("moothall.agents")
 RETRY_S: Final = 60.0
@@ -117,6 +118,8 @@ def runs_that_go_on(agent: Any, *, cut_off: bool) -> ResumableRuns:
         assert journal is not None
         find = journal.runs_to_resume if cut_off else journal.due_runs
         for run in find(each.run_kind, str(each.id)):
+            if journal.waits.worker(run.id) is not None:
+                continue  # who asked for it in the background resumes it
             if each is agent:
                 runs[run.id] = run
                 continue
@@ -130,6 +133,8 @@ def runs_that_go_on(agent: Any, *, cut_off: bool) -> ResumableRuns:
                     top_runs.setdefault(top_id, top_run)
                 elif RunView(journal, run).begun_with("asker") in ids:
                     runs[run.id] = run
+    for each, runs in by_agent.values():
+        runs |= {run.id: run for run in workers_to_resume(each, {*runs}, cut_off)}
     return [(each, list(runs.values())) for each, runs in by_agent.values()]
 
 
@@ -183,6 +188,7 @@ class ResumingRuns:
         self.retries: Retries = Retries()
         # For those that a changed program holds up, the run whose operator decides.
         self._mismatched: dict[str, str] = {}
+        self.workers: ResumedWorkers = ResumedWorkers(agent)
         self._put_off = set[str]()  # those that wait for agents, as their journal says
         self.late_replies: LateReplies = LateReplies(agent)
 
@@ -362,16 +368,23 @@ async def _resume_run(agent: Any, run: Outline, options_of: OptionsOf) -> Resume
         if run.state not in PARKED_STATES and journal.runs(forked_from=run.id):
             return ResumedRun(run, "forked")
         view = RunView(journal, run.id)
+        worker = await asyncio.to_thread(journal.waits.worker, run.id)
         if (request := view.request) is None:
-            await asyncio.to_thread(journal.delete, run.id)
-            return ResumedRun(run, "empty")
+            if worker is None:
+                await asyncio.to_thread(journal.delete, run.id)
+                return ResumedRun(run, "empty")
+            request = RunRequest(worker.text, None, worker.thread)  # it had not begun
         if view.is_in_doubt:
             return ResumedRun(run, "in_doubt")
         if await agent.resuming.put_off(run.id):
             return ResumedRun(run, "away")
-        options = options_of(run, request)
-        with ask_context(resumed_run=run.id):
-            reply = await agent.reply(request.text, run_id=run.id, **options)
+        if worker is not None:
+            options = options_of(journal.run(worker.asker), request)
+            reply = await agent.resuming.workers.go_on(worker, options)
+        else:
+            options = options_of(run, request)
+            with ask_context(resumed_run=run.id):
+                reply = await agent.reply(request.text, run_id=run.id, **options)
     except NoSuchRun:  # it was deleted since it was found
         return None
     except RunHeld as error:

@@ -1,0 +1,321 @@
+"""Sub-agents that work in the background: a call begins one, and a later turn hears of its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Container, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from moothall.actions import Action
+from moothall.actions.acting import CALL_SCOPE, CallScope
+from moothall.actions.message import ENCLOSING_REPLIES
+from moothall.actions.provenance.origin import SourcedText
+from moothall.actions.provenance.reading import MemberReading
+from moothall.agents.replies.charging import budget_in_call
+from moothall.agents.replies.reply import Reply
+from moothall.agents.replies.reply_context import (
+    ASK_CONTEXT,
+    Replying,
+    ask_context,
+    note_on_thread,
+    sources_of_asker,
+)
+from moothall.agents.replies.reply_request import ReplyRequest
+from moothall.agents.replies.thread import Thread
+from moothall.foundation.errors import (
+    JournalError,
+    NoSuchRun,
+    RunHeld,
+    RunMismatch,
+)
+from moothall.foundation.jsonvalue import readable
+from moothall.foundation.text import error_text, log_failure
+from moothall.foundation.threads import WORKERS
+from moothall.journal.attributes import attributes_json
+from moothall.journal.run_view import RunView
+from moothall.journal.stop_reason import PARKED_STATES
+from moothall.journal.store.run_requests import WORKER_KEY
+from moothall.journal.store.wait_rows import WorkerRow
+from moothall.journal.tally import TASK_CHARS
+
+if TYPE_CHECKING:
+    from moothall.budget import Budget
+    from moothall.journal import Journal, Outline
+
+logger: logging.Logger = logging.getLogger("moothall.agents")
+_RUNNING: Final[set[asyncio.Task[None]]] = set()
+"""What works here: a loop alone would not keep it."""
+
+
+def may_work_beside(asker: Any, caller: ReplyRequest | None) -> bool:
+    """Return whether a sub-agent may work beside a reply, whose later turns hear of it.
+
+    What works in the background itself, a part of another run, and a reply whose conversation its
+    client keeps wait for theirs.
+    """
+    return (
+        caller is not None
+        and getattr(asker, "max_background", 0) > 0
+        and not caller.is_worker
+        and caller.record is None
+        and caller.fresh is None
+        and caller.conversation is None
+    )
+
+
+def worker_id(run_id: str, key: str) -> str:
+    """Return the id of the run that works in the background for a call of a run."""
+    return f"{run_id}/{key}"
+
+
+@contextmanager
+def with_passing_thread(
+    agent: Any, thread: str, caller_thread: str | None = None
+) -> Iterator[None]:
+    """Have a thread end with this block, with all that the process keeps of it.
+
+    `caller_thread` is the thread on whose behalf it is.
+    """
+    with ExitStack() as stack:
+        stack.callback(agent.end_thread, thread)
+        stack.enter_context(ask_context(fresh=ASK_CONTEXT.get().fresh or (caller_thread,)))
+        yield
+
+
+@dataclass(slots=True)
+class _BackgroundCall(MemberReading):
+    """The call that asked, for what it says of the agent that works."""
+
+    action: Any = None
+
+
+class Workers:
+    """What works in the background for one conversation of an agent.
+
+    Whether one has ended, and whether that is told, is read from the journal: both are written with
+    what they follow from. Without a journal it is kept here.
+    """
+
+    def __init__(self, asker: Any, thread: str | None) -> None:
+        self._asker = asker
+        self._thread = thread
+        self._rows: dict[str, WorkerRow] = {}  # of whose end the conversation has not heard
+        self._told_here = set[str]()  # the next commit may still have to say so
+        self._ends: dict[str, Reply | str] = {}  # without a journal
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._count = 0
+        self._places: tuple[Any, asyncio.Semaphore] | None = None  # of an event loop
+
+    @property
+    def under_way(self) -> tuple[str, ...]:
+        """The ids of those of whose end the conversation has not heard."""
+        return (*self._rows,)
+
+    def with_names(self, detail: str) -> str:
+        """Return more on a stop reason with what is still under way."""
+        names = ", ".join(f"{row.action} ({id})" for id, row in self._rows.items())
+        until = "" if self._asker.journal is not None else ", until the event loop is closed"
+        parts = (detail, f"still under way{until}: {names}" if names else "")
+        return "; ".join(filter(None, parts))
+
+    # -- beginning ---------------------------------------------------------------------------------
+
+    async def begin(
+        self, agent: Any, text: str, thread: str, caller: ReplyRequest, call: Any, budget: Any
+    ) -> dict[str, str]:
+        """Begin a call's work, once; return what the call gives."""
+        self._count += 1
+        id = worker_id(caller.run_id, call.key or str(self._count))
+        sources, texts = sources_of_asker(agent)
+        asker_cells = (caller.run_id, str(self._asker.id))
+        row = WorkerRow(id, call.action.name, *asker_cells, thread, readable(text), (*sources,))
+        if (journal := self._asker.journal) is not None:
+            task = readable(text[:TASK_CHARS])
+            attributes = attributes_json(caller.attributes)
+            run = (agent.run_kind, str(agent.id), task, thread, attributes)
+            begin = journal.held_runs.begin_worker
+            await _in_thread(begin, run, self._thread, row)
+        self._rows.setdefault(id, row)
+        self._start(row, call.action, caller, budget, texts)
+        return {"id": id, "state": "working"}
+
+    async def go_on(
+        self, find: Callable[[str], Action | None], caller: ReplyRequest, budget: Budget | None
+    ) -> None:
+        """Go on with what a resumed reply has begun, unless another process does."""
+        await self._read()
+        resumed = self._asker.resuming.tasks
+        for id, row in self._rows.items():
+            if row.end_time is None and row.asker == caller.run_id and id not in resumed:
+                if (action := find(row.action)) is None or action.origin.agent is None:
+                    text = "agent %r has no action %r any more, which has begun run %r"
+                    logger.warning(text, self._asker.id, row.action, id)
+                else:
+                    child_budget = budget_in_call(action.origin.agent, budget)
+                    texts = caller.state.texts_by_origin
+                    self._start(row, action, caller, child_budget, texts)
+
+    def _start(
+        self, row: WorkerRow, action: Action, caller: ReplyRequest, budget: Any, texts: Any
+    ) -> None:
+        if row.id in self._tasks:
+            return
+        replies = ENCLOSING_REPLIES.get()
+        replying = next((each for each in reversed(replies) if each.request is caller), None)
+        asking = asking_in_background(row, self._asker, replying, texts)
+        request = worker_request(row, self._asker.journal, caller.deps, budget)
+        task = asyncio.create_task(self._work(row, action, request, asking))
+        self._tasks[row.id] = task
+        _RUNNING.add(task)
+        task.add_done_callback(_RUNNING.discard)
+        task.add_done_callback(lambda _: self._tasks.pop(row.id, None))
+
+    async def _work(
+        self, row: WorkerRow, action: Action, request: ReplyRequest, asking: Any
+    ) -> None:
+        journal = self._asker.journal
+        try:
+            async with self._place():
+                self._ends[row.id] = await work(action, request, asking)
+        except (
+            RunHeld,
+            RunMismatch,
+        ) as error:  # others go on with it
+            logger.warning("run %r does not go on in the background here: %s", row.id, error)
+        except asyncio.CancelledError:
+            self._ends[row.id] = "it was cancelled"
+            raise
+        except Exception as error:
+            log_failure(logger, f"run {row.id!r} has failed in the background", error)
+            self._ends[row.id] = error_text(error)
+            if journal is not None:
+                with suppress(JournalError):
+                    await _in_thread(journal.waits.fail_worker, row.id, error_text(error))
+        finally:
+            if journal is not None:  # which has what came of it
+                self._ends.pop(row.id, None)
+
+    @asynccontextmanager
+    async def _place(self) -> AsyncIterator[None]:
+        """Wait until fewer work than may."""
+        loop = asyncio.get_running_loop()
+        if self._places is None or self._places[0] is not loop:
+            self._places = loop, asyncio.Semaphore(self._asker.max_background)
+        async with self._places[1]:
+            yield
+
+    # -- telling -----------------------------------------------------------------------------------
+
+    async def take_results(self, thread: Thread) -> list[str]:
+        """Return what has come since the last turn, each once, in the order of the ends."""
+        if (journal := self._asker.journal) is not None:
+            await self._read()
+            ended_rows = [row for row in self._rows.values() if row.end_time is not None]
+        else:
+            await asyncio.sleep(0)  # they are on this loop
+            ended_rows = [self._rows[id] for id in self._ends]
+        texts: list[str] = []
+        for row in ended_rows:
+            if journal is None:
+                text, sources = _told_end(row, self._ends.pop(row.id))
+            else:
+                try:
+                    text, sources = await _in_thread(_read_end, journal, row)
+                except NoSuchRun:  # it was deleted: nobody is told
+                    text, sources = "", ()
+            del self._rows[row.id]
+            self._told_here.add(row.id)
+            if text:
+                if sources:
+                    note_on_thread(thread, sources)
+                key = "" if journal is None else WORKER_KEY + row.id
+                texts.append(SourcedText(text, sources, key))
+        return texts
+
+    async def _read(self) -> None:
+        waits, asker = self._asker.journal.waits, str(self._asker.id)
+        rows = await _in_thread(waits.workers, asker, self._thread or "")
+        self._rows = {row.id: row for row in rows if row.id not in self._told_here}
+
+
+def asking_in_background(
+    row: WorkerRow, asker: Any, replying: Replying | None, texts: Any
+) -> Replying:
+    """Return who asks in the place of a reply that goes on, and may end, meanwhile.
+
+    `texts` are those of the conversation that the work serves.
+    """
+    request = ReplyRequest(row.text, run_id=row.asker)
+    request.outside, request.on_behalf, request.state = row.sources, texts, Thread(None)
+    asking = Replying(asker, None, request=request)
+    if replying is not None and replying.request is not None:
+        request.attributes = replying.request.attributes
+        asking.depth, asking.asker = replying.depth, replying.asker
+    return asking
+
+
+def worker_request(
+    row: WorkerRow, journal: Journal | None, deps: Any, budget: Budget | None
+) -> ReplyRequest:
+    """Return the request for the work of a row."""
+    request = ReplyRequest(row.text, None, row.thread, row.id, deps, budget)
+    request.is_worker, request.journal = True, journal
+    request.door_data = {"asked_for": row.asker}
+    return request
+
+
+async def work(action: Action, request: ReplyRequest, asking: Replying) -> Reply:
+    """Have the agent of an action work, in a task of its own."""
+    agent = action.origin.agent
+    CALL_SCOPE.set(CallScope(_BackgroundCall(action.name, action=action)))
+    ENCLOSING_REPLIES.set((asking,))
+    with with_passing_thread(agent, str(request.thread)):
+        reply: Reply = await agent.reply_to_request(request)
+    return reply
+
+
+def workers_to_resume(agent: Any, runs: Container[str], cut_off: bool) -> list[Outline]:
+    """Return the runs in the background that can go on, and that none of these runs goes on with.
+
+    `cut_off`: also those that were cut off.
+    """
+    journal: Journal = agent.journal
+    rows = [each for each in journal.waits.workers(str(agent.id)) if each.end_time is None]
+    due_ids = {*journal.waits.run_ids()} if rows else set[str]()
+    outlines: list[Outline] = []
+    for row in rows:
+        with suppress(NoSuchRun):  # it was deleted, or who asked for it
+            run, asker = journal.run(row.id), journal.run(row.asker)
+            is_cut_off = cut_off and run.state == "stopped" and not asker.held
+            is_due = run.state in PARKED_STATES and run.id in due_ids
+            if row.asker not in runs and (is_cut_off or is_due):
+                outlines.append(run)
+    return outlines
+
+
+def _read_end(journal: Journal, row: WorkerRow) -> tuple[str, tuple[str, ...]]:
+    """Return what is told of a run that has ended, and where that is from."""
+    if row.fault is not None:
+        return _told_end(row, row.fault)
+    view = RunView(journal, row.id)
+    if (reply := view.reply) is not None:
+        return _told_end(row, reply)
+    end = {} if view.end is None else view.end.data
+    return _told_end(row, str(end.get("detail") or end.get("reason", "its end is not known")))
+
+
+def _told_end(row: WorkerRow, end: Reply | str) -> tuple[str, tuple[str, ...]]:
+    head = f"{row.action} ({row.id}), in the background"
+    if isinstance(end, str):
+        return f"{head}, has no result: {end}", row.sources
+    if Reply.gives_text(None, end.stop_reason, end.text):
+        return f"Result of {head}:\n{end.text}", end.outside
+    detail = end.detail or end.stop_reason
+    return f"{head}, has no result ({end.stop_reason}): {detail}", end.outside
+
+
+def _in_thread(function: Callable[..., Any], *args: Any) -> Any:
+    return WORKERS.run(asyncio.get_running_loop(), lambda: function(*args))

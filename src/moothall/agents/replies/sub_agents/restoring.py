@@ -1,0 +1,140 @@
+"""What a resumed run knows of the agents that it has asked: what these have spent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+from moothall.actions import Action
+from moothall.agents.replies.charging import ReplayOffsets, budget_in_call, charge_spent
+from moothall.agents.replies.sub_agents.background import (
+    asking_in_background,
+    with_passing_thread,
+    work,
+    worker_id,
+    worker_request,
+)
+from moothall.foundation.errors import DefinitionError, NoSuchRun, RunHeld
+from moothall.journal.stop_reason import FINAL_REASONS
+
+if TYPE_CHECKING:
+    from moothall.agents.replies.record import Record
+    from moothall.agents.replies.reply import Reply
+    from moothall.budget import Budget
+    from moothall.journal.store.wait_rows import WorkerRow
+
+_RESTORED = ReplayOffsets()  # of budgets: the runs of asked agents that they know to their end
+
+
+async def restore_asked(
+    record: Record[Any], asker: Any, budget: Budget | None, find: Callable[[str], Action | None]
+) -> None:
+    """Charge a budget for the agents that calls of a resumed run have asked.
+
+    Also for those that go on: before one of them spends more, the budget knows of all.
+    """
+    for name, data in record.members.items():
+        past_step = record.find(name.partition("/")[0])
+        action = None if past_step is None else find(str(past_step.about.get("action")))
+        agent = None if action is None else action.origin.agent
+        part = record.member(name, data["agent"])
+        start = (
+            next((each.data for each in part.past_entries if each.kind == "begun"), None)
+            if part
+            else None
+        )
+        if agent is None or part is None or start is None or str(agent.id) != data["agent"]:
+            continue
+        with nullcontext() if data.get("kept") else with_passing_thread(agent, start["thread"]):
+            await agent.restore_part(part, budget_in_call(agent, budget))
+    for past_step in () if budget is None else record.past():
+        run_id, action = past_step.about.get("asks"), find(str(past_step.about.get("action")))
+        agent = None if action is None else action.origin.agent
+        if action is None or agent is None or budget is None:
+            continue
+        if action.origin.in_background:
+            id = worker_id(record.run_id, past_step.key)
+            await restore_run(agent, asker.journal, id, budget_in_call(agent, budget))
+        elif run_id is not None:
+            await restore_run(agent, agent.journal, run_id, budget_in_call(agent, budget))
+        elif f"{past_step.key}/{agent.id}" not in record.members:
+            key = past_step.key
+            entries = [
+                e for e in record.entries() if e.data.get("key") == key and e.kind != "started"
+            ]
+            for single_budget in budgets_new_to_call(agent, budget, record, key):
+                charge_spent(single_budget, None, entries)
+
+
+def budgets_new_to_call(agent: Any, budget: Budget, record: Record[Any], key: str) -> list[Budget]:
+    """Return the budgets below a caller's that an agent without a record spends from in a call.
+
+    Each is of one account, and is returned once: from then on the account has what the call takes.
+    """
+    agent_budget: Budget | None = getattr(agent, "budget", None)
+    if agent_budget is None or agent_budget is budget or not agent_budget.is_part_of(budget):
+        return []
+    keys = [f"{each}\n{key}" for each in (record.key, *(each["key"] for each in record.copied))]
+    new_budgets = list[Any]()
+    for account, single_budget in agent_budget.single_account_budgets():
+        if not any(map(account.is_same, budget.accounts)):
+            if not any(_RESTORED.get(account, each) for each in keys):
+                new_budgets.append(single_budget)
+            _RESTORED.set(account, keys[0], 1)
+    return new_budgets
+
+
+async def restore_run(agent: Any, journal: Any, run_id: str, budget: Budget | None) -> None:
+    """Charge a budget for a run of its own that an agent was asked in."""
+    if budget is None or all(_RESTORED.get(each, run_id) for each in budget.accounts):
+        return
+    if journal is None:  # it had one when it was asked
+        return
+    try:
+        has_ended = journal.run(run_id).state in FINAL_REASONS
+        part = await journal.begin(run_id, "", "", "")
+    except (NoSuchRun, RunHeld):  # another process works on it
+        return
+    try:
+        if part.past_entries:
+            await agent.restore_part(part, budget)
+    finally:
+        part.close()
+    for account in budget.accounts if has_ended else ():
+        _RESTORED.set(account, run_id, 1)
+
+
+class _SharedBudget:
+    """The budget of a run that is over, for all that still works for it."""
+
+    def __init__(self, budget: Budget | None, asker: Any, run_id: str) -> None:
+        self.budget = budget
+        # Before one of them spends more, the budget knows what the run has spent.
+        self.charging = asyncio.ensure_future(restore_run(asker, asker.journal, run_id, budget))
+
+
+class ResumedWorkers:
+    """What goes on in the background for runs of an agent that are over, or wait."""
+
+    def __init__(self, asker: Any) -> None:
+        self._asker = asker
+        self._budgets: WeakValueDictionary[str, _SharedBudget] = WeakValueDictionary()
+
+    async def go_on(self, row: WorkerRow, options: Mapping[str, Any]) -> Reply:
+        """Go on with one run in the background, with the options of the run that asked."""
+        asker = self._asker
+        actions = (each for each in asker.actions.get_actions() if isinstance(each, Action))
+        action = next((each for each in actions if each.name == row.action), None)
+        if action is None or action.origin.agent is None:
+            text = f"agent {asker.id!r} has no action {row.action!r} any more, which has begun run"
+            raise DefinitionError(f"{text} {row.id!r}: give it that action, or cancel the run")
+        if (shared := self._budgets.get(row.asker)) is None:
+            shared = _SharedBudget(options["budget"], asker, row.asker)
+            self._budgets[row.asker] = shared
+        await asyncio.shield(shared.charging)
+        budget = shared.budget and budget_in_call(action.origin.agent, shared.budget)
+        request = worker_request(row, asker.journal, options["deps"], budget)
+        return await work(action, request, asking_in_background(row, asker, None, None))

@@ -1,0 +1,95 @@
+"""A program that is killed: `python killed_workers.py JOURNAL COUNT MODEL_CALLS ask|resume`.
+
+`ask` asks the chief, whose helpers work in the background, and prints its reply; `resume` goes on
+with what another process has left. Each may have the chief's run, or that of a helper.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+from moothall import Budget, Journal, ReActAgent, RunHeld, action
+from moothall.models.protocol import Call, ModelReply, Usage
+
+JOURNAL, COUNT, MODEL_CALLS = Journal(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+USAGE = Usage(5, 5)
+
+
+class Helping:
+    """A model that looks once, and then repeats its task."""
+
+    name = "helping"
+    context_tokens = None
+
+    async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> ModelReply:
+        if messages[-1]["role"] == "tool":
+            task = next(each["content"] for each in messages if each["role"] == "user")
+            return ModelReply(text=f"{task} is done", usage=USAGE)
+        return ModelReply(calls=(Call("1", "look", {}),), usage=USAGE)
+
+
+class Directing:
+    """A model that gives tasks to helpers, and pauses until it has heard of each."""
+
+    name = "directing"
+    context_tokens = None
+
+    async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> ModelReply:
+        if messages[-1]["content"] == "Go.":
+            calls = (Call(str(n), "helper", {"text": f"task {n}"}) for n in range(COUNT))
+            return ModelReply(calls=(*calls,), usage=USAGE)
+        heard = sum("in the background" in str(each["content"]) for each in messages)
+        if heard < COUNT:
+            return ModelReply(calls=(Call(f"p{len(messages)}", "pause", {}),), usage=USAGE)
+        return ModelReply(text=f"heard {heard}", usage=USAGE)
+
+
+@action(idempotent=True)
+async def look() -> str:
+    """Look."""
+    await asyncio.sleep(0.03)
+    return "seen"
+
+
+@action(idempotent=True, polling=True)
+async def pause() -> str:
+    """Wait a moment."""
+    await asyncio.sleep(0.003)
+    return "later"
+
+
+def chief() -> ReActAgent:
+    helper = ReActAgent("helper", Helping(), actions=[look])
+    actions = [helper.as_action(background=True), pause]
+    return ReActAgent(
+        "chief",
+        Directing(),
+        actions=actions,
+        journal=JOURNAL,
+        max_iterations=9999,
+        max_background=4,
+    )
+
+
+async def main() -> None:
+    agent = chief()
+    agent.deaths = None
+    while sys.argv[4] == "resume":
+        await agent.resume_runs(budget=lambda run: Budget(model_calls=MODEL_CALLS))
+        await asyncio.sleep(0.01)
+    while True:
+        try:
+            reply = await agent.reply(
+                "Go.", thread="t", run_id="r", budget=Budget(model_calls=MODEL_CALLS)
+            )
+        except RunHeld:
+            await asyncio.sleep(0.01)  # the other process has it
+        else:
+            break
+    print(json.dumps({"reason": reply.stop_reason, "text": reply.text, "messages": reply.messages}))
+
+
+asyncio.run(main())

@@ -1,0 +1,341 @@
+"""Sub-agents that work in the background: what their caller's model is told, and when."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moothall import (
+    Action,
+    Budget,
+    Conversation,
+    Journal,
+    MaxTurns,
+    ReActAgent,
+    Reply,
+    ScriptedModel,
+    action,
+)
+from moothall.foundation.errors import ConfigError
+from moothall.models.protocol import Call, ModelReply, Usage
+
+Answer = Callable[[list[dict[str, Any]]], Any]
+
+
+class Gated:
+    """A model of a helper that answers once its gate is open, and counts those that wait."""
+
+    name = "gated"
+    context_tokens = None
+
+    def __init__(self, answer: Answer | None = None) -> None:
+        self.gate = asyncio.Event()
+        self.working = self.most = 0
+        self._answer = answer or (lambda messages: f"{messages[-1]['content']} is done")
+
+    async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> ModelReply:
+        self.working += 1
+        self.most = max(self.most, self.working)
+        await self.gate.wait()
+        self.working -= 1
+        answer = self._answer(messages)
+        if isinstance(answer, Call):
+            return ModelReply(calls=(answer,))
+        return ModelReply(text=answer, usage=Usage(3, 4))
+
+
+def giving(*tasks: str, then: Any = "I go on.") -> ScriptedModel:
+    """Return a model that gives tasks, waits if `then` is a call, and repeats what it has heard."""
+
+    def answer(messages: list[dict[str, Any]], _: Any) -> Any:
+        answered = sum(each["role"] == "assistant" for each in messages)
+        if answered == 0:
+            return tuple(Call(str(n), "helper", {"text": task}) for n, task in enumerate(tasks))
+        heard = [each["content"] for each in messages if "background" in str(each["content"])]
+        if len(heard) == len(tasks):
+            return " | ".join(heard)
+        return then if isinstance(then, str) else then(answered)
+
+    return ScriptedModel(answer)
+
+
+def waiting_for(done: Callable[[], bool]) -> Action:
+    @action(idempotent=True, polling=True)
+    async def pause() -> str:
+        """Wait until the helpers have done something."""
+        async with asyncio.timeout(30):
+            await asyncio.sleep(0)
+            while not done():  # noqa: ASYNC110 - what it looks at is in no event
+                await asyncio.sleep(0)
+        return "later"
+
+    return Action("pause", pause, "Wait.", polling=True, guard=())
+
+
+def pause(number: int) -> Call:
+    return Call(f"p{number}", "pause", {})
+
+
+def results(reply: Reply) -> list[str]:
+    return [str(each["content"]) for each in reply.messages if each["role"] == "tool"]
+
+
+@pytest.fixture(params=("no journal", "its journal", "one journal"))
+def journals(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, Any]:
+    """The journals of a caller and its helper."""
+    if request.param == "no journal":
+        return None, None
+    journal = Journal(tmp_path / "runs.db")
+    return journal, journal if request.param == "one journal" else None
+
+
+def chief(model: Any, *helpers: ReActAgent, actions: Any = (), **options: Any) -> ReActAgent:
+    asking = [each.as_action(background=True) for each in helpers]
+    return ReActAgent("chief", model, actions=[*asking, *actions], **options)
+
+
+def test_background_call_gives_an_id_and_a_later_turn_the_result(journals: Any) -> None:
+    async def main() -> Reply:
+        model = Gated()
+
+        def open_gate() -> bool:
+            model.gate.set()
+            return model.working == 0
+
+        helper = ReActAgent("helper", model, journal=journals[1])
+        pausing = [waiting_for(open_gate)]
+        agent = chief(giving("A", "B", then=pause), helper, actions=pausing, journal=journals[0])
+        return await agent.reply("Go.", thread="t", run_id="r")
+
+    reply = asyncio.run(main())
+    ids = ["r/1.0", "r/1.1"] if journals[0] else ["r/1", "r/2"]
+    assert results(reply)[:2] == [f'{{"id": "{id}", "state": "working"}}' for id in ids]
+    heard = {
+        f"Result of helper ({id}), in the background:\n{t} is done"
+        for id, t in zip(ids, "AB", strict=True)
+    }
+    assert {*reply.text.split(" | ")} == heard
+    assert [each["role"] for each in reply.messages if "Result of" in each["content"][:9]] == [
+        "user",
+        "user",
+        "assistant",
+    ]
+    assert (reply.under_way, reply.detail) == ((), "")
+
+
+def test_background_result_after_the_reply_is_told_to_the_next_of_its_thread(journals: Any) -> None:
+    async def main() -> tuple[Reply, Reply, Reply, Reply]:
+        model = Gated()
+        helper = ReActAgent("helper", model, journal=journals[1])
+        agent = chief(giving("A"), helper, journal=journals[0])
+        first = await agent.reply("Go.", thread="t", run_id="r")
+        still = await agent.reply("And?", thread="t")
+        model.gate.set()
+        async with asyncio.timeout(30):
+            last = still
+            while "in the background" not in last.text:
+                last = await agent.reply("And?", thread="t")
+        return first, still, last, await agent.reply("And?", thread="t")
+
+    first, still, last, after = asyncio.run(main())
+    id = "r/1.0" if journals[0] else "r/1"
+    assert first.under_way == still.under_way == (id,)
+    assert f"helper ({id})" in first.detail
+    assert last.text == f"Result of helper ({id}), in the background:\nA is done"
+    assert (last.under_way, after.under_way) == ((), ())
+    assert [each["role"] for each in after.messages] == ["user", "assistant"]
+
+
+def test_background_run_is_kept_with_what_its_caller_did_not_hear(tmp_path: Path) -> None:
+    async def main() -> Reply:
+        agent = chief(giving("A"), ReActAgent("helper", Gated()), journal=tmp_path / "runs.db")
+        return await agent.reply("Go.", run_id="r")
+
+    asyncio.run(main())
+    with Journal(tmp_path / "runs.db") as journal:
+        assert journal.replay("r").under_way == ("r/1.0",)
+        assert journal.run("r/1.0").agent == "helper"
+        assert journal.run("r/1.0").state == "stopped"  # its loop has ended
+
+
+@pytest.mark.parametrize("shared", (False, True))
+def test_resume_runs_goes_on_with_background_work_of_a_reply_that_is_over(
+    shared: bool, tmp_path: Path
+) -> None:
+    async def main(model: Any, *asked: str) -> list[Reply]:
+        journal, helping = Journal(tmp_path / "runs.db"), Gated()
+        helper = ReActAgent("helper", helping, journal=journal if shared else None)
+        agent = chief(model, helper, journal=journal, max_background=2)
+        if journal.runs():
+            helping.gate.set()
+            if shared:  # it leaves them to who asked
+                assert await helper.resume_runs() == []
+            resumed = await agent.resume_runs()
+            assert {each.run.id: each.outcome for each in resumed} == {
+                f"r/1.{n}": "resumed" for n in range(3)
+            }
+        return [await agent.reply(run_id, thread="t", run_id=run_id) for run_id in asked]
+
+    asyncio.run(main(giving("A", "B", "C"), "r"))  # the third has not begun
+    heard, after = asyncio.run(main(ScriptedModel(["I see.", "I know."]), "s", "u"))
+    told = [str(each["content"]) for each in heard.messages if each["role"] == "user"]
+    assert sorted(told[1:]) == [
+        f"Result of helper (r/1.{n}), in the background:\n{'ABC'[n]} is done" for n in range(3)
+    ]
+    assert (heard.under_way, len(after.messages)) == ((), 2)
+
+
+def test_background_failure_is_told_with_its_reason(journals: Any) -> None:
+    def fail(messages: Any) -> str:
+        raise ValueError("no such book")
+
+    async def main() -> Reply:
+        model = Gated(fail)
+        model.gate.set()
+        helper = ReActAgent("helper", model, journal=journals[1])
+        pausing = [waiting_for(lambda: True)]
+        agent = chief(
+            giving("A", then=pause),
+            helper,
+            actions=pausing,
+            journal=journals[0],
+            max_iterations=999,
+        )
+        return await agent.reply("Go.", run_id="r")
+
+    reply = asyncio.run(main())
+    id = "r/1.0" if journals[0] else "r/1"
+    head = f"helper ({id}), in the background, has no result (error): "
+    assert reply.text == f"{head}ValueError: no such book"
+
+
+def test_background_work_beyond_max_background_begins_when_a_place_is_free(journals: Any) -> None:
+    async def main() -> tuple[Reply, int]:
+        model = Gated()
+
+        def open_gate() -> bool:
+            if model.working == 3:
+                model.gate.set()
+            return model.gate.is_set()
+
+        pausing = [waiting_for(open_gate)]
+        agent = chief(
+            giving(*"ABCDEFGH", then=pause),
+            ReActAgent("helper", model, journal=journals[1]),
+            actions=pausing,
+            journal=journals[0],
+            max_iterations=9999,
+            max_background=3,
+        )
+        return await agent.reply("Go.", run_id="r"), model.most
+
+    reply, most = asyncio.run(main())
+    assert most == 3
+    assert reply.text.count("is done") == 8
+
+
+def test_background_work_spends_from_its_callers_budget(journals: Any) -> None:
+    async def main() -> tuple[Reply, Budget]:
+        model, budget = Gated(), Budget(model_calls=4)
+        model.gate.set()
+        helper = ReActAgent("helper", model, journal=journals[1])
+        agent = chief(
+            giving("A", "B", "C", "D", then=pause),
+            helper,
+            actions=[waiting_for(lambda: True)],
+            journal=journals[0],
+        )
+        return await agent.reply("Go.", run_id="r", budget=budget), budget
+
+    reply, budget = asyncio.run(main())
+    assert reply.stop_reason == "budget"
+    assert budget.spent.model_calls == 4
+
+
+def test_background_is_foreground_where_no_later_turn_hears_of_it(journals: Any) -> None:
+    """Where a client keeps the conversation, and for the helpers of what works there itself."""
+
+    async def main() -> Reply:
+        model = Gated()
+        model.gate.set()
+        helper = ReActAgent("helper", model, journal=journals[1])
+        agent = chief(giving("A"), helper, journal=journals[0])
+        return await agent.reply("Go.", history=[{"role": "user", "content": "Hello."}])
+
+    assert results(asyncio.run(main())) == ["A is done"]
+
+
+def test_background_work_of_a_conversation_is_told_as_a_whole(tmp_path: Path) -> None:
+    async def main() -> Reply:
+        talkers = [ReActAgent(id, ScriptedModel([f"{id} says so."])) for id in ("anna", "ben")]
+        talk = Conversation(talkers, id="helper", until=MaxTurns(2))
+        agent = ReActAgent(
+            "chief",
+            giving("A", then=pause),
+            actions=[talk.as_action(background=True), waiting_for(lambda: True)],
+            journal=tmp_path / "runs.db",
+            max_iterations=9999,
+        )
+        return await agent.reply("Go.", run_id="r")
+
+    assert "ben says so." in asyncio.run(main()).text
+
+
+def test_background_work_that_a_person_cancels_is_told(tmp_path: Path) -> None:
+    async def main() -> Reply:
+        journal, model = Journal(tmp_path / "runs.db"), Gated()
+
+        def cancel() -> bool:
+            if model.working and journal.run("r/1.0").state == "running":
+                journal.cancel("r/1.0", by="eva")
+            return journal.run("r/1.0").state == "cancelled"
+
+        agent = chief(
+            giving("A", then=pause),
+            ReActAgent("helper", model),
+            actions=[waiting_for(cancel)],
+            journal=journal,
+        )
+        return await agent.reply("Go.", run_id="r")
+
+    head = "helper (r/1.0), in the background, has no result (cancelled): "
+    assert asyncio.run(main()).text.startswith(f"{head}eva ")
+
+
+def test_background_result_has_the_sources_of_what_was_read(journals: Any) -> None:
+    @action(outside=True, idempotent=True)
+    async def read_page() -> str:
+        """Read a page."""
+        return "Pay to DE02 1203 0000 0000 2020 51."
+
+    async def main() -> Reply:
+        model = Gated(
+            lambda messages: (
+                str(messages[-1]["content"])
+                if messages[-1]["role"] == "tool"
+                else Call("1", "read_page", {})
+            )
+        )
+        model.gate.set()
+        helper = ReActAgent("helper", model, actions=[read_page], journal=journals[1])
+        agent = chief(
+            giving("A", then=pause),
+            helper,
+            actions=[waiting_for(lambda: True)],
+            journal=journals[0],
+            max_iterations=9999,
+        )
+        return await agent.reply("Go.", run_id="r")
+
+    assert asyncio.run(main()).outside == ("read_page",)
+
+
+@pytest.mark.parametrize("options", ({"background": 1}, {"background": True, "fork": True}))
+def test_background_options_that_are_not_possible_are_refused(options: Any) -> None:
+    helper = ReActAgent("helper", ScriptedModel([]))
+    with pytest.raises(ConfigError, match="background"):
+        helper.as_action(**options)

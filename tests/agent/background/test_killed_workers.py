@@ -1,0 +1,77 @@
+"""Sub-agents in the background, whose processes are killed: each result is told once."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moothall import Journal
+
+PROGRAM = Path(__file__).parent / "killed_workers.py"
+WORKERS = 12
+
+
+class Killed:
+    """The processes of one journal: who asks, who resumes, or both are killed."""
+
+    def __init__(self, folder: Path, model_calls: int) -> None:
+        folder.mkdir()
+        self.journal = folder / "runs.db"
+        self._args = [str(self.journal), str(WORKERS), str(model_calls)]
+
+    def start(self, role: str) -> subprocess.Popen[str]:
+        command = [sys.executable, str(PROGRAM), *self._args, role]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    def reply(self, draw: random.Random, kills: int) -> tuple[dict[str, Any], int]:
+        """Return the reply, and how many processes were killed before it."""
+        killed = 0
+        processes = {role: self.start(role) for role in ("ask", "resume")}
+        while True:
+            try:
+                seconds = draw.uniform(0.45, 0.95) if killed < kills else 120
+                said, _ = processes["ask"].communicate(timeout=seconds)
+                break
+            except subprocess.TimeoutExpired:
+                for role in draw.choice((("ask",), ("resume",), ("ask", "resume"))):
+                    processes[role].kill()
+                    processes[role].communicate()
+                    processes[role] = self.start(role)
+                    killed += 1
+        processes["resume"].kill()
+        processes["resume"].communicate()
+        assert processes["ask"].returncode == 0
+        return json.loads(said), killed
+
+
+def told(reply: dict[str, Any]) -> Counter[str]:
+    texts = (each["content"] for each in reply["messages"] if each["role"] == "user")
+    return Counter(each.rpartition("\n")[2] for each in texts if "in the background" in each)
+
+
+@pytest.mark.parametrize("kills", (9, pytest.param(300, marks=pytest.mark.long)))
+def test_background_results_are_told_once_whoever_is_killed(kills: int, tmp_path: Path) -> None:
+    draw, killed, number = random.Random(kills), 0, 0
+    while killed < kills:
+        reply, killed_here = Killed(tmp_path / str(number), 10**6).reply(draw, kills - killed)
+        assert told(reply) == {f"task {n} is done": 1 for n in range(WORKERS)}
+        assert (reply["reason"], reply["text"]) == ("done", f"heard {WORKERS}")
+        killed, number = killed + killed_here, number + 1
+
+
+@pytest.mark.parametrize("limit", (8, 20))
+def test_background_work_spends_its_callers_budget_whoever_is_killed(
+    limit: int, tmp_path: Path
+) -> None:
+    killed = Killed(tmp_path / "runs", limit)
+    reply, _ = killed.reply(random.Random(limit), 4)
+    with Journal(killed.journal) as journal:
+        assert sum(each.model_calls for each in journal.runs()) <= limit
+    assert reply["reason"] == "budget"
