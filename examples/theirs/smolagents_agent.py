@@ -31,7 +31,6 @@ class SmolAgent(TheirAgent):
     The agents that it manages are within its run. Images and streams are not passed on.
     """
 
-    run_kind = "SmolAgent"
     framework = "smolagents"
 
     async def run_theirs(self, run: TheirRun) -> Any:

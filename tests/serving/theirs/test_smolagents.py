@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from smolagents import ChatMessage, CodeAgent, Model, TokenUsage, ToolCallingAgent, tool
 
-from moothall import CallbackApprover, Later, SQLiteMemory
+from moothall import CallbackApprover, Journal, Later, SQLiteMemory
 from serving.theirs.kills import Points, kill_everywhere, reply_once_decided
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "examples" / "theirs"))
@@ -79,6 +79,8 @@ async def test_framework_approval_of_a_smolagents_agent_waits_in_the_journal(
 
     reply = await reply_once_decided(make, path, decision, effects)
     assert len(effects) == decision
+    with Journal(path) as journal:
+        assert journal.replay("r").text == reply.text
     assert [each.action for each in reply.steps] == ["pay"]
 
 
