@@ -267,8 +267,10 @@ class StoredMemory(ProcessBound, Memory, remedy="give its path, and open it ther
                 (thread, *values, self._last_number),
             ):
                 added_item = added.get(number)
-                is_own = added_item is not None and added_item[0] == text
-                window.add_memory(added_item[1] if is_own else self._tables.parse_item(text))
+                if added_item is not None and added_item[0] == text:
+                    window.add_memory(added_item[1])
+                else:
+                    window.add_memory(self._tables.parse_item(text))
                 self._last_number = number
         self._window = window
         return window
