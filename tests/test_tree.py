@@ -191,7 +191,7 @@ FLOORS = {
         "journal",
         "run_view",
     ),
-    "journal.kinds": ("entry_kinds", "feedback", "run_kinds"),
+    "journal.kinds": ("entry_kinds", "feedback", "run_kinds", "shares"),
     "journal.store": (
         "shapes",
         "leases",

@@ -9,6 +9,8 @@ from moothall.journal.entry import Sums as Sums
 from moothall.journal.journal import Journal as Journal
 from moothall.journal.kinds.feedback import Feedback as Feedback
 from moothall.journal.kinds.run_kinds import RunKind as RunKind
+from moothall.journal.kinds.shares import RunShares as RunShares
+from moothall.journal.kinds.shares import Share as Share
 from moothall.journal.opening import RunPart as RunPart
 from moothall.journal.run_view import RecordedAnswer as RecordedAnswer
 from moothall.journal.run_view import RecordedCall as RecordedCall

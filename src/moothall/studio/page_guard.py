@@ -50,6 +50,7 @@ class ServedRoutes:
         requests: matches the others that are answered, as `METHOD /path`; `SOCKET` is a method
         cached_prefixes: prefixes of files that a browser may keep
         policy: the Content-Security-Policy of what states none
+        shared: matches the paths whose own token opens them, and nothing else; read only
     """
 
     pages: re.Pattern[str]
@@ -57,6 +58,12 @@ class ServedRoutes:
     requests: re.Pattern[str]
     cached_prefixes: tuple[str, ...] = ()
     policy: str = _POLICY
+    shared: re.Pattern[str] | None = None
+
+    def is_shared(self, scope: checks.Scope) -> bool:
+        """Return whether a request is for a page whose address has a token of its own."""
+        is_read = scope.get("method") in ("GET", "HEAD")
+        return self.shared is not None and is_read and bool(self.shared.fullmatch(scope["path"]))
 
     def is_page(self, path: str) -> bool:
         """Return whether a path is one of the page's."""
@@ -138,6 +145,9 @@ class PageGuard:
         checks.check_once(scope)
         self._check_origin(scope, headers)
         checks.check_length(scope, MAX_BYTES)
+        if self._routes.is_shared(scope):
+            await self.app(scope, receive, send)
+            return
         path, is_socket = scope["path"], scope["type"] == "websocket"
         is_known = self._is_known(scope, headers)
         is_entering = path == "/login" or (
@@ -203,7 +213,7 @@ class PageGuard:
                 (front.origin,) if host.lower() == front.host else (*own_origins, front.origin)
             )
         is_link = (  # a link may open the page, and nothing else
-            self._routes.is_page(scope["path"])
+            (self._routes.is_page(scope["path"]) or self._routes.is_shared(scope))
             and scope.get("method") == "GET"
             and headers.get("sec-fetch-mode") == "navigate"
             and headers.get("sec-fetch-dest") == "document"

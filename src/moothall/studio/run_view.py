@@ -1,18 +1,27 @@
-"""What pages show of a run: its entries, in words and cut, and what it cost."""
+"""What pages show of a run: its entries, cut and in words, its cost, and its page behind a link."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, fields, replace
+from datetime import datetime
 from decimal import Decimal
+from html import escape
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
-from moothall.build import shorten
-from moothall.journal import REASONS, Entry, Outline
+from moothall import MoothallError
+from moothall.build import escaped, shorten
+from moothall.journal import REASONS, Entry, Outline, RunShares
 from moothall.studio.orders.order import order_line
+from moothall.studio.page import read_html, report_page
 
 if TYPE_CHECKING:
+    from fastapi import Response
+
     from moothall.journal import Journal
 
 _MAX_TEXT: Final = 2_000
@@ -26,6 +35,15 @@ _LEFT_WAITING: Final = ("waiting", "answered", "awaited")
 _COMES_BY_ITSELF: Final = {"result", "moment"}
 """The kinds of waits that no person at the page ends."""
 _USAGE_FIELDS: Final = ("input", "output", "tokens", "model_calls")
+LINK: Final = re.compile(r"/shared/[\w-]{43}/.{1,500}")
+"""Matches the path of a link."""
+_MAX_SHARED_ENTRIES: Final = 5_000
+"""The most entries that the page shows: the first."""
+_SHARED_PAGE: Final = read_html("shared")
+_NOTHING_HTML: Final = (
+    "<h1>This link opens nothing</h1><p>It was withdrawn, its time is over, or it is not whole. "
+    "Ask whoever gave it to you.</p>"
+)
 
 
 def entry_row(entry: Entry, *, uncut: bool = False) -> dict[str, Any]:
@@ -170,3 +188,57 @@ def cut_value(value: Any, max_items: int = _MAX_VALUES, depth: int = _MAX_DEPTH)
     if isinstance(value, dict):
         return {key[:_MAX_TEXT]: cut_value(value[key], max_items, depth - 1) for key in kept_items}
     return [cut_value(each, max_items, depth - 1) for each in kept_items]
+
+
+def link_path(run_id: str, token: str) -> str:
+    """Return the path of a link to a run, below the studio's address."""
+    return f"shared/{token}/{quote(run_id, safe='')}"
+
+
+def shared_page(journal: Journal, run_id: str, token: str) -> Response:
+    """Return the page of the run that a link opens; what opens nothing is told so in one way."""
+    try:
+        if RunShares(journal).opens(run_id, token):
+            return report_page(_SHARED_PAGE.format(body=_shared_body(journal, run_id)))
+    except MoothallError:  # its text, such as the journal's path, is for nobody outside
+        pass
+    answer = report_page(_SHARED_PAGE.format(body=_NOTHING_HTML))
+    answer.status_code = 404
+    return answer
+
+
+def _shared_body(journal: Journal, run_id: str) -> str:
+    outline, entries = journal.run(run_id), journal.entries(run_id, 0, _MAX_SHARED_ENTRIES)
+    totals = Totals(entries).to_json()
+    facts = (
+        f"{outline.kind} {outline.agent}",
+        outline.state,
+        f"began {datetime.fromtimestamp(outline.began):%Y-%m-%d %H:%M}",
+        f"{totals['seconds']:.1f} s",
+        f"{totals['tokens']:,} tokens",
+        f"{totals['model_calls']:,} calls of models",
+        f"{totals['tool_calls']:,} of tools",
+    )
+    end = next(
+        (each for each in reversed(entries) if each.reason is not None and not each.path), None
+    )
+    reply = "" if end is None else end.data.get("value") or end.data.get("text") or ""
+    text = reply if isinstance(reply, str) else json.dumps(reply, ensure_ascii=False, indent=1)
+    steps = []
+    for each in entries:
+        if each.kind != "state" and not each.path.startswith("@"):  # of its work alone
+            row = entry_row(each)
+            data = json.dumps(row["data"], ensure_ascii=False, indent=1, default=str)
+            steps.append(
+                f"<li><details><summary>{_safe(row['line'])}</summary><pre>{_safe(data)}</pre>"
+                "</details></li>"
+            )
+    return (
+        f"<h1>{_safe(outline.task or '(no task)')}</h1><p>{_safe(' · '.join(facts))}</p>"
+        f"<pre>{_safe(text)}</pre><h2>Steps</h2><ol>{''.join(steps)}</ol>"
+    )
+
+
+def _safe(text: str) -> str:
+    """Return a text in HTML; what would turn a line around, or is not seen, by its number."""
+    return escape(escaped(text, lines=True))

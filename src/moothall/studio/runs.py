@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall import ConfigError, MoothallError, NoSuchRun
 from moothall.build import as_json as json_data
 from moothall.build import guard, shorten
-from moothall.journal import REASONS, Doubt, Outline, RunView
+from moothall.journal import REASONS, Doubt, Outline, RunShares, RunView
 from moothall.studio.comparison import compare_runs
 from moothall.studio.event_feed import as_json
 from moothall.studio.orders.order import order_line, readable_order
@@ -27,6 +27,7 @@ from moothall.studio.run_view import (
     Totals,
     entry_row,
     is_left_waiting,
+    link_path,
     outline_row,
     with_waits_marked,
 )
@@ -330,9 +331,22 @@ class RunsTab(Tab):
         self.refresh()
         return asdict(self._journal.run(copy))
 
+    def shares(self, run: str) -> list[dict[str, Any]]:
+        """Return the links that open a run to who has them: number, and until when."""
+        return [each._asdict() for each in RunShares(self._journal).open_ones(run)]
+
+    def share(self, run: str, days: float) -> dict[str, Any]:
+        """Make a link that opens a run, and nothing else; return its path, which is told once."""
+        return {"path": link_path(run, RunShares(self._journal).add(run, days))}
+
+    def withdraw(self, run: str, number: int) -> list[dict[str, Any]]:
+        """Have a link open its run no longer; return the others."""
+        RunShares(self._journal).withdraw(run, number)
+        return self.shares(run)
+
     def routes(self, router: APIRouter) -> None:
         """Add the routes that pages call; each runs in a thread."""
-        from fastapi import Response
+        from fastapi import Body, Response
 
         def as_response(answer: Callable[..., Any]) -> Callable[..., Any]:
             @wraps(answer)
@@ -347,12 +361,20 @@ class RunsTab(Tab):
             return Response(self.list_json(), media_type="application/json")
 
         reads = (self.entries, self.entry, self.run, self.prompt, self.replay)
-        for read in (*reads, self.sums, self.find, self.search, self.compare):
+        for read in (*reads, self.sums, self.find, self.search, self.compare, self.shares):
             router.get(f"/{read.__name__}", response_model=None)(as_response(read))
 
         @router.get("/export")
         def export_run(run: str) -> Response:
             return attachment(self.export(run), run or "run", "jsonl", "application/x-ndjson")
+
+        @router.post("/share")
+        def share_run(run: str = Body(), days: float = Body()) -> dict[str, Any]:
+            return self.share(run, days)
+
+        @router.post("/withdraw")
+        def withdraw_link(run: str = Body(), number: int = Body()) -> list[dict[str, Any]]:
+            return self.withdraw(run, number)
 
         for change in (self.decide, self.fork, self.models):
             router.post(f"/{change.__name__}")(change)

@@ -25,6 +25,7 @@ from moothall.studio.event_feed import as_json
 from moothall.studio.page import AGREED_END, STATIC, FormError, Tab, WouldEnd, shell_html
 from moothall.studio.page_guard import KEY_HEADER, PageGuard, ServedRoutes
 from moothall.studio.prose import prose
+from moothall.studio.run_view import LINK, shared_page
 
 if TYPE_CHECKING:
     from moothall.studio.hub import Hub
@@ -79,6 +80,11 @@ def application(hub: Hub, secret: str, host: str, front: Front, *, is_password: 
     tabs = [tab for tab in hub.tabs if hub.add_routes(tab, add)]
     _add_script_route(app, {tab.name: tab.script for tab in tabs if tab.script})
     app.mount("/studio/static", StaticFiles(directory=STATIC))
+
+    @app.get("/shared/{token}/{run:path}")
+    def send_shared_run(token: str, run: str) -> Response:
+        return shared_page(hub.journal, run, token)
+
     page = HTMLResponse(shell_html(tabs, hub.opens, front.base, hub.faults))
 
     async def send_page() -> HTMLResponse:
@@ -91,6 +97,7 @@ def application(hub: Hub, secret: str, host: str, front: Front, *, is_password: 
     routes = ServedRoutes(
         pages=re.compile(rf"/|/(?:{names}|styleguide)(?:/.{{0,500}})?"),
         shell=re.compile(r"/studio/static/.{0,240}"),
+        shared=LINK,
         requests=re.compile(r"(?!SOCKET)\w+ /studio/.{0,247}|SOCKET /studio/events"),
     )
     return PageGuard(app, secret, host, routes, is_password=is_password, front=front)

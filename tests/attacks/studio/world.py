@@ -13,6 +13,7 @@ from attacks.studio.conftest import Asker, Port
 from models.openai_server import HANG, Answer, OpenAIServer, Request, text
 from moothall import ACCESS_PERMITTED, Agent, NativeSpace, Researcher, action
 from moothall.actions.approval import ApprovalRequest, Question
+from moothall.journal import RunShares
 from moothall.research.findings import ResearchTask
 from moothall.research.writing.review import ProposedPlan
 from moothall.serving import MCPAgent
@@ -88,6 +89,7 @@ class World:
                 {"command": "resume", "run": self.done, "more": {"max_tokens": 9}},
             ],
             "/studio/doors/accept": [{"id": "sums"}],
+            "/studio/runs/withdraw": [{"number": self._link}],
             "/studio/static/tabs/{name}.js": [{"name": "runs"}],
             "/studio/cards/{number}": [self._card(kind) for kind in CARDS],
             "/studio/society/control": [{"do": "step"}, {"do": "pause"}],
@@ -151,9 +153,16 @@ class World:
             "choices": [],
             "more": {},
             "shown_hash": self._shown_hash,
+            "days": 7,
             "decisions": {},
         }
         return values[name]
+
+    def _link(self) -> int:
+        """Return the number of a new link to a run."""
+        shares = RunShares(self.port.studio.journal)
+        shares.add(self.done, 7)
+        return shares.open_ones(self.done)[-1].number
 
     def _shown_hash(self) -> str:
         """Return the definitions of the server's tools, as the page has them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from moothall.foundation.jsonvalue import json_text
 from moothall.foundation.text import cut
@@ -33,6 +33,13 @@ class EntryKind(NamedTuple):
     def path(self) -> str:
         """The part of a run that has its entries: they are no part of its agent's work."""
         return f"{_PART_PREFIX}{self.name}"
+
+
+class NotesBeside(Protocol):
+    """Notes entries of a kind of runs at rest, as `Journal.held_runs` does."""
+
+    def note_beside(self, run_id: str, kind: EntryKind, data: dict[str, Any]) -> None:
+        """Note an entry of a run."""
 
 
 ENTRY_KINDS: Final[dict[str, EntryKind]] = {}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple, NotRequired, Protocol
+from typing import Any, Final, NamedTuple, NotRequired
 
 from typing_extensions import TypedDict
 
 from moothall.foundation.arguments import check_boolean, check_text
 from moothall.foundation.errors import ConfigError
-from moothall.journal.kinds.entry_kinds import EntryKind, register
+from moothall.journal.kinds.entry_kinds import EntryKind, NotesBeside, register
 
 _MAX_NOTE_CHARS: Final = 10_000
 
@@ -64,14 +64,10 @@ CASE_FILE: Final = register(
 """The kind of the entries by which a deletion knows the files."""
 
 
-class _NotesBeside(Protocol):
-    def note_beside(self, run_id: str, kind: EntryKind, data: dict[str, Any]) -> None: ...
-
-
 class TakesFeedback:
     """A journal that people may give feedback to, and whose runs may be cases in files."""
 
-    held_runs: _NotesBeside
+    held_runs: NotesBeside
 
     def feedback(
         self, run_id: str, *, good: bool | None = None, note: str = "", by: str | None = None

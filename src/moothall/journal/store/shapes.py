@@ -19,6 +19,7 @@ from moothall.foundation.text import cut
 from moothall.journal.entry import Entry, begin_data_of
 from moothall.journal.kinds.entry_kinds import data_fault, kind_at
 from moothall.journal.kinds.run_kinds import run_kind
+from moothall.journal.kinds.shares import SHARE as SHARE  # so that it is registered
 from moothall.journal.wait_kinds import DECISIONS, RESUME, WAIT_KINDS
 from moothall.models.protocol import Usage
 

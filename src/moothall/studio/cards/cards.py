@@ -265,12 +265,12 @@ def _refusals_at_their_fields(edited: Mapping[str, Any] | None) -> Iterator[None
     except (ConfigError, InvalidArguments) as error:
         if not edited:
             raise
-        found = {
+        names = {
             match.start(): name
             for name in edited
             if (match := re.search(rf'argument "{re.escape(name)}["\[.]', str(error)))
         }
-        raise FormError(str(error), found[min(found)] if found else None) from error
+        raise FormError(str(error), names[min(names)] if names else None) from error
 
 
 def _set_result(future: asyncio.Future[Any], value: Any) -> None:

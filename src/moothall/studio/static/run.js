@@ -10,6 +10,7 @@ import { drafted } from "./drafts.js";
 import { growing, grown } from "./growing.js";
 import { ENDED, agentOf, canStop, further, inShort, isAct, runs, stands, stop } from "./journal.js";
 import { TOLD, go } from "./place.js";
+import { showShares } from "./shares.js";
 import { stepTree, value } from "./steps.js";
 import { showTimeline } from "./timeline.js";
 import { called, given, outcome } from "./values.js";
@@ -213,6 +214,10 @@ export function shownRun(view, id, slot, back, wanted) {
     if (state === "stopped" || !at) return void replace(reply);
     ending = await call(`runs/entry?run=${encodeURIComponent(id)}&sequence=${at}`).catch(() => null);
     if (about.entries !== at) return;
+    if (ending?.path.startsWith("@")) { // noted since, such as a link
+      const before = (await call(`runs/entries?run=${encodeURIComponent(id)}&after=${Math.max(0, at - BEFORE)}`)).findLast((each) => each.kind === "over" && !each.path);
+      ending = before && await call(`runs/entry?run=${encodeURIComponent(id)}&sequence=${before.sequence}`);
+    }
     const { text, value: gave, detail, reason } = ending?.kind === "over" && !ending.path ? ending.data : {};
     const said = gave !== null && typeof gave === "object" ? gave : text, isLong = typeof said === "string" && said.length > SAID;
     const shown = h("div", { class: "s-gave", tabindex: 0, role: "group", "aria-label": "What came of it" }, isLong ? outcome(`${said.slice(0, SAID)} …`) : outcome(said ?? ""));
@@ -259,7 +264,7 @@ export function shownRun(view, id, slot, back, wanted) {
         about.forked_from && ENDED.has(about.state) && "It has ended, so nothing is left to resume: fork it from a step before its end."));
     update(foot, h("dl", { class: "s-figures" }, figures.map(([name, text, beside]) => h("div", { class: name === "errors" && t.errors ? "bad" : null },
       h("dt", {}, name), h("dd", {}, text, beside && h("small", {}, beside))))),
-    h("div", { class: "s-row s-links" }, compareWith(), h("a", { class: "s-link", href: keyed(`runs/export?${at}`), download: true }, "Export")));
+    h("div", { class: "s-row s-links" }, compareWith(), h("a", { class: "s-link", href: keyed(`runs/export?${at}`), download: true }, "Export"), !is && button("Share", () => showShares(view, id), "quiet")));
     showDoubts(doubts, id, is ? [] : about.in_doubt, (now) => {
       Object.assign(about, now);
       top();
