@@ -69,10 +69,10 @@ def test_link_is_made_and_withdrawn_on_the_page_and_shows_its_run_to_a_stranger(
     expect(their.locator("script, img, a, form")).to_have_count(0)
     assert asked == [link]
     assert their.context.cookies() == []
-    assert their.goto(f"{studio.url}runs/mine").status == 401  # type: ignore[union-attr]
+    assert their.goto(f"{studio.url}runs/mine").status == 401
     dialog.get_by_role("button", name="Withdraw").click()
     expect(dialog).to_contain_text("No link opens this run.")
-    assert their.goto(link).status == 404  # type: ignore[union-attr]
+    assert their.goto(link).status == 404
     expect(their.locator("main")).to_contain_text("opens nothing")
     stranger.close()
     dialog.get_by_role("button", name="Close").click()

@@ -117,7 +117,7 @@ def test_listed_places_say_what_was_shut_since_they_were_listed(
     page.get_by_label("Citizen's number or name").fill("school-1")
     press(page, "Show")
     expect(page.get_by_role("button", name="Close it")).to_be_visible()
-    studio.society.intervene(Change(close=["school-1"]))  # on another page
+    studio.society.intervene(Change(close=["school-1"], hours=0))  # on another page
     press(page, "Step")
     expect(page.get_by_role("button", name="Open it again")).to_be_visible()
 

@@ -45,7 +45,8 @@ class Share(NamedTuple):
 
 
 class _NotedRuns(Protocol):
-    held_runs: NotesBeside
+    @property
+    def held_runs(self) -> NotesBeside: ...
 
     def entries(self, run_id: str) -> Iterable[Any]: ...
 
