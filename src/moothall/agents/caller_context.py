@@ -12,7 +12,6 @@ from moothall.foundation.threads import context_value
 
 if TYPE_CHECKING:
     from moothall.actions.approval import Question
-    from moothall.agents.replies.reply_request import ReplyRequest
     from moothall.budget import Budget
 
 
@@ -64,10 +63,10 @@ class CallerContext:
 
     @staticmethod
     def waiting_run(
-        handling: Any, asking: ReplyRequest | None, run_id: str | None
+        handling: Any, asking_run: str | None, run_id: str | None
     ) -> AbstractContextManager[None]:
-        """Note in a `with` block that the run of a request waits with this one, if there is one."""
-        if asking is None or run_id is None:
+        """Note in a `with` block that the run that asks waits with this one, if both are runs."""
+        if asking_run is None or run_id is None:
             return nullcontext()
-        runs = (*CallerContext.runs_that_wait(handling, asking.run_id), run_id)
+        runs = (*CallerContext.runs_that_wait(handling, asking_run), run_id)
         return context_value(CallerContext._waiting_runs, runs)

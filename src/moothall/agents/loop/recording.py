@@ -162,16 +162,16 @@ class LoopState(LoopTurn):
 
         0: neither did.
         """
-        known, place, count = self.steps, len(self.steps), len(turn.steps)
+        steps, place, count = self.steps, len(self.steps), len(turn.steps)
         for age in (1, 2):
             iteration = turn.iteration - age
-            while place and known[place - 1].iteration > iteration:
+            while place and steps[place - 1].iteration > iteration:
                 place -= 1
             first = place - count
-            if first < 0 or (first and known[first - 1].iteration == iteration):
+            if first < 0 or (first and steps[first - 1].iteration == iteration):
                 continue
             for step in turn.steps:
-                past = known[first]
+                past = steps[first]
                 if (past.iteration, past.action, past.args) != (iteration, step.action, step.args):
                     break
                 if past.error != step.error or past.value != step.value:

@@ -138,7 +138,8 @@ async def reply_to_call(
         return NO_ANSWER_TEXT
     options = _without_none(run_id=run_id, **options)
     try:
-        with CallerContext.waiting_run(CURRENT.get(), caller, run_id):
+        asking_run = None if caller is None else caller.run_id
+        with CallerContext.waiting_run(CURRENT.get(), asking_run, run_id):
             try:
                 reply = await agent.reply(text, **options)
             except RunMismatch as error:
