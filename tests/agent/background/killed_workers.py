@@ -1,7 +1,8 @@
-"""A program that is killed: `python killed_workers.py JOURNAL COUNT MODEL_CALLS ask|resume`.
+"""A program that is killed: `python killed_workers.py JOURNAL COUNT MODEL_CALLS END ask|resume`.
 
-`ask` asks the chief, whose helpers work in the background, and prints its reply; `resume` goes on
-with what another process has left. Each may have the chief's run, or that of a helper.
+`ask` asks the chief, whose helpers work in the background, and prints what it has heard; `resume`
+goes on with what another process has left. Each may have the chief's run, or that of a helper. The
+chief's reply `waits` until it has heard of each, or `ends` before, and is woken.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ import sys
 from typing import Any
 
 from moothall import Budget, Journal, ReActAgent, RunHeld, action
+from moothall.journal.run_view import RunView
 from moothall.models.protocol import Call, ModelReply, Usage
 
 JOURNAL, COUNT, MODEL_CALLS = Journal(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+END, ROLE = sys.argv[4:]
 USAGE = Usage(5, 5)
 
 
@@ -42,7 +45,7 @@ class Directing:
             calls = (Call(str(n), "helper", {"text": f"task {n}"}) for n in range(COUNT))
             return ModelReply(calls=(*calls,), usage=USAGE)
         heard = sum("in the background" in str(each["content"]) for each in messages)
-        if heard < COUNT:
+        if heard < COUNT and END == "waits":
             return ModelReply(calls=(Call(f"p{len(messages)}", "pause", {}),), usage=USAGE)
         return ModelReply(text=f"heard {heard}", usage=USAGE)
 
@@ -77,7 +80,7 @@ def chief() -> ReActAgent:
 async def main() -> None:
     agent = chief()
     agent.deaths = None
-    while sys.argv[4] == "resume":
+    while ROLE == "resume":
         await agent.resume_runs(budget=lambda run: Budget(model_calls=MODEL_CALLS))
         await asyncio.sleep(0.01)
     while True:
@@ -89,7 +92,12 @@ async def main() -> None:
             await asyncio.sleep(0.01)  # the other process has it
         else:
             break
-    print(json.dumps({"reason": reply.stop_reason, "text": reply.text, "messages": reply.messages}))
+    while END == "ends" and JOURNAL.waits.workers("chief"):
+        await agent.resume_runs(budget=lambda run: Budget(model_calls=MODEL_CALLS))
+        await asyncio.sleep(0.01)
+    views = [RunView(JOURNAL, run) for run in JOURNAL.runs() if run.agent == "chief"]
+    messages = [each for view in views for each in view.messages if each["role"] == "user"]
+    print(json.dumps({"reason": reply.stop_reason, "heard": [e["content"] for e in messages]}))
 
 
 asyncio.run(main())

@@ -20,6 +20,7 @@ from moothall import (
     ScriptedModel,
     action,
 )
+from moothall.agents.replies.sub_agents.resuming import ResumedRun
 from moothall.foundation.errors import ConfigError
 from moothall.models.protocol import Call, ModelReply, Usage
 
@@ -163,30 +164,61 @@ def test_background_run_is_kept_with_what_its_caller_did_not_hear(tmp_path: Path
 
 
 @pytest.mark.parametrize("shared", (False, True))
-def test_resume_runs_goes_on_with_background_work_of_a_reply_that_is_over(
+def test_resume_runs_goes_on_with_background_work_and_wakes_who_asked(
     shared: bool, tmp_path: Path
 ) -> None:
-    async def main(model: Any, *asked: str) -> list[Reply]:
+    async def main(model: Any) -> list[ResumedRun]:
         journal, helping = Journal(tmp_path / "runs.db"), Gated()
         helper = ReActAgent("helper", helping, journal=journal if shared else None)
         agent = chief(model, helper, journal=journal, max_background=2)
-        if journal.runs():
-            helping.gate.set()
-            if shared:  # it leaves them to who asked
-                assert await helper.resume_runs() == []
-            resumed = await agent.resume_runs()
-            assert {each.run.id: each.outcome for each in resumed} == {
-                f"r/1.{n}": "resumed" for n in range(3)
-            }
-        return [await agent.reply(run_id, thread="t", run_id=run_id) for run_id in asked]
+        if not journal.runs():
+            await agent.reply("Go.", thread="t", run_id="r")
+            return []
+        helping.gate.set()
+        if shared:  # it leaves them to who asked
+            assert await helper.resume_runs() == []
+        resumed = await agent.resume_runs()
+        assert await agent.resume_runs() == await agent.resume_decided() == []
+        return resumed
 
-    asyncio.run(main(giving("A", "B", "C"), "r"))  # the third has not begun
-    heard, after = asyncio.run(main(ScriptedModel(["I see.", "I know."]), "s", "u"))
-    told = [str(each["content"]) for each in heard.messages if each["role"] == "user"]
-    assert sorted(told[1:]) == [
+    asyncio.run(main(giving("A", "B", "C")))  # the third has not begun
+    resumed = asyncio.run(main(ScriptedModel(["I see."])))
+    ids = [*(f"r/1.{n}" for n in range(3)), "r/woken-1"]
+    assert {each.run.id: each.outcome for each in resumed} == dict.fromkeys(ids, "resumed")
+    woken = next(each.reply for each in resumed if each.run.id == ids[-1])
+    assert woken is not None
+    assert sorted(str(each["content"]) for each in woken.messages if each["role"] == "user") == [
         f"Result of helper (r/1.{n}), in the background:\n{'ABC'[n]} is done" for n in range(3)
     ]
-    assert (heard.under_way, len(after.messages)) == ((), 2)
+    assert (woken.text, woken.under_way) == ("I see.", ())
+
+
+def test_background_result_wakes_an_agent_whose_reply_has_ended(journals: Any) -> None:
+    async def main() -> tuple[Reply, Reply, Reply, float]:
+        model, woken = Gated(), asyncio.get_running_loop().create_future()
+
+        def take(event: Any) -> None:
+            if event.kind == "done" and not woken.done():
+                woken.set_result(event.reply)
+
+        helper = ReActAgent("helper", model, journal=journals[1])
+        agent = chief(giving("A"), helper, journal=journals[0])
+        budget = Budget(model_calls=20)
+        first = await agent.reply("Go.", thread="t", run_id="r", budget=budget)
+        agent.watch(take)
+        model.gate.set()
+        async with asyncio.timeout(30):
+            reply = await woken
+        return first, reply, await agent.reply("And?", thread="t"), budget.spent.model_calls
+
+    first, woken, after, spent = asyncio.run(main())
+    id = "r/1.0" if journals[0] else "r/1"
+    text = f"Result of helper ({id}), in the background:\nA is done"
+    assert (first.under_way, woken.under_way) == ((id,), ())
+    assert (woken.run_id, woken.text) == ("r/woken-1", text)
+    assert [each["role"] for each in woken.messages] == ["user", "assistant"]
+    assert len(after.messages) == 2
+    assert spent == 4  # two of the first reply, one of the helper, one of the woken
 
 
 def test_background_failure_is_told_with_its_reason(journals: Any) -> None:

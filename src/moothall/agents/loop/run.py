@@ -148,11 +148,17 @@ class LoopRun:
                 self._take_new_texts()
         if is_new:
             self.thread.defers_actions = None  # as its actions are now
+            if request.background == "woken":
+                if self.thread.workers is not None:
+                    await self._hear_workers(self.thread.workers)
+                if not state.messages:
+                    return self.turn_end.reply("done", "another reply has heard it", "")
+        if is_new and not state.messages:
             first_turn, marks = LoopTurn(), Marks(request.outside) if request.outside else None
             first_turn.add({"role": "user", "content": request.content}, marks)
             self.run_memory.save(self.state, first_turn, ends=False)
             del first_turn, marks
-        elif (reply := self._terminal_before() or self._refused_before()) is not None:
+        if not is_new and (reply := self._terminal_before() or self._refused_before()) is not None:
             return reply
         # A refusal is a turn of its own, and none of those that the agent may take.
         while (
@@ -306,7 +312,7 @@ class LoopRun:
     async def _hear_workers(self, workers: Workers) -> None:
         """Hear what has come of the work in the background since the last turn."""
         if not self._past_steps(f"{self.state.iteration + 1}"):  # else its answer was without
-            self._take_texts(await workers.take_results(self.thread))
+            self._take_texts(await workers.take_results())
             if not workers.under_way:
                 self.thread.workers = None
 

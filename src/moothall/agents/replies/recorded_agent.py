@@ -171,8 +171,10 @@ class RecordedAgent(ConversationalAgent):
                     self._pause_budget(request)
                 return reply
             part = await self._open_run(journal, request)
+            if request.background:  # if the loop ends; cancelled by its id, it has its end
+                part.run.resumes_later = True
             if part.run.has_workers and request.state.workers is None:
-                request.state.workers = Workers(self, request.thread)
+                request.state.workers = Workers(self, request.state)
         record: Record[Any] = NULL_RECORD
         try:
             try:
@@ -197,10 +199,10 @@ class RecordedAgent(ConversationalAgent):
                 asking = (*replies[-1].outer_replies, *replies)
                 ids = [each.request.run_id for each in asking if each.request and each.open]
                 await answer_asker(journal, record, reply, ids, request.state.texts_by_origin)
-            if request.record is None and not request.is_worker:
+            if request.record is None and request.background != "worker":
                 await keep_late_reply(self, record, reply.stop_reason)
             if reply.stop_reason == "waiting" and request.record is None:
-                if not request.is_worker:  # else who has asked goes on
+                if request.background != "worker":  # else who has asked goes on
                     self._pause_budget(request)
                 if reply.error is not None:  # an asked agent's program has changed
                     await self._note_mismatch(part, request, reply.error)
@@ -241,11 +243,7 @@ class RecordedAgent(ConversationalAgent):
 
     async def _open_run(self, journal: Journal, request: ReplyRequest) -> RunPart:
         """Open the run of a request, new or resumed."""
-        if request.is_worker:  # it was made when it was asked for
-            part = await journal.begin(request.run_id, "", "", "")
-            part.run.resumes_later = True  # if the loop ends; cancelled by its id, it has its end
-            return part
-        if ASK_CONTEXT.get().resumed_run == request.run_id:
+        if request.background == "worker" or ASK_CONTEXT.get().resumed_run == request.run_id:
             return await journal.begin(request.run_id, "", "", "")
         task = json_text(request.content)
         run_fields = (self.run_kind, str(self.id), task, request.thread)
@@ -282,6 +280,7 @@ class RecordedAgent(ConversationalAgent):
         if record.start is not None:  # a resumed run keeps those that it began with
             kept_names = KeptOptions.__annotations__.keys() & record.start
             request.options = {**{n: record.start[n] for n in kept_names}, **request.options}
+            request.background = request.background or record.start.get("background", "")
         request_fields = {"task": request.original_content, "thread": request.thread}
         program = record.fingerprint(**request_fields, schema=schema)
         if record.start is not None and (request.record is not None or request.resumed):

@@ -109,7 +109,7 @@ def _new_run_id() -> str:
 class ReplyRequest:
     """A request for a reply: the content, the schema and the options."""
 
-    is_worker: bool = False  # whether it is asked for in the background
+    background: str = ""  # `worker` for work in the background, `woken` for what came of it
     journal: Journal | None = None  # of who asks so, which records it; None: the agent's own
 
     def __init__(

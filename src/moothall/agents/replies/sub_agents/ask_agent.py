@@ -84,7 +84,7 @@ def ask_action(
         thread = _thread_of_call(caller, call)
         if background and caller is not None and call and may_work_beside(context.agent, caller):
             if caller.state.workers is None:
-                caller.state.workers = Workers(context.agent, caller.thread)
+                caller.state.workers = Workers(context.agent, caller.state)
             return await caller.state.workers.begin(agent, text, thread, caller, call, budget)
         before: Sequence[dict[str, Any]] = ()
         results = None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Container, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Container, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions import Action
@@ -14,6 +15,7 @@ from moothall.actions.acting import CALL_SCOPE, CallScope
 from moothall.actions.message import ENCLOSING_REPLIES
 from moothall.actions.provenance.origin import SourcedText
 from moothall.actions.provenance.reading import MemberReading
+from moothall.agents.agent import CURRENT
 from moothall.agents.replies.charging import budget_in_call
 from moothall.agents.replies.reply import Reply
 from moothall.agents.replies.reply_context import (
@@ -36,7 +38,7 @@ from moothall.foundation.text import error_text, log_failure
 from moothall.foundation.threads import WORKERS
 from moothall.journal.attributes import attributes_json
 from moothall.journal.run_view import RunView
-from moothall.journal.stop_reason import PARKED_STATES
+from moothall.journal.stop_reason import FINAL_REASONS, PARKED_STATES
 from moothall.journal.store.run_requests import WORKER_KEY
 from moothall.journal.store.wait_rows import WorkerRow
 from moothall.journal.tally import TASK_CHARS
@@ -59,7 +61,7 @@ def may_work_beside(asker: Any, caller: ReplyRequest | None) -> bool:
     return (
         caller is not None
         and getattr(asker, "max_background", 0) > 0
-        and not caller.is_worker
+        and caller.background != "worker"
         and caller.record is None
         and caller.fresh is None
         and caller.conversation is None
@@ -99,7 +101,7 @@ class Workers:
     what they follow from. Without a journal it is kept here.
     """
 
-    def __init__(self, asker: Any, thread: str | None) -> None:
+    def __init__(self, asker: Any, thread: Thread) -> None:
         self._asker = asker
         self._thread = thread
         self._rows: dict[str, WorkerRow] = {}  # of whose end the conversation has not heard
@@ -107,6 +109,9 @@ class Workers:
         self._ends: dict[str, Reply | str] = {}  # without a journal
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._count = 0
+        self._callers: dict[str, ReplyRequest] = {}  # what has asked here, by its run
+        self._loop: asyncio.AbstractEventLoop | None = None  # of what works here
+        self._waking: asyncio.Task[None] | None = None
         self._places: tuple[Any, asyncio.Semaphore] | None = None  # of an event loop
 
     @property
@@ -137,7 +142,7 @@ class Workers:
             attributes = attributes_json(caller.attributes)
             run = (agent.run_kind, str(agent.id), task, thread, attributes)
             begin = journal.held_runs.begin_worker
-            await _in_thread(begin, run, self._thread, row)
+            await _in_thread(begin, run, self._thread.id, row)
         self._rows.setdefault(id, row)
         self._start(row, call.action, caller, budget, texts)
         return {"id": id, "state": "working"}
@@ -146,6 +151,7 @@ class Workers:
         self, find: Callable[[str], Action | None], caller: ReplyRequest, budget: Budget | None
     ) -> None:
         """Go on with what a resumed reply has begun, unless another process does."""
+        self._told_here.clear()  # what an earlier reply has told is committed, or was not told
         await self._read()
         resumed = self._asker.resuming.tasks
         for id, row in self._rows.items():
@@ -163,6 +169,7 @@ class Workers:
     ) -> None:
         if row.id in self._tasks:
             return
+        self._callers[row.asker], self._loop = caller, asyncio.get_running_loop()
         replies = ENCLOSING_REPLIES.get()
         replying = next((each for each in reversed(replies) if each.request is caller), None)
         asking = asking_in_background(row, self._asker, replying, texts)
@@ -171,7 +178,15 @@ class Workers:
         self._tasks[row.id] = task
         _RUNNING.add(task)
         task.add_done_callback(_RUNNING.discard)
-        task.add_done_callback(lambda _: self._tasks.pop(row.id, None))
+        task.add_done_callback(partial(self._end, row.id))
+
+    def _end(self, id: str, task: asyncio.Task[None]) -> None:
+        """Wake who asked, unless its reply goes on: that hears it."""
+        self._tasks.pop(id, None)
+        if not task.cancelled() and self._waking is None:
+            self._waking = asyncio.ensure_future(self.wake())
+            _RUNNING.add(self._waking)
+            self._waking.add_done_callback(_RUNNING.discard)
 
     async def _work(
         self, row: WorkerRow, action: Action, request: ReplyRequest, asking: Any
@@ -180,10 +195,7 @@ class Workers:
         try:
             async with self._place():
                 self._ends[row.id] = await work(action, request, asking)
-        except (
-            RunHeld,
-            RunMismatch,
-        ) as error:  # others go on with it
+        except (RunHeld, RunMismatch) as error:
             logger.warning("run %r does not go on in the background here: %s", row.id, error)
         except asyncio.CancelledError:
             self._ends[row.id] = "it was cancelled"
@@ -207,18 +219,47 @@ class Workers:
         async with self._places[1]:
             yield
 
+    async def wake(self) -> None:
+        """Reply to what has come since the last reply of the conversation has ended."""
+        ENCLOSING_REPLIES.set(())
+        CURRENT.set(None)
+        CALL_SCOPE.set(CallScope())
+        lock, heard_before = self._thread.turn_lock, set[str]()
+        try:
+            while True:
+                await lock.take()  # the reply under way hears it, if it has a turn
+                lock.end()
+                rows = [row for row in await self._ended_rows() if self.wakes(row.asker)]
+                if not rows or heard_before.issuperset(row.id for row in rows):
+                    return
+                heard_before |= {row.id for row in rows}
+                self._thread.workers = self._thread.workers or self
+                caller, told = self._callers[rows[0].asker], self._told_here
+                told = told if self._asker.journal is None else set[str]()
+                request = await woken_request(self._asker, caller.run_id, self._thread.id, told)
+                if request is None:
+                    return
+                request.deps, request.budget = caller.deps, caller.budget
+                request.attributes = caller.attributes
+                await self._asker.reply_to_request(request)
+        except RunHeld:
+            pass
+        except Exception as error:
+            log_failure(logger, f"agent {self._asker.id!r} was not woken", error)
+        finally:
+            self._waking = None
+
+    def wakes(self, asker: str) -> bool:
+        """Return whether what a run has asked for wakes the agent here: it has ended."""
+        is_here = self._loop is not None and not self._loop.is_closed()
+        return is_here and asker in self._callers and may_be_woken(self._asker, asker)
+
     # -- telling -----------------------------------------------------------------------------------
 
-    async def take_results(self, thread: Thread) -> list[str]:
+    async def take_results(self) -> list[str]:
         """Return what has come since the last turn, each once, in the order of the ends."""
-        if (journal := self._asker.journal) is not None:
-            await self._read()
-            ended_rows = [row for row in self._rows.values() if row.end_time is not None]
-        else:
-            await asyncio.sleep(0)  # they are on this loop
-            ended_rows = [self._rows[id] for id in self._ends]
-        texts: list[str] = []
-        for row in ended_rows:
+        journal, texts = self._asker.journal, list[str]()
+        for row in await self._ended_rows():
             if journal is None:
                 text, sources = _told_end(row, self._ends.pop(row.id))
             else:
@@ -230,14 +271,22 @@ class Workers:
             self._told_here.add(row.id)
             if text:
                 if sources:
-                    note_on_thread(thread, sources)
+                    note_on_thread(self._thread, sources)
                 key = "" if journal is None else WORKER_KEY + row.id
                 texts.append(SourcedText(text, sources, key))
         return texts
 
+    async def _ended_rows(self) -> list[WorkerRow]:
+        """Return those that have ended, and of which the conversation has not heard."""
+        if self._asker.journal is not None:
+            await self._read()
+            return [row for row in self._rows.values() if row.end_time is not None]
+        await asyncio.sleep(0)  # they are on this loop
+        return [self._rows[id] for id in self._ends]
+
     async def _read(self) -> None:
         waits, asker = self._asker.journal.waits, str(self._asker.id)
-        rows = await _in_thread(waits.workers, asker, self._thread or "")
+        rows = await _in_thread(waits.workers, asker, self._thread.id or "")
         self._rows = {row.id: row for row in rows if row.id not in self._told_here}
 
 
@@ -257,13 +306,42 @@ def asking_in_background(
     return asking
 
 
+async def woken_request(
+    asker: Any, run_id: str, thread: str | None, told: Collection[str]
+) -> ReplyRequest | None:
+    """Return the request for the next reply that hears what came of a run's work.
+
+    None if another process gives one now. Two that begin at a time have one id: one of them does.
+    """
+    journal, number = asker.journal, len(told) + 1
+    while journal is not None:
+        try:
+            run = await _in_thread(journal.run, f"{run_id}/woken-{number}")
+        except NoSuchRun:
+            break
+        if run.held:
+            return None
+        number += 1
+    id = f"{run_id}/woken-{number}"
+    request = ReplyRequest("What came of the work in the background.", None, thread, id)
+    request.background, request.door_data = "woken", {"background": "woken"}
+    return request
+
+
+def may_be_woken(asker: Any, run_id: str) -> bool:
+    """Return whether a run of an agent has ended: one that goes on hears what has come itself."""
+    with suppress(NoSuchRun):
+        return asker.journal is None or asker.journal.run(run_id).state in FINAL_REASONS
+    return False
+
+
 def worker_request(
     row: WorkerRow, journal: Journal | None, deps: Any, budget: Budget | None
 ) -> ReplyRequest:
     """Return the request for the work of a row."""
     request = ReplyRequest(row.text, None, row.thread, row.id, deps, budget)
-    request.is_worker, request.journal = True, journal
-    request.door_data = {"asked_for": row.asker}
+    request.background, request.journal = "worker", journal
+    request.door_data = {"asked_for": row.asker, "background": "worker"}
     return request
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
@@ -12,20 +13,25 @@ from moothall.actions import Action
 from moothall.agents.replies.charging import ReplayOffsets, budget_in_call, charge_spent
 from moothall.agents.replies.sub_agents.background import (
     asking_in_background,
+    may_be_woken,
     with_passing_thread,
+    woken_request,
     work,
     worker_id,
     worker_request,
 )
 from moothall.foundation.errors import DefinitionError, NoSuchRun, RunHeld
+from moothall.foundation.text import log_failure
 from moothall.journal.stop_reason import FINAL_REASONS
 
 if TYPE_CHECKING:
     from moothall.agents.replies.record import Record
     from moothall.agents.replies.reply import Reply
     from moothall.budget import Budget
+    from moothall.journal import Outline
     from moothall.journal.store.wait_rows import WorkerRow
 
+logger: logging.Logger = logging.getLogger("moothall.agents")
 _RESTORED = ReplayOffsets()  # of budgets: the runs of asked agents that they know to their end
 
 
@@ -131,10 +137,52 @@ class ResumedWorkers:
         if action is None or action.origin.agent is None:
             text = f"agent {asker.id!r} has no action {row.action!r} any more, which has begun run"
             raise DefinitionError(f"{text} {row.id!r}: give it that action, or cancel the run")
-        if (shared := self._budgets.get(row.asker)) is None:
-            shared = _SharedBudget(options["budget"], asker, row.asker)
-            self._budgets[row.asker] = shared
-        await asyncio.shield(shared.charging)
-        budget = shared.budget and budget_in_call(action.origin.agent, shared.budget)
+        budget = await self._budget_of(row.asker, options["budget"])
+        budget = budget and budget_in_call(action.origin.agent, budget)
         request = worker_request(row, asker.journal, options["deps"], budget)
         return await work(action, request, asking_in_background(row, asker, None, None))
+
+    async def _budget_of(self, run_id: str, budget: Budget | None) -> Budget | None:
+        """Return the budget of a run that is over, which knows what that has spent."""
+        if (shared := self._budgets.get(run_id)) is None:
+            shared = self._budgets[run_id] = _SharedBudget(budget, self._asker, run_id)
+        await asyncio.shield(shared.charging)
+        return shared.budget
+
+    async def begin_woken(
+        self, resumed: Callable[..., Any], choices: Mapping[str, Any]
+    ) -> list[asyncio.Task[Any]]:
+        """Begin to reply to what has come for runs that are over: once for each conversation."""
+        asker, tasks = self._asker, dict[str | None, asyncio.Task[Any]]()
+        if asker.journal is None:
+            return []
+        is_wanted = choices.get("is_wanted")
+        for row in await asyncio.to_thread(asker.journal.waits.workers, str(asker.id)):
+            if row.end_time is None or not may_be_woken(asker, row.asker):
+                continue
+            run = asker.journal.run(row.asker)
+            workers = asker.all_threads.get(run.thread).workers
+            is_here = workers is not None and workers.wakes(row.asker)
+            if not (is_here or run.thread in tasks) and (is_wanted is None or is_wanted(run)):
+                tasks[run.thread] = asyncio.create_task(self._wake(run, resumed, choices))
+        return [*tasks.values()]
+
+    async def _wake(
+        self, run: Outline, resumed: Callable[..., Any], choices: Mapping[str, Any]
+    ) -> Any:
+        if (request := await woken_request(self._asker, run.id, run.thread, ())) is None:
+            return None
+        deps, budget = choices.get("deps"), choices.get("budget")
+        request.deps = deps and deps(run)
+        request.budget = await self._budget_of(run.id, budget and budget(run))
+        try:
+            reply = await self._asker.reply_to_request(request)
+            result = resumed(self._asker.journal.run(request.run_id), "resumed", reply)
+        except RunHeld:
+            return None
+        except Exception as error:
+            log_failure(logger, f"agent {self._asker.id!r} was not woken for {run.id!r}", error)
+            result = resumed(run, "failed", error=error)
+        if (at_end := choices.get("at_end")) is not None:
+            await at_end(result)
+        return result

@@ -202,6 +202,7 @@ class ResumingRuns:
         results = []
         for are_own in (True, False):  # its own runs go on with those that they have asked for
             results += await results_of(await self.begin_stopped(are_own=are_own, **choices))
+        results += await results_of(await self.workers.begin_woken(ResumedRun, choices))
         await self._send_late_replies()
         return results
 
@@ -238,7 +239,8 @@ class ResumingRuns:
                 and agent.resuming.retries.is_due(run.id)
                 and not agent.resuming.is_put_off(run.id)
             ]
-        return _begin(resumable, cut_off=False, **choices)
+        woken = await self.workers.begin_woken(ResumedRun, choices)
+        return [*_begin(resumable, cut_off=False, **choices), *woken]
 
     def is_put_off(self, run_id: str) -> bool:
         """Return whether a run waits for agents that it may call, as its journal says."""
