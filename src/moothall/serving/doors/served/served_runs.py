@@ -158,12 +158,12 @@ class ServedRuns:
         is_kept = self._door.outlives_request or run.answer_token or id in self._left_runs
         if not (is_kept and run.state.is_over) and not run.has_client:
             del self._runs[id]
-        if changed_run := run.changed_run:
+        if run.error is not None and (changed_run := run.changed_run):
             self._retries.note(id)
             self._changed_runs[id] = changed_run
-        else:  # what it waits for now is a later matter
+        elif id in self._changed_runs:  # what it waits for now is a later matter
             self._retries.forget(id)
-            self._changed_runs.pop(id, None)
+            del self._changed_runs[id]
 
     async def resume(self) -> None:
         """Go on with runs that have waited and can; of an agent that has entered, the cut-off."""
