@@ -26,13 +26,11 @@ from moothall.journal.opening import RunOpener
 from moothall.journal.stop_reason import FINAL_REASONS
 from moothall.journal.store.holding import batches, placeholders
 from moothall.journal.store.store import Store
-from moothall.journal.store.wait_rows import asked_runs
 
 _BATCH_ROWS: Final = 50
 """So many entries are deleted before the clock is looked at."""
 _MAX_AGE_S: Final = 1e11
-_MAX_REMEMBERED: Final = 1000
-"""So many runs of a conversation are looked for."""
+_MAX_REMEMBERED: Final = 1000  # runs of a conversation that are looked for
 _IS_FIRING: Final = (
     "{0}.kind = 'Schedule' AND {0}.id LIKE '%Z' AND {0}.task NOT LIKE 'wanted by %' "
     "AND NOT {0}.deleted"
@@ -94,11 +92,13 @@ def _runs_on_behalf(db: Database, thread: str) -> dict[str, str]:
 
 
 def _asked_by(db: Database, number: int) -> set[str]:
-    """Return the runs of their own in which agents were asked by calls of a run."""
+    """Return the runs in which calls of a run asked agents, and whose replies no other awaits."""
     query = "SELECT data FROM entries WHERE place > ? AND place < ? AND kind = 'started'"
     rows = db.execute(f"{query} AND data LIKE ?", (number << 32, (number + 1) << 32, '%"asks":"%'))
-    ids = [str(json.loads(data)["about"]["asks"]) for (data,) in rows.fetchall()]
-    return _ids_present(db, [*ids, *asked_runs(db, number)])
+    ids = {str(json.loads(data)["about"]["asks"]) for (data,) in rows.fetchall()}
+    awaited = "SELECT 1 FROM waits WHERE key = ? AND run <> ? AND NOT taken"
+    ids = {each for each in ids if not db.execute(awaited, (each, number)).fetchone()}
+    return _ids_present(db, ids)
 
 
 def _paths(db: Database, numbers: Iterable[int], kind: str, field: str) -> list[str]:
@@ -147,8 +147,8 @@ class Deletions:
                 numbers |= dict(db.execute(query, thread_values(thread)))
                 left_reasons |= _runs_on_behalf(db, thread)
             for number, id in numbers.items():
-                reason = f"run {id!r} has asked for it: delete it too"
-                left_reasons = dict.fromkeys(_asked_by(db, number), reason) | left_reasons
+                why = f"run {id!r} has asked for it: delete it too"
+                left_reasons = dict.fromkeys(_asked_by(db, number), why) | left_reasons
             folders = _paths(db, numbers, "begun", "folders") if thread_ids else []
             files = _paths(db, numbers, CASE_FILE.name, "files")
         leased: list[int] = []

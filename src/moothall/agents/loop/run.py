@@ -153,7 +153,7 @@ class LoopRun:
                     await self._hear_workers(self.thread.workers)
                 if not state.messages:
                     return self.turn_end.reply("done", "another reply has heard it", "")
-        if is_new and not state.messages:
+        if is_new and request.background != "woken":  # what woke it is its message
             first_turn, marks = LoopTurn(), Marks(request.outside) if request.outside else None
             first_turn.add({"role": "user", "content": request.content}, marks)
             self.run_memory.save(self.state, first_turn, ends=False)
