@@ -372,8 +372,9 @@ class Waits(DueRuns):
 
         A process that works on it ends it within a second. Calls in doubt are decided first: the
         run does not go on after that. The runs of the agents that it has asked end, too, unless a
-        copy of it waits for them. A run that waits for its reply goes on without.
+        copy of it waits for them, and its work in the background. Who waits for it goes on without.
         """
+        had_workers = self.end_workers(run_id, lambda each: self.cancel(each, cause))
         try:
             run = self._runs.open(run_id)
         except RunHeld:
@@ -388,6 +389,8 @@ class Waits(DueRuns):
             questions = [wait_in_words(each) for each in self.open(run_id, None, None)]
             reason = "" if end is None else str(end.data["reason"])
             if reason in FINAL_REASONS or reason not in ("", *REASONS):
+                if had_workers:
+                    return True
                 raise StateError(f"run {run_id!r} has ended: it is {reason}")
             # Whoever decides about a call in doubt must still be asked.
             is_in_doubt = state_of_parts(run.past_entries.values()) == "in_doubt"

@@ -64,17 +64,21 @@ def giving(*tasks: str, then: Any = "I go on.") -> ScriptedModel:
     return ScriptedModel(answer)
 
 
+async def until(done: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not done():  # noqa: ASYNC110 - what it looks at is in no event
+            await asyncio.sleep(0)
+
+
 def waiting_for(done: Callable[[], bool]) -> Action:
     @action(idempotent=True, polling=True)
     async def pause() -> str:
         """Wait until the helpers have done something."""
-        async with asyncio.timeout(30):
-            await asyncio.sleep(0)
-            while not done():  # noqa: ASYNC110 - what it looks at is in no event
-                await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await until(done)
         return "later"
 
-    return Action("pause", pause, "Wait.", polling=True, guard=())
+    return Action("pause", pause, "Wait.", polling=True, idempotent=True, guard=())
 
 
 def pause(number: int) -> Call:
@@ -336,6 +340,54 @@ def test_background_work_that_a_person_cancels_is_told(tmp_path: Path) -> None:
 
     head = "helper (r/1.0), in the background, has no result (cancelled): "
     assert asyncio.run(main()).text.startswith(f"{head}eva ")
+
+
+@pytest.mark.parametrize("is_over", (False, True))
+def test_background_work_ends_with_the_run_that_asked_for_it(is_over: bool, tmp_path: Path) -> None:
+    async def main() -> tuple[str, Reply]:
+        journal, model = Journal(tmp_path / "runs.db"), Gated()
+        agent = chief(
+            giving("A", then="I go on." if is_over else pause),
+            ReActAgent("helper", model),
+            actions=[waiting_for(lambda: asking.done())],
+            journal=journal,
+        )
+        asking = asyncio.ensure_future(agent.reply("Go.", thread="t", run_id="r"))
+        await until(lambda: model.working > 0 and is_over <= asking.done())
+        await asyncio.to_thread(journal.cancel, "r")
+        await until(lambda: asking.done() and journal.run("r/1.0").state == "cancelled")
+        return journal.run("r").state, await agent.reply("And?", thread="t")
+
+    state, after = asyncio.run(main())
+    assert state == ("done" if is_over else "cancelled")
+    assert after.under_way == ()
+    assert not any("in the background" in str(each["content"]) for each in after.messages)
+
+
+def test_background_work_ends_with_a_reply_that_is_cancelled(journals: Any) -> None:
+    async def main() -> Reply:
+        model = Gated()
+        agent = chief(
+            giving("A", then=pause),
+            ReActAgent("helper", model, journal=journals[1]),
+            actions=[waiting_for(lambda: asking.done())],
+            journal=journals[0],
+        )
+        asking = asyncio.ensure_future(agent.reply("Go.", thread="t", run_id="r"))
+        await until(lambda: model.working > 0)
+        asking.cancel()
+        await until(
+            lambda: (
+                asking.done()
+                and (journals[0] is None or journals[0].run("r/1.0").state == "cancelled")
+            )
+        )
+        model.gate.set()
+        return await agent.reply("And?", thread="t")
+
+    after = asyncio.run(main())
+    assert after.under_way == ()
+    assert not any("in the background" in str(each["content"]) for each in after.messages)
 
 
 def test_background_result_has_the_sources_of_what_was_read(journals: Any) -> None:

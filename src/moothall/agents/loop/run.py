@@ -121,6 +121,12 @@ class LoopRun:
                 return await record.run_to_end(self._restore_and_run, end_data, stopped)
         except Stop as stop:  # its memory failed between two turns, or at the end
             return self.turn_end.stopped(stop)
+        except asyncio.CancelledError:
+            goes_on = record is not None and record.run.resumes_later
+            goes_on = goes_on and record is not None and not record.run.work.cancel_cause
+            if self.thread.workers is not None and not goes_on:
+                self.thread.workers.cancel(self.request.run_id)
+            raise
         finally:
             if self.thread.reply is steering:
                 self.thread.reply = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -11,7 +12,7 @@ from moothall.journal.entry import MAX_FIRST_ENTRIES, begin_data_of
 from moothall.journal.stop_reason import FINAL_REASONS
 from moothall.journal.store.operator_waits import PROGRAM_KEY
 from moothall.journal.store.run_requests import is_paused_sql, paused_runs
-from moothall.journal.store.wait_rows import WorkerRow, fail_worker, read_workers
+from moothall.journal.store.wait_rows import WorkerRow, drop_workers, fail_worker, read_workers
 
 if TYPE_CHECKING:
     from moothall.journal.store.store import Store
@@ -150,6 +151,18 @@ class DueRuns:
         """Return a run as one in the background; None if it is none, or if its end is told."""
         with self._store.reading() as db:
             return next(iter(read_workers(db, "r.id = ?", run_id)), None)
+
+    def end_workers(self, asker: str, cancel: Callable[[str], object], run_id: str = "") -> bool:
+        """End what works for a run in the background, or one run of that; nobody is told.
+
+        Return whether any did.
+        """
+        with self._store.writing() as db:
+            ids = drop_workers(db, asker, run_id)
+        for each in ids:
+            with suppress(StateError, NoSuchRun):  # it has ended, or was deleted meanwhile
+                cancel(each)
+        return bool(ids)
 
     def fail_worker(self, run_id: str, fault: str) -> None:
         """Have who asked for a run in the background hear why it could not begin."""

@@ -285,6 +285,15 @@ def read_workers(db: Database, condition: str, *cells: str) -> list[WorkerRow]:
     ]
 
 
+def drop_workers(db: Database, asker: str, run_id: str = "") -> list[str]:
+    """Have nobody hear of the runs that work for a run in the background, or of one of them."""
+    condition, id = ("r.id = ?", run_id) if run_id else ("w.path = ?", asker)
+    rows = [each for each in read_workers(db, condition, id) if each.end_time is None]
+    for each in rows:
+        note_heard(db, 0, [WORKER_KEY + each.id])
+    return [each.id for each in rows]
+
+
 def keep_late_reply(db: Database, run_id: str) -> None:
     """Keep that whoever sent the message of a run is still to get its reply."""
     db.execute(_INSERT_LATE, (time.time(), run_id))

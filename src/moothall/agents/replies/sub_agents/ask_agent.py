@@ -29,11 +29,8 @@ from moothall.agents.replies.reply_context import (
     upward_of,
 )
 from moothall.agents.replies.resume import shares_journal
-from moothall.agents.replies.sub_agents.background import (
-    Workers,
-    may_work_beside,
-    with_passing_thread,
-)
+from moothall.agents.replies.sub_agents.background import Workers
+from moothall.agents.replies.sub_agents.beside import may_work_beside, with_passing_thread
 from moothall.agents.replies.thread import Thread, shortened_id
 from moothall.foundation.arguments import check_boolean
 from moothall.foundation.errors import ConfigError, NoSuchRun, RunHeld, RunMismatch

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Container, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Collection, Container
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,24 +13,28 @@ from moothall.actions import Action
 from moothall.actions.acting import CALL_SCOPE, CallScope
 from moothall.actions.message import ENCLOSING_REPLIES
 from moothall.actions.provenance.origin import SourcedText
-from moothall.actions.provenance.reading import MemberReading
 from moothall.agents.agent import CURRENT
 from moothall.agents.replies.charging import budget_in_call
 from moothall.agents.replies.reply import Reply
 from moothall.agents.replies.reply_context import (
-    ASK_CONTEXT,
-    Replying,
-    ask_context,
     note_on_thread,
     sources_of_asker,
 )
 from moothall.agents.replies.reply_request import ReplyRequest
+from moothall.agents.replies.sub_agents.beside import (
+    asking_in_background,
+    work,
+    worker_id,
+    worker_request,
+)
 from moothall.agents.replies.thread import Thread
 from moothall.foundation.errors import (
     JournalError,
     NoSuchRun,
+    RequestCancelled,
     RunHeld,
     RunMismatch,
+    TooManyThreads,
 )
 from moothall.foundation.jsonvalue import readable
 from moothall.foundation.text import error_text, log_failure
@@ -50,48 +53,6 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("moothall.agents")
 _RUNNING: Final[set[asyncio.Task[None]]] = set()
 """What works here: a loop alone would not keep it."""
-
-
-def may_work_beside(asker: Any, caller: ReplyRequest | None) -> bool:
-    """Return whether a sub-agent may work beside a reply, whose later turns hear of it.
-
-    What works in the background itself, a part of another run, and a reply whose conversation its
-    client keeps wait for theirs.
-    """
-    return (
-        caller is not None
-        and getattr(asker, "max_background", 0) > 0
-        and caller.background != "worker"
-        and caller.record is None
-        and caller.fresh is None
-        and caller.conversation is None
-    )
-
-
-def worker_id(run_id: str, key: str) -> str:
-    """Return the id of the run that works in the background for a call of a run."""
-    return f"{run_id}/{key}"
-
-
-@contextmanager
-def with_passing_thread(
-    agent: Any, thread: str, caller_thread: str | None = None
-) -> Iterator[None]:
-    """Have a thread end with this block, with all that the process keeps of it.
-
-    `caller_thread` is the thread on whose behalf it is.
-    """
-    with ExitStack() as stack:
-        stack.callback(agent.end_thread, thread)
-        stack.enter_context(ask_context(fresh=ASK_CONTEXT.get().fresh or (caller_thread,)))
-        yield
-
-
-@dataclass(slots=True)
-class _BackgroundCall(MemberReading):
-    """The call that asked, for what it says of the agent that works."""
-
-    action: Any = None
 
 
 class Workers:
@@ -195,10 +156,11 @@ class Workers:
         try:
             async with self._place():
                 self._ends[row.id] = await work(action, request, asking)
-        except (RunHeld, RunMismatch) as error:
+        except (RequestCancelled, RunHeld, RunMismatch) as error:
             logger.warning("run %r does not go on in the background here: %s", row.id, error)
         except asyncio.CancelledError:
-            self._ends[row.id] = "it was cancelled"
+            if row.id in self._rows:
+                self._ends[row.id] = "it was cancelled"
             raise
         except Exception as error:
             log_failure(logger, f"run {row.id!r} has failed in the background", error)
@@ -234,9 +196,9 @@ class Workers:
                     return
                 heard_before |= {row.id for row in rows}
                 self._thread.workers = self._thread.workers or self
-                caller, told = self._callers[rows[0].asker], self._told_here
-                told = told if self._asker.journal is None else set[str]()
-                request = await woken_request(self._asker, caller.run_id, self._thread.id, told)
+                caller, told_ids = self._callers[rows[0].asker], self._told_here
+                told_ids = told_ids if self._asker.journal is None else set[str]()
+                request = await woken_request(self._asker, caller.run_id, self._thread.id, told_ids)
                 if request is None:
                     return
                 request.deps, request.budget = caller.deps, caller.budget
@@ -253,6 +215,17 @@ class Workers:
         """Return whether what a run has asked for wakes the agent here: it has ended."""
         is_here = self._loop is not None and not self._loop.is_closed()
         return is_here and asker in self._callers and may_be_woken(self._asker, asker)
+
+    def cancel(self, asker: str) -> None:
+        """Cancel what works for a run here, since it is cancelled; nobody is told."""
+        for row in [row for row in self._rows.values() if row.asker == asker]:
+            if (task := self._tasks.get(row.id)) is not None:
+                task.cancel()
+            self._rows.pop(row.id)
+            self._ends.pop(row.id, None)
+        if (journal := self._asker.journal) is not None:
+            with suppress(TooManyThreads):  # the next process ends them
+                WORKERS.submit(journal.waits.end_workers, asker, journal.cancel)
 
     # -- telling -----------------------------------------------------------------------------------
 
@@ -290,30 +263,14 @@ class Workers:
         self._rows = {row.id: row for row in rows if row.id not in self._told_here}
 
 
-def asking_in_background(
-    row: WorkerRow, asker: Any, replying: Replying | None, texts: Any
-) -> Replying:
-    """Return who asks in the place of a reply that goes on, and may end, meanwhile.
-
-    `texts` are those of the conversation that the work serves.
-    """
-    request = ReplyRequest(row.text, run_id=row.asker)
-    request.outside, request.on_behalf, request.state = row.sources, texts, Thread(None)
-    asking = Replying(asker, None, request=request)
-    if replying is not None and replying.request is not None:
-        request.attributes = replying.request.attributes
-        asking.depth, asking.asker = replying.depth, replying.asker
-    return asking
-
-
 async def woken_request(
-    asker: Any, run_id: str, thread: str | None, told: Collection[str]
+    asker: Any, run_id: str, thread: str | None, told_ids: Collection[str]
 ) -> ReplyRequest | None:
     """Return the request for the next reply that hears what came of a run's work.
 
     None if another process gives one now. Two that begin at a time have one id: one of them does.
     """
-    journal, number = asker.journal, len(told) + 1
+    journal, number = asker.journal, len(told_ids) + 1
     while journal is not None:
         try:
             run = await _in_thread(journal.run, f"{run_id}/woken-{number}")
@@ -335,26 +292,6 @@ def may_be_woken(asker: Any, run_id: str) -> bool:
     return False
 
 
-def worker_request(
-    row: WorkerRow, journal: Journal | None, deps: Any, budget: Budget | None
-) -> ReplyRequest:
-    """Return the request for the work of a row."""
-    request = ReplyRequest(row.text, None, row.thread, row.id, deps, budget)
-    request.background, request.journal = "worker", journal
-    request.door_data = {"asked_for": row.asker, "background": "worker"}
-    return request
-
-
-async def work(action: Action, request: ReplyRequest, asking: Replying) -> Reply:
-    """Have the agent of an action work, in a task of its own."""
-    agent = action.origin.agent
-    CALL_SCOPE.set(CallScope(_BackgroundCall(action.name, action=action)))
-    ENCLOSING_REPLIES.set((asking,))
-    with with_passing_thread(agent, str(request.thread)):
-        reply: Reply = await agent.reply_to_request(request)
-    return reply
-
-
 def workers_to_resume(agent: Any, runs: Container[str], cut_off: bool) -> list[Outline]:
     """Return the runs in the background that can go on, and that none of these runs goes on with.
 
@@ -369,7 +306,9 @@ def workers_to_resume(agent: Any, runs: Container[str], cut_off: bool) -> list[O
             run, asker = journal.run(row.id), journal.run(row.asker)
             is_cut_off = cut_off and run.state == "stopped" and not asker.held
             is_due = run.state in PARKED_STATES and run.id in due_ids
-            if row.asker not in runs and (is_cut_off or is_due):
+            if asker.state == "cancelled":
+                journal.waits.end_workers(row.asker, journal.cancel)
+            elif row.asker not in runs and (is_cut_off or is_due):
                 outlines.append(run)
     return outlines
 

@@ -11,11 +11,10 @@ from weakref import WeakValueDictionary
 
 from moothall.actions import Action
 from moothall.agents.replies.charging import ReplayOffsets, budget_in_call, charge_spent
-from moothall.agents.replies.sub_agents.background import (
+from moothall.agents.replies.sub_agents.background import may_be_woken, woken_request
+from moothall.agents.replies.sub_agents.beside import (
     asking_in_background,
-    may_be_woken,
     with_passing_thread,
-    woken_request,
     work,
     worker_id,
     worker_request,
