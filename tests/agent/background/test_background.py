@@ -274,6 +274,30 @@ def test_background_work_beyond_max_background_begins_when_a_place_is_free(journ
     assert reply.text.count("is done") == 8
 
 
+def test_background_work_of_a_hundred_is_told_once_each(journals: Any) -> None:
+    async def main() -> tuple[Reply, int]:
+        model = Gated()
+
+        def open_gate() -> bool:
+            if model.working == 100:
+                model.gate.set()
+            return model.gate.is_set()
+
+        agent = chief(
+            giving(*(f"T{n}" for n in range(100)), then=pause),
+            ReActAgent("helper", model, journal=journals[1]),
+            actions=[waiting_for(open_gate)],
+            journal=journals[0],
+            max_iterations=9999,
+            max_background=100,
+        )
+        return await agent.reply("Go.", run_id="r"), model.most
+
+    reply, most = asyncio.run(main())
+    heard = [str(each["content"]) for each in reply.messages if each["role"] == "user"][1:]
+    assert (most, len(heard), len({*heard})) == (100, 100, 100)
+
+
 def test_background_work_spends_from_its_callers_budget(journals: Any) -> None:
     async def main() -> tuple[Reply, Budget]:
         model, budget = Gated(), Budget(model_calls=4)
