@@ -274,6 +274,7 @@ def test_background_work_beyond_max_background_begins_when_a_place_is_free(journ
     assert reply.text.count("is done") == 8
 
 
+@pytest.mark.long
 def test_background_work_of_a_hundred_is_told_once_each(journals: Any) -> None:
     async def main() -> tuple[Reply, int]:
         model = Gated()
