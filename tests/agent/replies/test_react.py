@@ -13,6 +13,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from agent.replies.answers import Answers, both, say, use
@@ -612,6 +613,26 @@ def test_progress_is_another_result_or_other_arguments() -> None:
     answers = [use("add", {"a": n % 3, "b": 0}) for n in range(6)]
     thinker, _ = agent(*answers, max_iterations=6)
     assert thinker.reply_sync("go").stop_reason == "max_iterations"
+
+
+def test_progress_is_a_result_that_its_action_has_changed_since() -> None:
+    seen: list[int] = []
+
+    def look() -> list[int]:
+        seen.append(1)
+        return seen
+
+    thinker, _ = agent(use("look"), actions=[look], max_iterations=6)
+    assert thinker.reply_sync("go").stop_reason == "max_iterations"
+
+
+@pytest.mark.parametrize("make", (lambda: np.arange(3), lambda: float("nan")))
+def test_progress_ends_with_results_that_read_the_same(make: Callable[[], Any]) -> None:
+    def look() -> Any:
+        return make()
+
+    thinker, model = agent(use("look"), actions=[look])
+    assert (thinker.reply_sync("go").stop_reason, len(model.prompts)) == ("no_progress", 3)
 
 
 def test_progress_ends_with_two_calls_that_alternate() -> None:

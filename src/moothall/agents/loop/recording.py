@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from moothall.actions.provenance.marks import (
     without_marks,
 )
 from moothall.agents.dispatch import block_name
-from moothall.agents.loop.call_result import error_of
+from moothall.agents.loop.call_result import CallResult, error_of
 from moothall.agents.replies.charging import OFFSETS
 from moothall.agents.replies.events import CallEnded, CallStarted, MessageAdded
 from moothall.agents.replies.read_record import ReadRecord
@@ -157,26 +157,29 @@ class LoopState(LoopTurn):
         """Have no fault and no repetition: the user has spoken."""
         self.faults, self.unusable, self.same, self.alternating = "", 0, 0, -2
 
-    def age_of_same(self, turn: LoopTurn) -> int:
+    def age_of_same(self, turn: LoopTurn, texts: Mapping[int, Sequence[str]]) -> int:
         """Return 1 if the last turn made the same calls with the same results, 2 if the one before.
 
-        0: neither did.
+        0: neither did. `texts` has the results as the model reads them, by turn; those of an
+        earlier process are read in its record.
         """
-        steps, place, count = self.steps, len(self.steps), len(turn.steps)
+        known, place, count = self.steps, len(self.steps), len(turn.steps)
         for age in (1, 2):
             iteration = turn.iteration - age
-            while place and steps[place - 1].iteration > iteration:
+            while place and known[place - 1].iteration > iteration:
                 place -= 1
-            first = place - count
-            if first < 0 or (first and steps[first - 1].iteration == iteration):
+            first, at = place - count, -count
+            if first < 0 or (first and known[first - 1].iteration == iteration):
                 continue
             for step in turn.steps:
-                past = steps[first]
+                past = known[place + at]
                 if (past.iteration, past.action, past.args) != (iteration, step.action, step.args):
                     break
-                if past.error != step.error or past.value != step.value:
+                # Not by its value: the action may have changed what it returned before.
+                text = texts[iteration][at] if iteration in texts else CallResult(past.result).text
+                if text != texts[turn.iteration][at]:
                     break
-                first += 1
+                at += 1
             else:
                 return age
         return 0

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from moothall.actions.provenance.marks import Marks
 from moothall.actions.provenance.origin import SourcedText
@@ -60,6 +60,7 @@ logger: logging.Logger = logging.getLogger("moothall.agents")
 SAME_CALLS = 3
 """How many turns in a row with the same calls and results end a run as `no_progress`; also two
 that alternate so many times."""
+_Texts: TypeAlias = tuple[int, tuple[str, ...]]
 _UNKNOWN, _REFUSAL = FinishReason(), FINISH_REASONS["refusal"]
 
 
@@ -69,6 +70,8 @@ class LoopRun:
     warned_limits: frozenset[str] = frozenset()  # of limits that are nearly reached
     _prompts: PromptRecord | None = None
     _is_guided = False  # whether the functions of the prompt were called
+    # Of the last two turns with calls: which, and its results as the model reads them.
+    _texts: tuple[_Texts, _Texts] = (0, ()), (0, ())
     _left_out = 0  # how many messages of the reply its model no longer reads, as events said
 
     def __init__(self, agent: Looping, request: ReplyRequest, memory: Memory) -> None:
@@ -286,8 +289,13 @@ class LoopRun:
 
     def _repetition_fault(self, answer: ModelAnswer, turn: LoopTurn) -> str:
         """Return what is repeated: the same calls with the same results, or two such turns."""
-        state = self.state
-        age = state.age_of_same(turn)
+        state, texts = self.state, tuple[str, ...]()
+        for each in answer.calls:
+            texts += (each.result.text if each.result else "",)
+        (last, last_texts), (iteration, past_texts) = self._texts
+        self._texts = (turn.iteration, texts), (last, last_texts)
+        texts_by_turn = {iteration: past_texts, last: last_texts, turn.iteration: texts}
+        age = state.age_of_same(turn, texts_by_turn)
         if age and any(call.action is not None and call.action.polling for call in answer.calls):
             age = 0
         state.same = state.same + 1 if age == 1 else 1
