@@ -91,5 +91,13 @@ async def test_simulated_person_without_a_budget_left_says_nothing_more() -> Non
     desk = ReActAgent("desk", ScriptedModel(desk_model), actions=[find])
     reply = await Conversation([ann, desk], until=ann.has_left, max_turns=6).reply("Hello?")
     assert reply.stop_reason == "budget"
-    with pytest.raises(ConfigError, match="goal="):
-        SimulatedPerson("ann", ScriptedModel(person_model), goal="")
+
+
+def test_simulated_person_has_a_goal_of_any_length_and_what_it_knows_as_texts() -> None:
+    goal = "Your money back.\n" * 200
+    ann = SimulatedPerson("ann", ScriptedModel(person_model), goal=goal, knows="A7\n{A8}")
+    assert goal in ann.system_prompt
+    assert "A7\n{A8}" in ann.system_prompt
+    for parts in ({"goal": " "}, {"goal": None}, {"goal": "money back", "knows": ["A7"]}):
+        with pytest.raises(ConfigError, match=r"SimulatedPerson: \w+= must be a text, got"):
+            SimulatedPerson("ann", ScriptedModel(person_model), **parts)

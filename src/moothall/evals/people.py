@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from moothall import Action, ConversationState, Model, ReActAgent, action
-from moothall.build import check_text
+from moothall import Action, ConfigError, ConversationState, Model, ReActAgent, action
 
 _PROMPT: Final = """\
 You play a person who talks with an assistant, and write what this person says: one message at a
@@ -61,7 +60,9 @@ class SimulatedPerson(ReActAgent):
     def __init__(
         self, id: str, model: Model | str, *, goal: str, knows: str = "", **options: Any
     ) -> None:
-        check_text("SimulatedPerson: goal=", goal)
+        for name, text in (("goal", goal), ("knows", knows)):
+            if not isinstance(text, str) or (name == "goal" and not text.strip()):
+                raise ConfigError(f"SimulatedPerson: {name}= must be a text, got {text!r:.80}")
         prompt = _PROMPT.format(goal=goal, knows=knows or "Nothing else.")
         super().__init__(id, model, system_prompt=prompt, actions=[end_conversation], **options)
 
