@@ -122,6 +122,23 @@ async def test_evaluation_grade_that_is_none_is_an_error_and_no_zero(
         results.mean("odd")
 
 
+async def test_evaluation_of_a_reply_that_failed_is_an_error_and_asked_again(
+    tmp_path: Path,
+) -> None:
+    def down(messages: Any, actions: Any) -> Any:
+        raise ConnectionError("the server is down")
+
+    options: dict[str, Any] = {"journal": tmp_path / "evals.db"}
+    agent = ReActAgent("a", ScriptedModel(down))
+    cases = [Case("sum", "2+2?", "4")]
+    results = await Evaluation(agent, cases, [contains], **options).run()
+    assert (results.missing, results.graders) == (1, [])
+    assert "the server is down" in results.errors[0]
+    agent.model = ScriptedModel(lambda messages, actions: "4")
+    results = await Evaluation(agent, cases, [contains], **options).run()
+    assert (results.missing, results.mean("contains").mean) == (0, 1.0)
+
+
 async def test_evaluation_asks_another_prompt_again_and_another_grader_not(
     runs: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from weakref import WeakValueDictionary
 
-from moothall import Budget, ConfigError, NoSuchRun, Reply
+from moothall import Budget, ConfigError, NoSuchRun, Reply, StateError
 from moothall.agents import AgentSource
 from moothall.build import (
     WorkSpan,
@@ -268,11 +268,12 @@ class Evaluation:
         self, agent: Any, run_id: str, case: Case, parts: Mapping[str, Any], seed: int
     ) -> None:
         """Have an agent reply to a case in a run, unless that has ended."""
+        is_recorded = parts.get("model") == "recorded"
         with suppress(NoSuchRun):
             view = RunView(self._journal, run_id)
             if view.outline.state in REASONS.final:
                 return
-            is_recorded = parts.get("model") == "recorded"  # it costs nothing to begin anew
+            # A recorded one costs nothing to begin anew.
             if is_recorded or any(each.path for each in view.entries):  # a helper has replied
                 self._journal.delete(run_id)
         options: dict[str, Any] = {"run_id": run_id, "tags": {"case": case.name[:200]}}
@@ -296,6 +297,8 @@ class Evaluation:
         else:
             world = self._world_of(parts, case)
             reply = await world.reply(agent, text, journal=self._journal, **options)
+        if reply.stop_reason == "error" and not (is_recorded and case.run):
+            raise StateError(f"the reply has failed: {reply.detail}")
         entries = () if self._budget is None else RunView(self._journal, run_id).entries
         ends = {each.path: each for each in entries if each.reason}  # the last of each part
         spent = next((each for each in ends.values() if each.reason == "budget"), None)
