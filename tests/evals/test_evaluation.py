@@ -221,6 +221,28 @@ async def test_evaluation_stops_early_once_the_difference_is_decided_and_not_bef
         Evaluation(agent, cases, [right], **options)
 
 
+async def test_evaluation_that_stops_early_goes_on_past_a_look_without_a_grade(
+    tmp_path: Path,
+) -> None:
+    def right(reply: Reply[Any], case: Case) -> bool:
+        if int(case.name[1:]) < 16:
+            raise ConnectionError("nothing can be graded yet")
+        return reply.text == "yes"
+
+    cases = [Case(f"c{number}", f"Question {number}") for number in range(40)]
+    agent = ReActAgent("a", ScriptedModel(lambda messages, actions: "no"))
+    conditions = {"as it is": {}, "better": {"model": ScriptedModel(lambda m, a: "yes")}}
+    options: dict[str, Any] = {"journal": tmp_path / "evals.db"}
+    results = await Evaluation(
+        agent, cases, [right], conditions, stop_early="right", **options
+    ).run()
+    assert (len(results.cells), results.looks) == (2 * 32, 2)
+    with pytest.raises(ConfigError, match="no grade is of 'wrong'; there are: right"):
+        await Evaluation(
+            agent, cases[16:], [right], conditions, stop_early="wrong", **options
+        ).run()
+
+
 _PROGRAM = """
 import sys
 from evals.shop import desk

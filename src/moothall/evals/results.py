@@ -170,6 +170,8 @@ class Evaluated:
 
     def is_decided(self, grader: str) -> bool:
         """Return whether each condition's difference to the first one is above or below 0."""
+        if all(each.errors for each in self.cells):
+            return False  # nothing says which grades there are
         first, *other_conditions = self.conditions
         return all(
             self._by_case(grader, first).keys() & self._by_case(grader, each).keys()
