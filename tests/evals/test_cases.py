@@ -49,6 +49,18 @@ def test_cases_of_a_run_that_a_command_deletes_are_named_with_their_file(
     assert "left out: run run-1: its run was deleted" in done.stdout
 
 
+def test_cases_are_named_by_a_deletion_only_where_their_file_was_written(
+    runs: Journal, tmp_path: Path
+) -> None:
+    path = tmp_path / ("folder " * 20) / ("deep " * 20) / "täglich\n.jsonl"
+    with pytest.raises(FileNotFoundError):
+        Dataset.from_runs(runs).to_file(path)
+    assert runs.delete("run-0").files == []
+    path.parent.mkdir(parents=True)
+    Dataset.from_runs(runs).to_file(path)
+    assert runs.delete("run-1").files == [str(path)]
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     (

@@ -105,4 +105,4 @@ def test_deletion_names_the_files_that_have_the_run_as_a_case(tmp_path: Path) ->
         assert journal.run("R").state == "done"
         deleted = journal.delete("R")
         assert deleted.files == ["/cases/R.jsonl", "/cases/more.jsonl"]
-        assert journal.delete("S").files == ["/cases/S.jsonl"]
+        assert journal.prune(0).files == ["/cases/S.jsonl"]

@@ -178,13 +178,14 @@ class Dataset:
         if file.suffix != ".jsonl":
             raise ConfigError(f"cases are written to a .jsonl file, got {str(file)!r:.200}")
         place = str(file.absolute())
-        for run_id in dict.fromkeys(each.run for each in self.cases if each.run):
-            assert self.journal is not None
-            if place not in RunView(self.journal, run_id).case_files:
-                self.journal.note_case_file(run_id, place)
         text = "".join(json_line(each.to_json()) + "\n" for each in self.cases)
         with written_whole(file) as part:
             part.write_text(text, encoding="utf-8")
+            # Before the file is there: what is deleted meanwhile is named all the same.
+            for run_id in dict.fromkeys(each.run for each in self.cases if each.run):
+                assert self.journal is not None
+                if place not in RunView(self.journal, run_id).case_files:
+                    self.journal.note_case_file(run_id, place)
 
     def __iter__(self) -> Iterator[Case]:
         return iter(self.cases)

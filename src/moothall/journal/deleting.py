@@ -63,7 +63,7 @@ class Deleted:
             `Journal.compact`
         folders: the folders in which agents of a deleted thread kept notes, as its runs name them:
             the notes are not deleted with the runs, but by `Notes(folder).forget_thread(thread)`
-        files: the files of cases, for evaluations, that have one of the runs; they stay as they are
+        files: the files that were written with one of the runs as a case; they stay as they are
     """
 
     runs: list[str] = field(default_factory=list)
@@ -79,10 +79,8 @@ def _runs_on_behalf(db: Database, thread: str) -> dict[str, str]:
     They are not deleted with it: `front/anna` may be a conversation of front's own.
     """
     escaped = "".join(f"!{each}" if each in "!%_" else each for each in thread)
-    query = (
-        "SELECT id, thread FROM runs WHERE NOT deleted AND thread LIKE ? ESCAPE '!' ORDER BY number"
-    )
-    rows = db.execute(query, (f"%/{escaped}%",)).fetchall()
+    query = "SELECT id, thread FROM runs WHERE NOT deleted AND thread LIKE ? ESCAPE '!'"
+    rows = db.execute(f"{query} ORDER BY number", (f"%/{escaped}%",)).fetchall()
     return {
         str(id): f"it is of the thread {asking_thread!r}, in which an agent was asked for "
         f"{thread!r}: delete that thread too"
@@ -135,8 +133,7 @@ class Deletions:
         thread_ids: list[Any] = [] if threads is None else [*threads] if are_several else [threads]
         for thread in thread_ids:
             check_name("thread=", thread)
-        numbers: dict[int, str] = {}
-        left_reasons: dict[str, str] = {}
+        numbers, left_reasons = dict[int, str](), dict[str, str]()
         self._store.make_room()
         with self._store.reading() as db:
             for id in ids:
@@ -150,7 +147,6 @@ class Deletions:
                 why = f"run {id!r} has asked for it: delete it too"
                 left_reasons = dict.fromkeys(_asked_by(db, number), why) | left_reasons
             folders = _paths(db, numbers, "begun", "folders") if thread_ids else []
-            files = _paths(db, numbers, CASE_FILE.name, "files")
         leased: list[int] = []
         try:
             # All leases before anything is hidden: one run that is held leaves all as they are.
@@ -158,14 +154,13 @@ class Deletions:
                 if not self._runs.take_lease(number):
                     raise RunHeld(id, self._holder(number))
                 leased.append(number)
-            self._hide(list(numbers))
+            files = self._hide(list(numbers))
         finally:
             for number in leased:
                 self._runs.release(number)
         self._answer_askers(numbers.values())
-        deleted_ids = list(numbers.values())
-        left = {id: reason for id, reason in left_reasons.items() if id not in deleted_ids}
-        return Deleted(deleted_ids, left, self.finish_deletions(), folders, files)
+        left = {id: each for id, each in left_reasons.items() if id not in numbers.values()}
+        return Deleted([*numbers.values()], left, self.finish_deletions(), folders, files)
 
     def prune(self, older_than: float | timedelta, keep: int, run_query: RunQuery) -> Deleted:
         """Delete, among some runs, those that were last written so long ago, but for the newest."""
@@ -184,6 +179,7 @@ class Deletions:
             query, values = run_query.old(leased, self._store.attribute_sql, cutoff, keep)
             rows = db.execute(query, values).fetchall()
         pruned, left_reasons, batch = dict[int, str](), dict[str, str](), list[int]()
+        files: dict[str, None] = {}
         try:
             for number, id in rows:  # the newest first: forks before what they were made of
                 if not self._runs.take_lease(number):
@@ -199,12 +195,13 @@ class Deletions:
                 else:
                     pruned[number] = id
                 if len(batch) >= _BATCH_ROWS:
-                    self._hide(batch)
+                    files |= dict.fromkeys(self._hide(batch))
                     self._release(batch)
-            self._hide(batch)
+            files |= dict.fromkeys(self._hide(batch))
         finally:
             self._release(batch)
-        return Deleted(list(reversed(pruned.values())), left_reasons, self.finish_deletions())
+        ids = list(reversed(pruned.values()))
+        return Deleted(ids, left_reasons, self.finish_deletions(), files=[*files])
 
     def _release(self, batch: list[int]) -> None:
         while batch:
@@ -244,9 +241,11 @@ class Deletions:
                     return "it waits for a person: calls are in doubt"
         return ""
 
-    def _hide(self, numbers: Iterable[int]) -> None:
-        """Mark runs as deleted: from now on nobody finds them, and what names them is gone."""
+    def _hide(self, numbers: Iterable[int]) -> list[str]:
+        """Mark runs as deleted, which nobody finds then; return the files that have their cases."""
         remaining = list(numbers)
+        with self._store.reading() as db:
+            files = _paths(db, remaining, CASE_FILE.name, "files")
         while remaining:
             start = time.monotonic()
             with self._store.writing() as db:
@@ -257,6 +256,7 @@ class Deletions:
                 increment_deletion_count(db)
             if remaining:
                 self._pace.pause(start)
+        return files
 
     def finish_deletions(self) -> bool:
         """Remove what is left of runs that are marked; return whether no copy can be left."""

@@ -239,7 +239,7 @@ def print_deleted(
         click.echo(f"left: {escaped(id)}: {escaped(reason)}")
     click.echo(f"{counted(len(deleted.runs), 'run')} deleted")
     for path in deleted.files:
-        click.echo(f"left: {escaped(path)} has a case of them: write it anew")
+        click.echo(f"left: {escaped(path)} was written with a case of them: write it anew")
     if not deleted.overwritten:
         reason = "the file is large or in use, so it was not written anew: copies"
         if Journal.is_url(journal.path):

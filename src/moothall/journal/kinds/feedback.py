@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple, NotRequired
 
 from typing_extensions import TypedDict
 
-from moothall.foundation.arguments import check_boolean, check_text
+from moothall.foundation.arguments import check_boolean, check_path, check_text
 from moothall.foundation.errors import ConfigError
 from moothall.journal.kinds.entry_kinds import EntryKind, NotesBeside, register
 
@@ -106,5 +106,5 @@ class TakesFeedback:
             RunHeld: a process works on it
             JournalError: the file cannot be written, or is damaged
         """
-        check_text("note_case_file: path=", path)
+        check_path("note_case_file: path=", path)
         self.held_runs.note_beside(run_id, CASE_FILE, {"files": [path]})
