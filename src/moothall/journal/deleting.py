@@ -144,8 +144,8 @@ class Deletions:
                 numbers |= dict(db.execute(query, thread_values(thread)))
                 left_reasons |= _runs_on_behalf(db, thread)
             for number, id in numbers.items():
-                why = f"run {id!r} has asked for it: delete it too"
-                left_reasons = dict.fromkeys(_asked_by(db, number), why) | left_reasons
+                reason = f"run {id!r} has asked for it: delete it too"
+                left_reasons = dict.fromkeys(_asked_by(db, number), reason) | left_reasons
             folders = _paths(db, numbers, "begun", "folders") if thread_ids else []
         leased: list[int] = []
         try:
