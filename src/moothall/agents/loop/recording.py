@@ -163,16 +163,16 @@ class LoopState(LoopTurn):
         0: neither did. `texts` has the results as the model reads them, by turn; those of an
         earlier process are read in its record.
         """
-        known, place, count = self.steps, len(self.steps), len(turn.steps)
+        steps, place, count = self.steps, len(self.steps), len(turn.steps)
         for age in (1, 2):
             iteration = turn.iteration - age
-            while place and known[place - 1].iteration > iteration:
+            while place and steps[place - 1].iteration > iteration:
                 place -= 1
             first, at = place - count, -count
-            if first < 0 or (first and known[first - 1].iteration == iteration):
+            if first < 0 or (first and steps[first - 1].iteration == iteration):
                 continue
             for step in turn.steps:
-                past = known[place + at]
+                past = steps[place + at]
                 if (past.iteration, past.action, past.args) != (iteration, step.action, step.args):
                     break
                 # Not by its value: the action may have changed what it returned before.
