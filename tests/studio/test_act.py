@@ -251,7 +251,7 @@ def test_act_run_is_paused_steered_and_stopped(
         card = page.get_by_role("article", name="approval")
         expect(card.get_by_role("button", name="Write b.txt")).to_be_visible()  # the run's task
         page.get_by_role("button", name="Pause").click()
-        expect(page.get_by_text("holds before its next call")).to_be_visible()
+        expect(page.get_by_text("waits in its journal once its step has ended")).to_be_visible()
         before = len(server.requests)
         permit(page)
         page.get_by_label("Tell the agent").fill("Stay with plain text")
