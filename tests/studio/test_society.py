@@ -364,8 +364,15 @@ def test_finger_scrolls_the_page_over_the_whole_map_and_moves_one_that_is_zoomed
     for _ in range(2):  # the first has moved nothing in it
         swipe()
         phone.wait_for_function("scrollY > 50")
-    phone.evaluate("scrollTo(0, 0)")
     phone.get_by_role("button", name="Zoom in").first.click()
+    phone.wait_for_function("document.querySelector('.s-map canvas').style.touchAction === 'none'")
+    phone.wait_for_function(  # what the finger has set going has come to rest
+        """() => {
+            const [last, count] = window.rest ?? [-1, 0];
+            window.rest = scrollY === last ? [last, count + 1] : [scrollY, 0];
+            return window.rest[1] > 10;
+        }"""
+    )
     swipe()
     assert phone.evaluate("scrollY") == 0
 
