@@ -103,3 +103,15 @@ async def test_deletion_of_a_run_that_has_ended_names_the_runs_of_the_agents_tha
         left = journal.delete("r").left
         assert left == {asked: "run 'r' has asked for it: delete it too"}
         assert journal.delete(asked).left == {}
+
+
+async def test_deletion_takes_a_run_whose_action_has_a_parameter_named_asks(tmp_path: Path) -> None:
+    def look(asks: str) -> str:
+        return asks
+
+    with Journal(tmp_path / "runs.db") as journal:
+        script = [{"name": "look", "args": {"asks": "r"}}, "Done."]
+        agent = ReActAgent("clerk", ScriptedModel(script), actions=[look], journal=journal)
+        await agent.reply("go", run_id="r")
+        deleted = journal.delete("r")
+    assert (deleted.runs, deleted.left) == (["r"], {})

@@ -93,7 +93,8 @@ def _asked_by(db: Database, number: int) -> set[str]:
     """Return the runs in which calls of a run asked agents, and whose replies no other awaits."""
     query = "SELECT data FROM entries WHERE place > ? AND place < ? AND kind = 'started'"
     rows = db.execute(f"{query} AND data LIKE ?", (number << 32, (number + 1) << 32, '%"asks":"%'))
-    ids = {str(json.loads(data)["about"]["asks"]) for (data,) in rows.fetchall()}
+    abouts = [json.loads(data).get("about", {}) for (data,) in rows.fetchall()]
+    ids = {str(each["asks"]) for each in abouts if "asks" in each}  # else an argument is named so
     awaited = "SELECT 1 FROM waits WHERE key = ? AND run <> ? AND NOT taken"
     ids = {each for each in ids if not db.execute(awaited, (each, number)).fetchone()}
     return _ids_present(db, ids)
@@ -138,10 +139,9 @@ class Deletions:
         with self._store.reading() as db:
             for id in ids:
                 numbers[self._store.run_number(db, id)] = id
-            condition = f"NOT deleted AND {THREAD_CONDITION}"
-            query = f"SELECT number, id FROM runs WHERE {condition} ORDER BY number"
+            query = f"SELECT number, id FROM runs WHERE {THREAD_CONDITION} AND NOT deleted"
             for thread in thread_ids:
-                numbers |= dict(db.execute(query, thread_values(thread)))
+                numbers |= dict(db.execute(f"{query} ORDER BY number", thread_values(thread)))
                 left_reasons |= _runs_on_behalf(db, thread)
             for number, id in numbers.items():
                 reason = f"run {id!r} has asked for it: delete it too"
