@@ -36,7 +36,8 @@ EQUIVALENT = ROOT / "tests" / "equivalent_breaks.toml"
 FOLDERS = {"agents": "agent"}
 """The folder of tests of a house, where a package on the index has the name of the house."""
 ELSEWHERE = {
-    "cli": ("serving/doors/test_serve_command.py", "serving/company/test_serve_company.py")
+    "cli": ("serving/doors/test_serve_command.py", "serving/company/test_serve_company.py"),
+    "foundation": ("research",),  # the values of a text
 }
 """Tests of a house that stand beside what they need of another."""
 CORE = ("actions", "agents", "budget", "foundation", "journal", "memory", "models", "spaces")
