@@ -53,6 +53,11 @@ def test_breaks_change_a_default_and_no_text_for_people() -> None:
     assert changes("raise ValueError(f'{a + 1}')") == set()
 
 
+def test_breaks_leave_the_assertion_of_zip_as_it_is() -> None:
+    assert changes("return zip(a, b, strict=True)") == {"return zip(b, a, strict=True)"}
+    assert "return zip(a, strict=True)" in changes("return zip(a, strict=False)")
+
+
 def test_breaks_of_one_seed_are_the_same_and_each_changes_its_file() -> None:
     drawn = draw("budget", 40, "1")
     assert drawn
@@ -81,3 +86,17 @@ def test_breaks_name_the_first_test_that_fails() -> None:
     done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=280)
     assert "breaks are found" in done.stdout, done.stderr
     assert "tests/budget/" in done.stdout
+
+
+@pytest.mark.long
+def test_break_in_what_a_process_of_its_own_reads_is_come_to() -> None:
+    command = [sys.executable, str(ROOT / "scripts" / "breaks.py")]
+    options = ["research/reading/office/slides.py", "--draw", "20", "--only", ":read_presentation"]
+    done = subprocess.run(
+        [*command, *options, "--tests", "tests/research/test_office.py"],
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert "breaks are found" in done.stdout, done.stderr
+    assert "NO TEST COMES" not in done.stdout

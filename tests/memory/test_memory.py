@@ -73,6 +73,17 @@ def test_thousand_threads_are_kept_and_those_in_use() -> None:
     assert used.items == items("used")
 
 
+def test_forgotten_thread_takes_no_place_of_the_thousand_that_are_kept() -> None:
+    memory = Memory()
+    for number in range(1000):
+        memory.thread(str(number)).add_memory({"role": "user", "content": "Hello"})
+    memory.forget_thread("999")
+    memory.thread("new")
+    gc.collect()
+    assert memory.thread("0").items == items("Hello")
+    assert memory.thread("999").items == []
+
+
 def test_memory_add_once_skips_messages_of_recent_runs() -> None:
     memory = Memory()
     for number in range(10_000):

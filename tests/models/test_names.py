@@ -178,7 +178,11 @@ def test_society_or_toolbox_of_a_missing_model_is_refused() -> None:
     (
         ("gpt-4o", "openai:gpt-4o"),
         ("o3-mini", "openai:o3-mini"),
+        ("o4-mini", "openai:o4-mini"),
+        ("chatgpt-4o-latest", "openai:chatgpt-4o-latest"),
         ("claude-sonnet-4-5", "anthropic:claude-sonnet-4-5"),
+        ("deepseek-chat", "deepseek:deepseek-chat"),
+        ("gemini-2.5-pro", "gemini:gemini-2.5-pro"),
     ),
 )
 def test_model_name_without_its_provider_is_refused_with_the_whole_name(

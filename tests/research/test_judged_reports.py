@@ -403,6 +403,18 @@ def test_sentences_differ_if_they_say_different_things_of_one_matter(
     assert [remark in why for *_, why in found] == ([True] if remark else [])
 
 
+def test_page_that_says_otherwise_twice_is_named_for_both_sentences() -> None:
+    light, weight = "The lamp reaches 100 metres at night.", "The lamp weighs 40 kg with its oil."
+    others = "The lamp reaches 9000 metres at night.", "The lamp weighs 90 kg with its oil."
+    one, other = (Passage.of(each.url, text, DAY) for each, text in (
+        (LAMP, f"{light} {weight}"), (OTHER, " ".join(others))
+    ))  # fmt: skip
+    cited = [Citation(1, light, one), Citation(1, weight, one), Citation(2, others[0], other)]
+    found = [(a.sentence, b.sentence) for a, b, _ in differing_citations(cited, [one, other])]
+
+    assert found == [(light, others[0]), (weight, others[1])]
+
+
 def test_sentences_of_a_page_differ_if_it_was_read_again_with_another_number() -> None:
     later = replace(LAMP, text="It reaches 250 metres at night.", fetched_at=f"{DAY[:11]}15:00:00Z")
     earlier = Citation(1, "The lamp reaches 100 metres at night.", LAMP)

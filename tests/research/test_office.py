@@ -530,6 +530,17 @@ def test_docx_is_read_whatever_its_parts_are_named_and_if_it_is_strict() -> None
     assert read("a.docx", docx(HELLO, words=STRICT)).text == "Hello"
 
 
+def test_presentation_that_names_a_part_without_its_place_is_read() -> None:
+    slide = pptx(("Prices", "From May on.", "Say it twice."))
+    with zipfile.ZipFile(io.BytesIO(slide)) as file:
+        files = {name: file.read(name).decode() for name in file.namelist()}
+    names = "ppt/_rels/presentation.xml.rels"
+    lost = f'<Relationship Id="rId9" Type="{OFFICE}/slide"/></Relationships>'
+    files[names] = files[names].replace("</Relationships>", lost)
+
+    assert read("talk.pptx", packed(files)).text == read("talk.pptx", slide).text
+
+
 def test_presentation_chart_is_read() -> None:
     chart = (
         '<c:chart xmlns:c="urn:c"><c:ser><c:tx><c:v>Q1</c:v></c:tx><c:cat><c:pt idx="0">'

@@ -153,8 +153,7 @@ class Connections(Generic[E]):
 
     def _error_text(self, error: psycopg.Error) -> str:
         """Return the text of an error, in one line, without a password."""
-        text = " ".join(str(error).split()) or type(error).__name__
-        return self.address.without_secrets(text)[:300]
+        return self.address.without_secrets(" ".join(str(error).split()))[:300]
 
     def _error_for(self, error: psycopg.Error) -> E:
         """Return the error for an error of PostgreSQL, with what to do."""
