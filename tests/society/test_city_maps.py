@@ -324,7 +324,6 @@ def test_map_for_many_citizens_has_their_work_and_schools_but_what_it_states() -
     small = City.from_geojson(collection(*features), citizens=20)
     assert [small.capacity(each) for each in small.by_kind("work")] == [20, 20, 70]
     with Society(1900, city, seed=1) as society:
-        assert society.population is not None
         works = society.population.columns["work"] >= 0
         assert 800 < works.sum() <= 970  # 75 of 100 adults want to
 

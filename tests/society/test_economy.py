@@ -45,7 +45,7 @@ def books(*services: Any, city: Any = None, hour: int = 10, **citizens: dict[str
     made.clock = Clock(step="15min").at(hour * 4)
     made.step = hour * 4
     for id, status in citizens.items():
-        made.enter(id, status)
+        made.enter(CitizenAgent(id, memory=CitizenMemory(status)))
     return made
 
 
@@ -146,7 +146,7 @@ def test_firm_pays_no_second_of_a_step_twice_by_a_message_either() -> None:
     people.services = ["firm-1"]
     agent = people.promote(1)
     made = RowBooks(people.city, {"firm-1": firm}, people)
-    made.enter("1", agent.memory.status)
+    made.enter(agent)
     work = Work("0,0", 900)
     answers = made.settle([Submission("1", work, "want"), Submission("1", work, "message", firm)])
     assert [each.done for _, each in answers] == [True, False]
@@ -253,7 +253,7 @@ def test_interest_is_credited_in_the_order_of_ids_while_the_bank_has_some() -> N
     assert bank.deposits == {"10": 20_000, "2": 20_020}
     bank.credit(made)  # and its last 10 cents are too few
     assert bank.deposits == {"10": 20_000, "2": 20_020}
-    made.enter("3", {"money": 10_000})
+    made.enter(CitizenAgent("3", memory=CitizenMemory({"money": 10_000})))
     settled(made, ("3", Save(10_000)))
     bank.credit(made)
     assert bank.deposits["3"] == 10_010
@@ -339,12 +339,12 @@ def test_services_keep_what_each_has_where_others_come_and_leave() -> None:
     settled(made, ("5", Save(500)), ("7", Save(700)), ("7", Work("work-1", 900)))
     made.leave("5")
     made.leave("2")
-    made.enter("1", {"money": 10})
-    made.enter("8", {})
+    made.enter(CitizenAgent("1", memory=CitizenMemory({"money": 10})))
+    made.enter(CitizenAgent("8"))
     settled(made, ("1", Save(1)))
     assert bank.deposits == {"1": 1, "5": 500, "7": 700, "8": 70}
     assert state.taxed == {"7": [625, 62]}
-    made.enter("5", {})
+    made.enter(CitizenAgent("5"))
     assert settled(made, ("5", Save(-400)))[0].value == 100
 
 

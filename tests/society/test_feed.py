@@ -8,6 +8,7 @@ import pytest
 
 from moothall import ConfigError
 from moothall.society.clock import Clock
+from moothall.society.kernel.citizen import CitizenAgent
 from moothall.society.kernel.commit import Books, Submission
 from moothall.society.kernel.wants import Answer, Follow, Like, Move, Post, Unfollow, Want
 from moothall.society.population.row_books import RowBooks
@@ -18,7 +19,7 @@ from moothall.society.services.posts import DECADE_S, Posted, heat, shown_rank
 def town(feed: Feed, citizens: int = 20) -> Books:
     made = RowBooks(None, {feed.id: feed})
     for number in range(1, citizens + 1):
-        made.enter(str(number), {})
+        made.enter(CitizenAgent(number))
     return made
 
 

@@ -69,7 +69,7 @@ def test_income_of_a_table_is_what_its_person_works_for(tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text("id,age,income\n" + "\n".join(lines))
     table = {"age": np.array(ages), "income": np.array(incomes)}
     with Society(Population(table, town, all_blocks(), seed=1)) as society:
-        columns = society.population.columns  # type: ignore[union-attr]
+        columns = society.population.columns
         people = completed(read_people(tmp_path / "p.csv"), town, seed=1)
         for row, person in enumerate(people):
             pay, skill = incomes[row], person["profile"]["skill"]
@@ -78,7 +78,7 @@ def test_income_of_a_table_is_what_its_person_works_for(tmp_path: Path) -> None:
             assert pay == 0 or abs(skill * 52 - pay) <= 26  # of full work
     table["income"] = np.where(np.arange(300) < 150, np.nan, 30_000)
     with Society(Population(table, town, all_blocks(), seed=1)) as society:
-        columns = society.population.columns  # type: ignore[union-attr]
+        columns = society.population.columns
         works, pay = columns["work"] >= 0, columns["pay"]
         assert 90 < works[:150].sum() < 135  # of whom the table says nothing, a share
         assert works[150:].all()

@@ -232,11 +232,11 @@ def owners_of(society: Any) -> dict[str, Any]:
 def _other_parts(society: Any) -> dict[str, Any]:
     """Return what is neither a service nor the society, of the owners."""
     owners: dict[str, Any] = {}
-    if (population := society.population) is not None:
-        owners |= blocks_by_number(population.blocks)
-        owners |= {f"metric {name!r}": each for name, each in population.metrics.items()}
-        if population.network is not None:
-            owners["the network"] = population.network
+    population = society.population
+    owners |= blocks_by_number(population.blocks)
+    owners |= {f"metric {name!r}": each for name, each in population.metrics.items()}
+    if population.network is not None:
+        owners["the network"] = population.network
     return {**owners, "facts": society.facts, "the places": society.changed.own_city()}
 
 

@@ -67,9 +67,7 @@ class SocietyState:
 
 def society_state(society: Steps) -> dict[str, Any]:
     """Return the state that belongs to no single agent."""
-    population = society.population
-    digests = note_digests(society)
-    network = None if population is None else population.later_network
+    digests, network = note_digests(society), society.population.later_network
     return {
         "kind": KIND,
         "format": VERSION,
@@ -127,7 +125,7 @@ def state_of(society: Steps) -> dict[str, Any]:
         as_bytes(society_state(society), "the state of the society")
     )
     state["agents"] = json.loads(agents_as_bytes(map(agent_json, _mailboxes_to_save(society))))
-    if society.population is not None:
+    if society.has_columns:
         state["columns"] = array_rows(
             arrays_of(society), lambda part: base64.b64encode(part).decode()
         )
@@ -155,7 +153,7 @@ def save(society: Steps, record: Record[SocietyState], state: SocietyState) -> N
         record.keep(agents_as_bytes(map(agent_json, mailboxes[start : start + _CHUNK_AGENTS])))
         for start in range(0, len(mailboxes), _CHUNK_AGENTS)
     ]
-    if society.population is not None:
+    if society.has_columns:
         state.columns = array_rows(arrays_of(society), record.keep)
     record.save(state)
 
@@ -189,17 +187,16 @@ def _load(society: Steps, data: dict[str, Any], read_part: Callable[[str], bytes
         raise StateError(f"the state is of seed {data['seed']}, and the society's is otherwise")
     if type(data["step"]) is not int or data["step"] < 0:
         raise ValueError(f"step must be 0 or more, got {data['step']!r:.40}")
-    population, columns = society.own_population, data.get("columns") or []
-    if society.in_columns and columns:
-        population = society.population
+    columns = data.get("columns") or []
     arrays = read_arrays(columns, read_part)
-    if population is None and columns:
+    if columns and not society.has_columns:
         data, columns, arrays = _as_agents(society, data, arrays), [], {}
-    if (population is None) == bool(columns):
+    if society.given_population is not None and not columns:
         raise StateError("the state is of no Population, and the society has one: make it as there")
-    if society.population is not None and columns:
-        arrays = renumbered(society.population, arrays)
-    _check_places(society.books.population, data)
+    population = society.population if columns else None
+    if population is not None:
+        arrays = renumbered(population, arrays)
+    _check_places(society.population, data)
     society.changed.check_state(data["changed"])
     ids = [str(each["id"]) for each in data["agents"]]
     rows = {str(each["id"]) for each in data["agents"] if each.get("row")}
@@ -243,6 +240,7 @@ def _load(society: Steps, data: dict[str, Any], read_part: Callable[[str], bytes
     router.sent = [SentItem.of_json(each) for each in data["sent"]]
     society.changed.load_state_dict(data["changed"])
     society.city = society.changed.city()
+    society.population.lift_agents()
     society.books = society.new_books()
     if society.number:  # what the last step took; the next one may be of another length
         society.books.seconds = society.clock.seconds_ago(1)
@@ -261,8 +259,8 @@ def _load(society: Steps, data: dict[str, Any], read_part: Callable[[str], bytes
         load_states(owners_of_agent(mailbox.agent, mailbox.id), each)
         if mailbox.is_row:
             continue
-        if society.in_columns and isinstance(agent, CitizenAgent):
-            cast(Any, society.books).write_settled(id, agent.memory.status)
+        if society.given_population is None and isinstance(agent, CitizenAgent):
+            society.books.enter_again(agent)
         society.enter_books(mailbox)
     claim_parts(society, with_state=True)
     load_states({**owners_of(society), "the places": society.city}, data)

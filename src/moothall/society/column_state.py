@@ -14,7 +14,6 @@ from moothall.society.columns.renumbering import Renumbering, names_of
 from moothall.society.columns.want_table import Table
 from moothall.society.kernel.wants import PLACE, TEXT, field_kinds, kind_named
 from moothall.society.people.means import ATTRIBUTES
-from moothall.society.population.changing import settle_ids
 from moothall.society.population.population import Population
 from moothall.society.population.row_books import RowBooks
 from moothall.society.population.row_messages import PARTS, Messages
@@ -174,7 +173,7 @@ def _put_ids(population: Population, arrays: dict[str, Array]) -> None:
         population.arrays = {
             name: column.new_array(len(ids)) for name, column in population.declared.items()
         }
-    settle_ids(population, ids)
+    population.settle_ids(ids)
 
 
 def put_answers(books: RowBooks, arrays: dict[str, Array]) -> None:

@@ -25,7 +25,7 @@ from moothall.society.kernel.intervention import Intervention
 from moothall.society.kernel.router import SocietyMailbox
 from moothall.society.people import generator
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
-from moothall.society.population.population import Population
+from moothall.society.population.population import TOWN_COLUMNS, Population
 from moothall.society.population.row_books import nested_values
 from moothall.society.population.row_messages import is_heard_in_full
 from moothall.society.society_step import Steps
@@ -34,10 +34,6 @@ MIN_DRAWN: Final = 100
 """Fewer drawn citizens are agents, which remember what they did."""
 MIN_GIVEN: Final = 20
 """Fewer given agents have turns: a step of few costs less so."""
-_TOWN_COLUMNS: Final = frozenset(
-    ("work", "age", "jobless", "skill", "income", "rents", "along", "tour", "item_do")
-)
-"""What rules of the town read of a citizen."""
 _AGENTS_PER_YIELD: Final = 32  # agents are made while others wait for the loop
 
 
@@ -65,7 +61,9 @@ def rows_for(
         or not all(_is_shipped(each) and hasattr(each, "step_rows") for each in blocks)
     ):
         return None
-    return Population(drawn_by.count, city, blocks, seed, people=people)
+    population = Population(drawn_by.count, city, blocks, seed, people=people)
+    population.is_given = False
+    return population
 
 
 def population_of_agents(
@@ -89,7 +87,7 @@ def population_of_agents(
         population = Population.of_statuses(statuses, city, blocks, seed)
     except (ConfigError, TypeError, KeyError, ValueError, AttributeError):
         return None
-    has_all = population.declared.keys() >= _TOWN_COLUMNS
+    has_all = population.declared.keys() >= TOWN_COLUMNS.keys()
     if not has_all or not all(_lives_as_row(population, each) for each in agents):
         return None
     if not _have_room(population):

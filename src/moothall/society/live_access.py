@@ -230,7 +230,7 @@ class Experiments(Steps):
         """
         self.start_loop()
         # Without a population, a city of one's own may grow.
-        spots = place_positions(self.city) if self.population is None else self._place_positions
+        spots = place_positions(self.city) if self.rows is None else self._place_positions
         positions: Whereabouts | None = self.loop_thread.call(locate_citizens, self, spots)
         return positions
 
@@ -327,7 +327,7 @@ class Experiments(Steps):
         if not isinstance(values, Mapping):
             return
         agents = [mailbox.agent for mailbox in self.citizen_mailboxes]
-        blocks = [block for each in (self.population, *agents) if each for block in each.blocks]
+        blocks = [*self.population.blocks, *(block for each in agents for block in each.blocks)]
         names = {name for block in blocks for name in getattr(block, "kinds", ())}
         names.update(name for each in agents for name in each.memory.status.get("needs", ()))
         for name in values if names else ():

@@ -73,7 +73,7 @@ def locate_citizens(society: Steps, places_xy: Array | None) -> Whereabouts | No
 
 def _without_places(society: Steps) -> Whereabouts | None:
     """Return where citizens are on a plane, or in their network; None elsewhere."""
-    population, city = society.population, society.city
+    population, city = society.rows, society.city
     if population is None:
         return None
     columns = population.columns
@@ -106,7 +106,7 @@ def _act_codes(to: Array, act_numbers: Array, acts: Sequence[str]) -> Array:
 
 def places_and_acts(society: Steps) -> tuple[Any, ...]:
     """Return places, ids, the citizens' places and ways, and their acts as numbers of texts."""
-    population = society.population
+    population = society.rows
     if population is not None:
         columns, none = population.columns, np.full(len(population), -1)
         act_numbers, acts = np.zeros(len(population), np.int64), ["idle"]
@@ -115,13 +115,14 @@ def places_and_acts(society: Steps) -> tuple[Any, ...]:
         keys = ("place", "moving_to", "moving_from", "left", "arrives")
         numbers = (columns.get(name, none) for name in keys)
         return population.places, population.ids, *numbers, (act_numbers, acts)
-    members = society.books.population
-    citizen_acts = [each.get("act", "idle") for each in map(society.books.status_of, members.names)]
+    members = society.population
+    ids = members.all_ids()
+    citizen_acts = [each.get("act", "idle") for each in map(society.books.status_of, ids)]
     acts = list(dict.fromkeys(citizen_acts))
     act_numbers = np.array([acts.index(each) for each in citizen_acts], np.int64)
     keys = ("place", "moving_to", "moving_from", "left", "arrives")
     numbers = (members.arrays[name] for name in keys)
-    return members.places, members.names, *numbers, (act_numbers, acts)
+    return members.places, ids, *numbers, (act_numbers, acts)
 
 
 # What the blocks keep in a citizen's status for themselves.
@@ -135,7 +136,7 @@ _HIDDEN: Final = frozenset(_INTERNAL_NAMES.split())
 
 def topics_of(society: Steps) -> Sequence[str]:
     """Return the topics of which citizens have opinions."""
-    blocks = () if society.population is None else society.population.blocks
+    blocks = society.population.blocks
     return next((b.params.topics for b in blocks if hasattr(b.params, "topics")), TOPICS)
 
 
@@ -144,11 +145,11 @@ def status_numbers(society: Steps) -> dict[str, str]:
     names = {"money": "money", "savings": "savings", "income": "income", "profile.age": "age"}
     names |= {f"needs.{each}": f"{each}, how far it is met" for each in NEEDS}
     names |= {f"opinions.{each}": f"opinion of {each}" for each in topics_of(society)}
-    if society.population is not None:
-        declared = society.population.declared
+    if society.rows is not None:
+        declared = society.rows.declared
         number_names = [
             name
-            for name, each in society.population.columns.items()
+            for name, each in society.rows.columns.items()
             if each.ndim == 1
             and each.dtype.kind in "iufb"
             and not declared[name].words
@@ -167,8 +168,8 @@ def status_numbers(society: Steps) -> dict[str, str]:
 def status_levels(society: Steps, path: str) -> Array:
     """Return a number of each citizen's status, in id order; NaN where there is none."""
     owner, _, name = path.rpartition(".")
-    if society.population is not None:
-        columns, count = society.population.columns, len(society.population)
+    if society.rows is not None:
+        columns, count = society.rows.columns, len(society.rows)
         topics = topics_of(society)
         if owner == "opinions":
             column = columns["opinions"] if "opinions" in columns and name in topics else None

@@ -76,8 +76,8 @@ def _working_count(measure: Measure) -> int:
     """Return how many do their work in the step, wherever they are, at home too."""
     statuses = (each.agent.memory.status for each in measure.society.citizen_mailboxes)
     working: int = sum(status.get("act") == "work" for status in statuses)
-    population = measure.society.population
-    if population is None or len(population.agents) == len(population):
+    population = measure.society.rows
+    if population is None:
         return working
     words = getattr(population.declared.get("act"), "words", None) or ()
     if "work" not in words:  # a block of one's own has other acts

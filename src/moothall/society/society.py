@@ -146,26 +146,25 @@ class Society(Experiments):
         self.services: dict[str, Service] = arguments.checked_services(services)
         citizens = arguments.listed(citizens)
         rows = columns_first.rows_for(self, citizens, city, seed, people, model, engine)
-        self.in_columns: bool = rows is not None
         if rows is not None:
             citizens, people = rows, USUAL_PEOPLE
-        population = citizens if isinstance(citizens, Population) else None
-        if population is not None:
+        if isinstance(citizens, Population):
+            population, citizens = citizens, ()
             city, seed = arguments.city_and_seed_of(population, city, seed)
-            citizens = ()
+        else:
+            population = Population.of_agents(city, self.services, seed)
         arguments.check_places(self.services, city)
         super().__init__(approver=approver, mailbox=mailbox)
         self.loop_thread.end_with(self)
         self.city: Any = city
         self.seed: int = seed
-        self.population: Population | None = population
         self.clock: Clock = Clock(start)
         self.facts: Any = facts
         self._start_time = self.clock.start.isoformat()
         self._reachable_services = (
             self.services if city is None else {"city": CITY_SERVICE, **self.services}
         )
-        self.books: RowBooks = self.new_books()
+        self.books: RowBooks = RowBooks(city, self.services, population, seed)
         self.changed: LastingChanges = LastingChanges(city)
         self.default_model: Any = model
         self._engine = LocalEngine() if engine is None else engine
@@ -177,10 +176,10 @@ class Society(Experiments):
             None if journal is None else Journal.from_argument(journal, "Society")
         )
         try:
-            if population is not None:
+            if len(population):
                 self.start_loop()
-                begin_life(self, population)
                 citizens = tuple(population.handles.values())
+            begin_life(self, population)
             for agent in arguments.agents_from(citizens, city, seed, people):
                 self.add(agent)
         except BaseException:
@@ -190,7 +189,7 @@ class Society(Experiments):
     def close(self) -> None:
         """Close the society and its engine."""
         super().close()
-        columns_first.let_go(self.population)
+        columns_first.let_go(self.books.register)
         self._engine.close()
 
     # -- citizens in columns ----------------------------------------------------------------------
@@ -198,23 +197,22 @@ class Society(Experiments):
     @property
     def agents(self) -> Sequence[Any]:
         """The agents, in id order; that of a citizen in columns is made when it is taken, `[n]`."""
-        columns = self.in_columns and not self.is_closed
-        return columns_first.Citizens(self) if columns else super().agents
+        return columns_first.Citizens(self) if self.rows_to_take else super().agents
 
     def agent_of_row(self, row: int) -> Any:
         """Return a row as an agent."""
-        population: Any = self.population
+        population = self.population
         self.take([population.id_of(row)])
         return population.agents.get(row) or population.handles[row]
 
     def take(self, ids: Iterable[str] | None = None) -> None:
         """Have agents of citizens that live in columns by the society's own choice; of all."""
-        if self.in_columns and not self.is_closed:
+        if self.rows_to_take is not None:
             self._call_between_steps(partial(columns_first.take, self, ids))
 
     def make_agents(self, ids: Iterable[str] | None = None) -> None:
         """Make agents of citizens that live in columns by the society's own choice; of all."""
-        if self.in_columns and not self.is_closed:
+        if self.rows_to_take is not None:
             self._call_between_steps(partial(columns_first.make_agents_now, self, ids))
 
     def _call_between_steps(self, function: Callable[[], object]) -> Any:
@@ -232,14 +230,13 @@ class Society(Experiments):
         return function()
 
     async def _make_ready(self) -> None:
-        if self.in_columns:
+        if self.rows_to_take is not None:
             await columns_first.make_ready(self)
 
     def ids(self, group: str | None = None) -> list[str]:
         """Return the ids of the agents, and of drawn citizens, in the order of their coming."""
-        if self.in_columns and self.population is not None and not self.is_closed and group is None:
-            return columns_first.ids_of(self)
-        return super().ids(group)
+        has_columns = not self.is_closed and self.given_population is None and self.has_columns
+        return columns_first.ids_of(self) if has_columns and group is None else super().ids(group)
 
     def remove(
         self, agent: Agent | str | int, *, drain: bool = False, heir: str | int | None = None
@@ -265,11 +262,11 @@ class Society(Experiments):
 
     def everyone(self) -> Iterator[tuple[str | int, str | None, dict[str, Any]]]:
         """Yield the id, the name and the status of each citizen, in id order."""
-        return columns_first.everyone(self) if self.in_columns else super().everyone()
+        return columns_first.everyone(self)
 
     def _row_name(self, id: str) -> str:
-        population = self.population
-        row = population.find_row(id) if self.in_columns and population is not None else None
+        population = None if self.given_population is not None else self.rows
+        row = None if population is None else population.find_row(id)
         return "" if population is None or row is None else columns_first.name_of(population, row)
 
     # -- running -----------------------------------------------------------------------------------
@@ -397,7 +394,7 @@ class Society(Experiments):
                 out = Tables(out, Record.fingerprint(**program), trajectories=trajectories)
             if out is not None:
                 out.check_owner(id, is_over=self.journal is not None)
-            agent_count = len(self.population or self.ids())
+            agent_count = len(self.rows or self.ids())
             steps = f"{counted(count, 'step')} of {length} s"
             async with recorded(
                 self.journal,
@@ -514,9 +511,12 @@ class Society(Experiments):
 
     def _program(self, length: int, count: int, planned: list[Intervention]) -> dict[str, Any]:
         """Return what must be equal for a society to resume a run: its parts and its time."""
-        population = self.own_population
+        population, as_agents = (
+            self.given_population,
+            self.given_population is None and self.has_columns,
+        )
         all_agents = ((each.id, each.agent) for each in self.mailboxes)
-        members = columns_first.members_as_agents(self) if self.in_columns else all_agents
+        members = columns_first.members_as_agents(self) if as_agents else all_agents
         return {
             **arguments.program_of(members, self.city),
             "seed": self.seed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, cast
 
 from moothall import (
@@ -39,7 +39,7 @@ from moothall.society.kernel.router import (
 from moothall.society.kernel.wants import Move, Pay, Want, help_of, want_of
 from moothall.society.metrics import METRICS, Measure
 from moothall.society.population import life
-from moothall.society.population.changing import change_rows, enter_row, leave_row
+from moothall.society.population.changing import change_rows
 from moothall.society.population.engine import Engine
 from moothall.society.population.population import Population
 from moothall.society.population.row_books import RowBooks
@@ -65,8 +65,8 @@ class Steps(Space):
     """The receivers besides agents: the services, and the city, which settles `Move`."""
     number: int = 0
     fallbacks: int = 0
-    population: Population | None
     books: RowBooks
+    everyone: Any  # as `columns_first` has it
     interventions: tuple[Intervention, ...] = ()
     changed: LastingChanges
     default_model: Any
@@ -75,7 +75,6 @@ class Steps(Space):
     _turn_timeout_s: float
     interceptors: tuple[Interceptor, ...] = ()
     _in_step = False
-    in_columns: bool = False  # whether citizens live in columns by the society's own choice
     want_tables: dict[type[Want], Table] | None = (
         None  # what rows want, while agents have their turns
     )
@@ -129,7 +128,7 @@ class Steps(Space):
             tables: dict[type[Want], Table] = {}
             view = self._view_now()
             del self.news[: len(view.news)]  # later announcements are for the next step
-            if self.population is not None:
+            if self.has_columns:
                 delivered += deliver_to_rows(self, sent, True)
                 router.is_at_own_work = True  # calls of numpy may keep the interpreter for seconds
                 tables = await life.run_population(self.population, view, self.books, self._engine)
@@ -222,7 +221,7 @@ class Steps(Space):
 
     def _check_first_step(self) -> None:
         """Raise StateError if all citizens have failed in the first step: none has lived."""
-        if self.number != 1 or len(self.citizen_mailboxes) < len(self.population or ()):
+        if self.number != 1 or len(self.citizen_mailboxes) < len(self.population):
             return
         failed = {source for _, source, _ in self.books.faults.step_failures}
         citizens = [each.id for each in self.citizen_mailboxes if each.takes_steps]
@@ -255,8 +254,8 @@ class Steps(Space):
         self._settle(to_services, tables)
         while self.new_agent_rows:
             row_number = self.new_agent_rows.pop()
-            mailbox = cast(Any, self.population).agents[row_number].space_mailbox
-            mailbox.answers = life.answers_of(books, row_number)
+            new_mailbox: Any = self.population.agents[row_number].space_mailbox
+            new_mailbox.answers = life.answers_of(books, row_number)
         books.end_step()
         books.check(total)
         if to_services:  # deliver the services' answers in the next step too
@@ -264,8 +263,7 @@ class Steps(Space):
             sent += router.collect(self.interceptors)
         sent = self._sort_by_turn(sent)
         delivered += router.deliver(sent)
-        if self.population is not None:
-            delivered += deliver_to_rows(self, sent, False, utterances)
+        delivered += deliver_to_rows(self, sent, False, utterances)
         if self._arriving or self._leaving_ids:  # by a service, after the wants of the step
             self._update_membership()
             total = books.total
@@ -273,8 +271,7 @@ class Steps(Space):
         books.faults.step_failures.sort(key=lambda each: each[0])
         failed = [(self.number, source, text) for _, source, text in books.faults.step_failures]
         self.failures = [*self.failures, *failed][-_MAX_FAILURES:] if failed else self.failures
-        if self.population is not None:
-            change_rows(self)
+        change_rows(self)
         row = self._metrics_row(total, delivered, len(failed))
         self.metrics.append(row)
         self.number += 1
@@ -322,12 +319,9 @@ class Steps(Space):
 
     def _metrics_row(self, money: int, delivered: int, failures: int) -> dict[str, Any]:
         """Return the row of metrics after the commit stage."""
-        home = work = 0
         owned_money = sum(each.owed for each in self.books.owing)
-        own_metrics: dict[str, object] = {}
-        owned_money += int(self.books.population.arrays["money"].sum())
-        if self.population is not None:
-            home, work, own_metrics = life.population_measures(self.population)
+        owned_money += int(self.population.arrays["money"].sum())
+        home, work, own_metrics = life.population_measures(self.population)
         for mailbox in self.citizen_mailboxes:
             status = mailbox.agent.memory.status
             place = status.get("place")
@@ -356,22 +350,26 @@ class Steps(Space):
         return [mailbox.agent for mailbox in self.mailboxes]
 
     @property
-    def own_population(self) -> Population | None:
-        """The population that the society was given; None where drawn citizens live in columns."""
-        return None if self.in_columns else self.population
+    def population(self) -> Population:
+        """The citizens, with all who have come and left."""
+        return self.books.population
+
+    @property
+    def given_population(self) -> Population | None:
+        """The population that a user has made; None for other citizens."""
+        return self.books.register if self.books.register.is_given else None
 
     @property
     def rows(self) -> Population | None:
-        """The population, if any citizen of it is a row."""
-        population = self.population
-        all_full = self.in_columns and population and len(population.agents) == len(population)
-        return None if all_full else population
+        """The population, if a user has made it, or any citizen of it is a row."""
+        population = self.books.register
+        has_rows = len(population.agents) < len(population) - len(population.leaving)
+        return population if has_rows or population.is_given else None
 
-    def everyone(self) -> Iterator[tuple[str | int, str | None, dict[str, Any]]]:
-        """Yield the id, the name and the status of each citizen, in id order."""
-        for mailbox in self.citizen_mailboxes:
-            agent = mailbox.agent
-            yield agent.id, agent.name, agent.memory.status
+    @property
+    def rows_to_take(self) -> Population | None:
+        """The population, if it has rows, of which agents are made where somebody takes them."""
+        return None if self.is_closed or self.given_population is not None else self.rows
 
     @property
     def mailboxes(self) -> list[SocietyMailbox]:
@@ -400,8 +398,8 @@ class Steps(Space):
         """Give an agent its mailbox, and enter it into the books."""
         if str(agent.id) in self._reachable_services:
             raise ConfigError(f"{agent.id!r} is the id of a service: give the agent another")
-        id, population = str(agent.id), self.population
-        row = population.find_row(id) if self.in_columns and population is not None else None
+        id, population = str(agent.id), self.rows_to_take
+        row = None if population is None else population.find_row(id)
         if population is not None and row is not None:
             if population.handles.get(row) is agent and row in population.new_views:
                 cast(Any, agent).memory.status = population.new_views.pop(row)
@@ -439,7 +437,7 @@ class Steps(Space):
         if isinstance(agent, CitizenAgent) != isinstance(new, CitizenAgent):
             raise DefinitionError(f"{new!r:.80} cannot replace {agent!r:.80}: one is no citizen")
         if isinstance(new, CitizenAgent):
-            check_for_agent(new, has_rows=self.population is not None)
+            check_for_agent(new, has_rows=self.has_columns)
         self.make_agents([str(agent.id)])
         super().replace(agent, new)
 
@@ -451,9 +449,8 @@ class Steps(Space):
             mailbox.inspect_agent()
             if mailbox.id in self.books.agent_statuses:
                 self.books.hand_over(mailbox.id, cast(Any, agent).memory.status)
-                if self.population is not None:
-                    row = self.population.row_of(mailbox.id)
-                    self.population.agents[row] = cast(CitizenAgent, agent)
+                row = self.population.row_of(mailbox.id)
+                self.population.agents[row] = cast(CitizenAgent, agent)
             self._adapt_agent(agent)
 
     def _name_heir(self, id: str, heir: str | int | None) -> None:
@@ -468,12 +465,12 @@ class Steps(Space):
                 (), id, self.number, f"it leaves, and {heir!r} is no heir: {reason}"
             )
         self.books.leave(id)
-        if self.is_closed or self.population is None:
+        if self.is_closed:
             return
-        if self.in_columns:
-            leave_row(self, id)
-        elif (row := self.population.find_row(id)) is not None and row in self.population.agents:
-            self.population.release(row)
+        if (population := self.given_population) is None:
+            self.books.remove_row(id)
+        elif (row := population.find_row(id)) is not None and row in population.agents:
+            population.release(row)
 
     def _update_membership(self) -> None:
         """Update the books for agents that came or left in this step."""
@@ -497,18 +494,21 @@ class Steps(Space):
         for id in leavers:
             if id not in self.router.mailboxes:
                 self._leave_books(id)
-        if self.population is not None:
-            self.population.changes = Changes()
+        self.population.changes = Changes()
 
     def enter_books(self, mailbox: SocietyMailbox) -> None:
         """Enter a citizen into the books, and route its calls of models through the society."""
         agent = mailbox.agent
         if isinstance(agent, CitizenAgent):
-            check_for_agent(agent, has_rows=self.population is not None)
-            if self.in_columns:
-                enter_row(self, agent)
-            self.books.enter(mailbox.id, agent.memory.status)
+            check_for_agent(agent, has_rows=self.has_columns)
+            self.books.enter(agent)
         self._adapt_agent(agent)
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether citizens have more columns than those that the town reads of agents."""
+        population = self.books.register
+        return population.is_given or bool(population.blocks)
 
     def _adapt_agent(self, agent: Any) -> None:
         """Let an agent have a single memory, and a citizen call its models through the society."""

@@ -118,7 +118,7 @@ class Tables:
             is_over = complete and step == last
             has_all = bool(continues or is_over)
             has_any = (
-                society.own_population is None and step < last
+                society.given_population is None and step < last
             )  # rows' messages are only counted
             self._since = messages_from if has_all else step if has_any else None
             resumes = self.trajectories and has_all and rows_from is not None
@@ -134,7 +134,7 @@ class Tables:
             else:
                 write_whole(path, lambda file: Path(file).write_bytes(text))
         self._society = society
-        if society.own_population is None:  # an observer would turn rows' messages into real ones
+        if society.given_population is None:  # an observer would turn rows' messages into real ones
             society.observe(self._note_message)
 
     def _reopen(self, name: str, continues: bool, step: int, header: bytes) -> None:
@@ -181,7 +181,7 @@ class Tables:
         """Finish the tables; for a completed run, write the citizens too."""
         router = society.router
         router.observers = tuple(each for each in router.observers if each != self._note_message)
-        population = society.own_population
+        population = society.given_population
         own_metrics = () if population is None else population.metrics
         types = {"time": "string"} | dict.fromkeys(own_metrics, "float64")
         self.names = self._convert_table("metrics", types)
@@ -237,7 +237,7 @@ class Tables:
     @staticmethod
     def citizen_columns(society: Steps) -> dict[str, tuple[Any, Sequence[str | None] | None]]:
         """Return the citizens in id order by column: values, and the texts they number, or None."""
-        if (population := society.own_population) is not None:
+        if (population := society.given_population) is not None:
             columns = {
                 name: (population.columns[name], population.texts_of(name))
                 for name, values in population.arrays.items()

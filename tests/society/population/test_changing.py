@@ -56,7 +56,6 @@ def lives(threads: int = 1, **options: Any) -> Society:
 
 
 def columns(society: Society) -> dict[str, Any]:
-    assert society.population is not None
     made = {name: values.tolist() for name, values in society.population.columns.items()}
     return {"id": society.population.ids.tolist(), **made}
 
@@ -376,6 +375,5 @@ async def test_child_has_no_id_of_a_service() -> None:
     society = Society(Population(3, blocks=[Parents()]), services=[Bank("5", money=50)])
     async with society:
         await society.run(steps=2)
-        assert society.population is not None
         assert society.population.all_ids() == ["1", "2", "3", "4", "6", "7", "8"]
         assert (society.books.balances["5"], society.books.balances["6"]) == (50, 0)

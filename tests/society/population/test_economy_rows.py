@@ -24,6 +24,7 @@ from moothall.society.city.grid import Grid
 from moothall.society.clock import Clock
 from moothall.society.columns.column import Column
 from moothall.society.columns.ledger import credited_interest, tax_on
+from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
 from moothall.society.kernel.commit import Books, Submission
 from moothall.society.kernel.wants import Answer, Buy, Pay, Save, Work, id_order
 from moothall.society.population.population import Population
@@ -168,7 +169,7 @@ def lived(given: dict[str, Any], alone: bool) -> list[Any]:
     )
     books = RowBooks(city, by_id)
     for row in range(CITIZENS):
-        books.enter(str(row + 1), population.status_of(row))
+        books.enter(CitizenAgent(row + 1, memory=CitizenMemory(population.status_of(row))))
     seen = []
     for step, wants in enumerate(given["steps"]):
         books.step = 48 if step % 3 < 2 else 95  # the last of the day closes it

@@ -14,7 +14,7 @@ from tests.society.population.pairs import CITY, Todo, all_equal, lived
 from tests.society.population.test_social_rows import people
 
 from moothall import Society
-from moothall.society import Column, LocalEngine, Pay, RowBlock, Rows
+from moothall.society import CitizenAgent, Column, LocalEngine, Pay, RowBlock, Rows
 from moothall.society.blocks.citizen_block import CitizenBlock
 from moothall.society.blocks.feed import FeedBlock, FeedBlockParams
 from moothall.society.blocks.social import SocialBlock, SocialBlockParams
@@ -57,7 +57,7 @@ def fed(given: list[Any], most: int, bulk: int, gap: int, in_rows: bool) -> list
     else:
         books = RowBooks(None, {"feed": feed})
         for row in range(CITIZENS):
-            books.enter(str(row + 1), {})
+            books.enter(CitizenAgent(row + 1))
     seen = []
     for number in range(bulk):
         id = str(1 + number % 5)
@@ -137,7 +137,7 @@ def test_beyond_the_hottest_the_last_50_authors_one_followed_are_shown(in_rows: 
     else:
         books = RowBooks(None, {"feed": feed})
         for row in range(60):
-            books.enter(str(row + 1), {})
+            books.enter(CitizenAgent(row + 1))
     for author in (*range(2, 60), *[60] * 60):
         books.settle([Submission(str(author), Post(WORDS[8]), 0)])
     for author in range(59, 1, -1):

@@ -47,7 +47,7 @@ def of_agents() -> Society:
 
     services = [*make_economy(CITY, seed=5), Feed()]
     town = Own(COUNT, CITY, seed=5, services=services, start="2026-01-05T09:00")
-    assert town.population is None
+    assert town.rows is None
     return town
 
 
@@ -86,7 +86,7 @@ async def test_taken_citizen_lives_as_in_a_town_of_agents(before: int) -> None:
                 assert known(one) == known(every[number])
                 assert town.agents[number] is one
             assert await town.step() == await agents.step()
-        assert town.population is not None
+        assert town.rows is not None
         assert town.ids() == agents.ids()
         alike(town, agents)
         assert not town.population.full.any()
@@ -120,7 +120,7 @@ async def test_agents_of_columns_are_a_sequence() -> None:
         with pytest.raises(TypeError):
             agents["1"]
         assert [each.id for each in agents] == [*range(1, COUNT + 1)]
-        assert town.population is not None
+        assert town.rows is not None
         assert not town.population.full.any()
 
 
@@ -176,7 +176,7 @@ async def test_taken_citizen_changed_by_a_program_has_the_effect_it_has_among_ag
             for write in (hungry, remembering, attributed, going, telling):
                 write(each)
             await each.run(steps=1)
-        assert town.population is not None
+        assert town.rows is not None
         assert not town.population.full.any()
         for each in (town, agents):
             lettered(each)
@@ -278,11 +278,11 @@ async def test_taken_citizen_with_a_block_of_ones_own_lives_among_rows_until_it_
             each.agents[8].blocks.append(block)
         await town.run(steps=2)
         await agents.run(steps=2)
-        assert town.population is not None
+        assert town.rows is not None
         assert town.population.full.sum() == 1
         await town.run(steps=1)
         await agents.run(steps=1)
-        assert town.population is not None
+        assert town.rows is not None
         assert town.population.full.sum() == 2  # whom it has told something
         assert town.agents[29].id == 30
         assert [each.envelope.args for each in town.agents[29].space_mailbox.mail] == [
@@ -312,7 +312,7 @@ async def test_intervention_changes_rows_and_makes_agents_of_those_who_could_not
             for one in (town, agents):
                 one.intervene(Intervention(step, **each))
                 await one.run(steps=2 if step == 1 else 1)
-            assert town.population is not None
+            assert town.rows is not None
             assert town.population.full.sum() == full
         for number in (4, 5):  # who were told it
             assert town.agents[number].memory.stream[-1:] == every[number].memory.stream[-1:]
@@ -371,7 +371,7 @@ async def test_state_of_a_town_in_columns_is_taken_by_one_of_agents_and_the_othe
         fork.load_state_dict(agents.state_dict())
         for each in (town, agents, fork):
             await each.run(steps=4)
-        assert town.population is not None
+        assert town.rows is not None
         assert not town.population.agents
         assert agents.metrics == fork.metrics == town.metrics[before:]
         alike(fork, agents)
@@ -410,7 +410,7 @@ async def test_town_in_columns_that_was_killed_and_resumed_is_as_one_that_was_no
         first.close()
         await again.run(steps=6, run_id="r", save_every=2, progress=lambda row: look(row, again))
         for town in (whole, again):
-            assert town.population is not None
+            assert town.rows is not None
             assert not town.population.agents
         assert again.state_dict() == whole.state_dict()
 
@@ -427,7 +427,7 @@ async def test_progress_may_look_at_another_citizen_in_each_step() -> None:
 
             await each.run(steps=4, progress=look)
         assert seen["town"] == seen["agents"]
-        assert town.population is not None
+        assert town.rows is not None
         assert town.population.full.sum() == 0
         alike(town, agents)
 
@@ -442,7 +442,7 @@ async def test_tables_of_a_town_in_columns_are_those_of_agents_and_leave_rows_as
         for name, each in (("town", town), ("agents", agents)):
             each.observe(heard[name].append)
             await each.run(steps=6, out=tmp_path / name, trajectories=True)
-        assert town.population is not None
+        assert town.rows is not None
         assert heard["town"] == heard["agents"] != []
         for table in ("metrics", "messages", "trajectories", "citizens"):
             one, other = (
@@ -496,7 +496,7 @@ async def test_given_agents_that_live_by_rules_are_rows_and_remember_as_agents_d
         for _ in range(8):
             assert await town.run(steps=6) == await agents.run(steps=6)
             assert remembered(town) == remembered(agents)
-        assert town.population is not None
+        assert town.rows is not None
         assert not town.population.full.any()
         alike(town, agents)
         assert any(
@@ -537,7 +537,7 @@ def test_given_agents_of_whom_one_has_what_no_column_can_have_are_agents(
     agents = citizens(make_people(CITY, COUNT, seed=5))
     change(agents)
     with Society(agents, CITY, seed=5) as town:
-        assert town.population is None
+        assert town.rows is None
         assert all(type(each.status) is dict for each in agents)
 
 
@@ -563,7 +563,7 @@ async def test_service_and_facts_of_ones_own_find_in_columns_what_agents_have(ma
         people: Any = COUNT if make is made else citizens(make_people(CITY, COUNT, seed=5))
         options: dict[str, Any] = {"services": services, "start": "2026-01-05T09:00"}
         async with kind(people, CITY, seed=5, facts=facts, **options) as town:
-            assert (town.population is None) == (kind is OwnKind)
+            assert (town.rows is None) == (kind is OwnKind)
             rows = await town.run(steps=30)
             fed = [each.status.get("fed") for each in town.agents]
             seen.append((rows, fed, [each.status["needs"] for each in town.agents]))

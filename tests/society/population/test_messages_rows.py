@@ -46,7 +46,6 @@ def talking(to: list[int], **options: Any) -> Population:
 
 
 def columns(society: Society) -> list[list[int]]:
-    assert society.population is not None
     return [society.population.columns[name].tolist() for name in ("heard", "order")]
 
 

@@ -113,9 +113,9 @@ async def test_citizens_that_somebody_looks_at_live_as_others_do() -> None:
             town.intervene(Intervention(3, close=["park"], pay=[["government", "everyone", 100]]))
         await one.run(steps=6)
         await other.run(steps=6)
-        assert one.population is not None
+        assert one.rows is not None
         assert one.respondent(7).name == other.respondent(7).name
-        assert one.population is not None  # who is asked something need not be an agent
+        assert one.rows is not None  # who is asked something need not be an agent
         for _ in range(2):
             same_agents(one, other)
             assert not one.population.agents
@@ -141,7 +141,7 @@ async def test_citizens_of_ones_own_come_to_a_town_that_lived_in_columns() -> No
 def test_model_makes_citizens_agents() -> None:
     city = City.generate(seed=5, citizens=120)
     with Society(120, city, seed=5, model=ScriptedModel([])) as town:
-        assert town.population is None
+        assert town.rows is None
 
 
 @pytest.mark.parametrize("what", ("journal", "engine", "mailbox"))
@@ -159,7 +159,7 @@ async def test_journal_engine_and_mailbox_leave_citizens_in_columns(
         Society(120, city, seed=5) as plain,
     ):
         assert await town.run(steps=5) == await plain.run(steps=5)
-        assert town.population is not None
+        assert town.rows is not None
         assert not town.population.agents
         assert town.state_dict() == plain.state_dict()
 
@@ -172,6 +172,6 @@ async def test_interview_by_rule_says_the_same_of_a_row_and_of_an_agent() -> Non
         for town in (rows, objects):
             texts = [await town.interview(id, "How are you?") for id in (1, 2, 60, 120)]
             said.append([text.partition(" My plan")[0] for text in texts])
-        assert rows.population is not None
+        assert rows.rows is not None
     assert said[0] == said[1]
     assert "age: " in said[0][0].partition("gender: ")[0]

@@ -101,7 +101,6 @@ async def test_state_of_a_population_has_what_came_of_each_want() -> None:
         answers: list[Any] = [
             [[*town.population.promote(id).space_mailbox.answers] for id in range(1, COUNT + 1)]
             for town in (whole, again)
-            if town.population is not None
         ]
         assert answers[0] == answers[1]
         assert any(each.value for some in answers[0] for each in some)
@@ -148,15 +147,12 @@ async def test_state_of_a_population_has_the_same_places_where_a_city_numbers_th
         return Society(people, services=services, start="2026-01-05T06:00")
 
     async with town(CITY) as whole, town(larger_city()) as again:
-        assert whole.population is not None
-        assert again.population is not None
         whole.population.layers["litter"][:] = range(len(CITY))
         await whole.run(steps=61, step="2min")
         again.load_state_dict(whole.state_dict())
         layers = [
             dict(zip(each.city.ids(), each.population.layers["litter"].tolist(), strict=True))
             for each in (whole, again)
-            if each.population is not None
         ]
         assert {each: layers[1][each] for each in layers[0]} == layers[0]
         assert layers[1]["a-shop-1"] == 7

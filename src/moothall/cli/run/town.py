@@ -223,7 +223,7 @@ def _state_hash(town: Society, order: SimulateOrder, tables: Tables | None) -> s
     if order.model is not None:
         return _hash(town, town.state_dict())
     columns: dict[str, Any] = {}
-    if town.own_population is None:  # many statuses take seconds
+    if town.given_population is None:  # many statuses take seconds
         columns = Tables.citizen_columns(town) if tables is None else tables.citizens
     return _hash(
         town, [town.books.state_dict(), {name: each for name, (each, _) in columns.items()}]
@@ -232,7 +232,7 @@ def _state_hash(town: Society, order: SimulateOrder, tables: Tables | None) -> s
 
 def _hash(town: Society, state: Any) -> str:
     """Return the hash of `state`; with a population, of its columns and the money instead."""
-    if (population := town.own_population) is None:
+    if (population := town.given_population) is None:
         data = json.dumps(state, separators=(",", ":"), sort_keys=True)
         return hashlib.sha256(data.encode()).hexdigest()
     digest = hashlib.sha256(json.dumps(town.books.state_dict(), sort_keys=True).encode())

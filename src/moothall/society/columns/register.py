@@ -41,7 +41,6 @@ class Register:
     pool: Any = None  # the thread pool of its engine, if it has several threads
     is_part: bool = False  # whether it is in a worker of an engine, which has some rows
     remembers: bool = False  # whether rows have agents that remember what they did
-    only_agents: bool = False  # whether all are agents, and their statuses say what they have
 
     def __init__(
         self, ids: Array, city: Any, blocks: tuple[object, ...], seed: int, network: Network | None
@@ -201,7 +200,7 @@ class Register:
         column = self.declared[name]
         return [*self.words, None] if column is PLACES["mode"] else column.texts(self.places)
 
-    def set_value(self, name: str, rows: int, value: object) -> None:
+    def set_value(self, name: str, rows: int | list[int], value: object) -> None:
         """Write a value into a column of some rows. Raises ConfigError: it does not fit."""
         self.arrays[name][rows] = self.fit_value(name, value)
 

@@ -69,7 +69,7 @@ class _OddPage:
     def __init__(self, design: Design, cell: Cell, society: Society) -> None:
         self.design, self.cell, self.society = design, cell, society
         self.citizens = [each for each in society.agents if isinstance(each, CitizenAgent)]
-        population = society.population
+        population = society.rows
         blocks = () if population is not None or not self.citizens else self.citizens[0].blocks
         self.blocks: list[Any] = [*(blocks if population is None else population.blocks)]
 
@@ -90,8 +90,8 @@ class _OddPage:
     def entities(self) -> str:
         """Return the kinds of entities with their state, and the scales of time and space."""
         society, parts = self.society, []
-        if society.population is not None:
-            population = society.population
+        if society.rows is not None:
+            population = society.rows
             rows = [
                 (name, f"{values.dtype}", "several" if values.ndim > 1 else "one")
                 for name, values in sorted(population.arrays.items())

@@ -61,7 +61,7 @@ def draw_map(
         FileError: the file cannot be written
     """
     city = society.city
-    network = city if isinstance(city, Network) else getattr(society.population, "network", None)
+    network = city if isinstance(city, Network) else getattr(society.rows, "network", None)
     is_network = isinstance(city, Network) or (city is None and network is not None)
     if by is not None or layer is not None or is_network or isinstance(city, Plane):
         return save_figure(_coloured_map(society, by, layer, network if is_network else None), path)
@@ -130,7 +130,7 @@ def _coloured_map(
         points = axes.scatter(x, y, c=values, cmap="viridis", **style)
         figure.colorbar(points, ax=axes, label=by, shrink=0.8)
     else:
-        column = None if society.population is None else society.population.declared.get(by or "")
+        column = None if society.rows is None else society.rows.declared.get(by or "")
         words = column.words if column is not None else ()
         for distinct_value, colour in zip(distinct_values.tolist(), COLOURS, strict=False):
             has_value = values == distinct_value
@@ -147,7 +147,7 @@ def _coloured_map(
 
 def _draw_layer(figure: Any, axes: Any, society: Society, name: str) -> None:
     """Draw what places have, below the citizens."""
-    population, city = society.population, society.city
+    population, city = society.rows, society.city
     if population is None or name not in population.layers:
         raise ConfigError(f"there is no layer {name!r:.80}: Population(…, layers=) declares one")
     values = population.layers[name]

@@ -18,9 +18,8 @@ from moothall import DefinitionError, StateError
 from moothall.build import check_integer, error_text
 from moothall.society.clock import DAY_S, Clock
 from moothall.society.kernel.faults import Faults
-from moothall.society.kernel.intervention import has_values, say_unknown, set_values
 from moothall.society.kernel.kept import sets_own
-from moothall.society.kernel.wants import Answer, Pay, Want, id_order
+from moothall.society.kernel.wants import Answer, Pay, Want
 
 
 class Submission(NamedTuple):
@@ -116,6 +115,7 @@ class Books:
     balances: Any
     statuses: Any
     settle_alone: Any
+    status_of: Any
     where: Mapping[str, str | None]
 
     def __init__(self, city: object, services: dict[str, Service]) -> None:
@@ -182,21 +182,6 @@ class Books:
             if isinstance(deposits := each.deposits, MutableMapping) and id in deposits:
                 deposits[heir] = deposits.get(heir, 0) + deposits.pop(id)
         return reason
-
-    def status_of(self, id: str) -> dict[str, Any]:
-        """Return a citizen's status, for reading; empty for others."""
-        return self.agent_statuses.get(id, {})
-
-    def set_status(self, values: Mapping[str, object], citizens: object) -> list[str]:
-        """Set values in the status of citizens, for an intervention; return what failed."""
-        failed = say_unknown(citizens, self.agent_statuses.values())
-        for id in citizens if isinstance(citizens, list) else sorted(self.where, key=id_order):
-            status = self.agent_statuses.get(id)
-            if status is None:
-                failed.append(f"status: there is no citizen {id!r}")
-            elif not isinstance(citizens, dict) or has_values(status, citizens):
-                set_values(status, values)
-        return failed
 
     # -- wants -------------------------------------------------------------------------------------
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -13,17 +12,25 @@ from moothall.build import check_integer
 from moothall.society.arrays import Array, np
 from moothall.society.columns.views import EveryStatus
 from moothall.society.columns.want_table import NO_SERVICE, SERVICE_REFUSED, Table
+from moothall.society.kernel.citizen import CitizenAgent
 from moothall.society.kernel.commit import Books, Service, Submission
 from moothall.society.kernel.draw import turn_keys
 from moothall.society.kernel.wants import TEXT, Answer, Want
-from moothall.society.population.agent_register import AgentRegister
+from moothall.society.population.changing import renew
 from moothall.society.population.population import Population
 
 _MAX_MONEY: Final = 1 << 62
 
 
 class AgentBooks(Books):
-    """The part of `RowBooks` that concerns full agents, all at once; without a population, all."""
+    """The part of `RowBooks` that concerns full agents.
+
+    Those that come or leave get a row, or lose theirs, where somebody asks for the population next,
+    all at once: a society of many agents comes so.
+
+    Attributes:
+        register: the citizens, without those that have come or left since
+    """
 
     capacity: Array | None = None
     at_place: Array
@@ -39,10 +46,10 @@ class AgentBooks(Books):
         seed: int = 0,
     ) -> None:
         super().__init__(city, services)
-        self._population: Any = (
-            AgentRegister(city, seed, services) if population is None else population
+        self.register: Population = (
+            Population.of_agents(city, services, seed) if population is None else population
         )
-        self.seed: int = self._population.seed
+        self.seed: int = self.register.seed
         self.row_services: list[Any] = []  # the services that keep numbers of rows
         self._holders: dict[int, str] = {}  # the agents by the identity of their status
         self._agent_cache: tuple[Array, dict[str, int], Array] | None = (
@@ -53,50 +60,54 @@ class AgentBooks(Books):
         )
 
     @property
-    def population(self) -> Any:
+    def population(self) -> Population:
         """The citizens, with all who have come and left."""
-        population = self._population
-        if population.only_agents and population.is_stale:
-            with rows_renumbered(self.row_services, population):
-                new_ids = population.renew()
-            for id in new_ids:
-                self.write_settled(id, self.agent_statuses[id])
-        return population
+        if self.register.coming or self.register.leaving:
+            renew(self)
+        return self.register
 
     @property
     def statuses(self) -> Mapping[str, dict[str, Any]]:
-        """The statuses of citizens, by id; of a `Population` those of full agents."""
-        society = None if self._population.only_agents else self._population.society
-        in_columns = society is not None and society.in_columns
-        return EveryStatus(society) if in_columns else self.agent_statuses
+        """The statuses of citizens, by id; of a user's `Population` those of full agents."""
+        society = self.register.society
+        has_rows = society is not None and society.rows_to_take is not None
+        return EveryStatus(society) if has_rows else self.agent_statuses
 
     def hearing_order(self, rows: Array) -> Array:
         """Return the order in which citizens are heard in this step: positions in `rows`."""
         keys = turn_keys(self.seed, self.population.ids[rows], self.step)
         return np.argsort(keys, kind="stable")
 
-    def enter(self, id: str, status: dict[str, Any]) -> None:
+    def enter(self, agent: CitizenAgent) -> None:
         """Add an agent with the money and place of its row or status. ConfigError: it cannot be."""
-        population = self._population
-        if population.only_agents:
-            holder = self._holders.get(builtins.id(status), "")
-            if self.agent_statuses.get(holder) is status:
-                raise ConfigError(f"citizen {id!r} has the status of {holder!r}: give each its own")
-            self.check_newcomer(id, status)
-            population.statuses[id], population.is_stale = status, True
-            self._count_agent(status, 1)
-            self._holders[builtins.id(status)] = id
-        else:
-            row = population.find_row(id)
-            if row is None or row not in population.agents:
-                raise ConfigError(
-                    f"citizen {id!r} is not of the society's population: promote one of it instead"
-                )
+        population = self.population if self.register.leaving else self.register
+        id, status = str(agent.id), agent.memory.status
+        holder = self._holders.get(builtins.id(status), "")
+        if self.agent_statuses.get(holder) is status:
+            raise ConfigError(f"citizen {id!r} has the status of {holder!r}: give each its own")
+        row = population.find_row(id)
+        if row is not None and row in population.agents:
             status.update(population.settled_status(row))
+        elif population.is_given:
+            raise ConfigError(
+                f"citizen {id!r} is not of the society's population: promote one of it instead"
+            )
+        else:
+            self._check_newcomer(id, status)
+            population.coming[id] = agent
+            self._count_agent(status, 1)
         self.agent_statuses[id] = status
+        self._holders[builtins.id(status)] = id
         self._agent_cache = None
 
-    def check_newcomer(self, citizen: str, status: dict[str, Any]) -> None:
+    def enter_again(self, agent: CitizenAgent) -> None:
+        """Give the row of an agent the money and place of its status. ConfigError: it cannot be."""
+        id, status = str(agent.id), agent.memory.status
+        self._check_newcomer(id, status)
+        self._count_agent(status, 1)  # without a city, its place gets a number
+        self.write_settled(id, status)
+
+    def _check_newcomer(self, citizen: str, status: dict[str, Any]) -> None:
         """Complete the status of a citizen that comes. Raises ConfigError if it cannot come."""
         money = status.setdefault("money", 0)
         check_integer(f"the money of citizen {citizen!r}, in cents,", money, 0, _MAX_MONEY)
@@ -119,11 +130,11 @@ class AgentBooks(Books):
         """Return whether a place has room for one more."""
         if self.capacity is None:
             return True
-        number = self._population.place_number(place)
+        number = self.register.place_number(place)
         return bool(self.at_place[number] + self.coming_to[number] < self.capacity[number])
 
     def _is_place(self, place: str) -> bool:
-        is_known = self.city is None or place in self._population.place_numbers
+        is_known = self.city is None or place in self.register.place_numbers
         return isinstance(place, str) and is_known
 
     def _count_agent(self, status: Mapping[str, Any], change: int) -> None:
@@ -132,7 +143,7 @@ class AgentBooks(Books):
         for place, name in places:
             if place is not None:
                 number, counts = (
-                    self._population.place_number(place),
+                    self.register.place_number(place),
                     (self.at_place, self.coming_to),
                 )
                 if number >= len(self.at_place):  # without a city each name is a place
@@ -162,19 +173,26 @@ class AgentBooks(Books):
         old_status, population = self.agent_statuses[id], self.population
         status.update({**old_status, **status, **population.settled_status(population.row_of(id))})
         self.agent_statuses[id] = status
-        if population.only_agents:
-            population.statuses[id] = status
-            del self._holders[builtins.id(old_status)]
-            self._holders[builtins.id(status)] = id
+        del self._holders[builtins.id(old_status)]
+        self._holders[builtins.id(status)] = id
 
     def leave(self, id: str) -> None:
-        """Remove an agent: with its money, or the citizen remains as a row."""
-        status, population = self.agent_statuses.pop(id, None), self._population
-        if status is not None and population.only_agents:
-            row = population.leave(id)
-            self._count_agent(status if row is None else population.settled_status(row), -1)
+        """Remove an agent, whose citizen remains as a row."""
+        if (status := self.agent_statuses.pop(id, None)) is not None:
             del self._holders[builtins.id(status)]
         self._agent_cache = None
+
+    def remove_row(self, id: str) -> None:
+        """Remove a citizen, with its money."""
+        population = self.register
+        if (agent := population.coming.pop(id, None)) is not None:
+            self._count_agent(agent.memory.status, -1)
+        elif (row := population.find_row(id)) is not None:
+            population.leaving.append(row)
+            population.agents.pop(row, None)
+            if (handle := population.handles.pop(row, None)) is not None:
+                handle.memory.status = handle.memory.status.plain()
+            self._count_agent(population.settled_status(row), -1)
 
     @property
     def _agent_rows(self) -> dict[str, int]:
@@ -231,17 +249,6 @@ class AgentBooks(Books):
         for position in changed:
             statuses[position].update(self.population.settled_status(rows[ids[position]]))
         self._status_columns = columns
-
-
-@contextmanager
-def rows_renumbered(services: Iterable[Any], population: object) -> Iterator[None]:
-    """Have services keep what they have of each citizen where citizens get other rows."""
-    states = [(each, each.state_dict()) for each in services]
-    yield
-    for service, state in states:
-        service.of_population(population)
-        vars(service)["_register_id"] = id(population)
-        service.load_state_dict(state)
 
 
 def answers_of_agents(

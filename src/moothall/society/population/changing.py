@@ -7,7 +7,8 @@ citizens from one step to the next, in columns of one's own too, holds ids.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -19,7 +20,6 @@ from moothall.society.columns.register import is_number
 from moothall.society.kernel.commit import Books
 from moothall.society.kernel.draw import id_words, number_or_text
 from moothall.society.kernel.wants import AGENT_ID, PLACE, field_kinds, id_order
-from moothall.society.population.agent_books import rows_renumbered
 from moothall.society.population.population import Population
 from moothall.society.population.row_messages import PARTS, Messages
 
@@ -40,7 +40,7 @@ def change_rows(society: Any) -> None:
     with_room = _those_with_room(society.books, population, staying, born, count)
     new_columns = {name: values[with_room] for name, values in born.items() if name}
     new_ids = np.array(_new_ids(population, len(with_room), society.services), np.uint64)
-    rearrange(society, staying, new_ids, new_columns)
+    rearrange(society.books, staying, new_ids, new_columns)
 
 
 def _new_ids(population: Population, count: int, services: Mapping[str, object]) -> list[int]:
@@ -49,51 +49,46 @@ def _new_ids(population: Population, count: int, services: Mapping[str, object])
     return [*itertools.islice((id for id in ids if str(id) not in services), count)]
 
 
-def enter_row(society: Any, agent: Any) -> None:
-    """Give a citizen that comes into a town of rows a row of its own, if it has none."""
-    population: Population = society.population
-    id, status = str(agent.id), agent.memory.status
-    if id not in society.books.where:
-        society.books.check_newcomer(id, status)
-        everyone = np.arange(len(population))
-        rearrange(
-            society, everyone, [id_words([number_or_text(id)])[0]], name="" if is_number(id) else id
-        )
-        row = population.row_of(id)
-        population.agents[row] = agent
-        population.full[row] = True
-        society.books.write_settled(id, status)
-        if population.places:
-            society.books.count_places()
+def renew(books: Any) -> None:
+    """Give a row to each agent that has come, and take those of who has left, all at once."""
+    population: Population = books.register
+    coming, population.coming = population.coming, {}
+    leaving, population.leaving = population.leaving, []
+    staying = np.delete(np.arange(len(population)), np.array(leaving, np.int64))
+    rearrange(books, staying, id_words(map(number_or_text, coming)), coming=coming)
+    for id, agent in coming.items():
+        books.write_settled(id, agent.memory.status)
+    if population.places:
+        books.count_places()
 
 
-def leave_row(society: Any, id: str) -> None:
-    """Remove the row of a citizen that has left a town of rows."""
-    population: Population = society.population
-    if id in society.books.where:
-        row = population.row_of(id)
-        population.agents.pop(row, None)
-        if (handle := population.handles.pop(row, None)) is not None:
-            handle.memory.status = handle.memory.status.plain()
-        rearrange(society, np.delete(np.arange(len(population)), row))
+@contextmanager
+def rows_renumbered(services: Iterable[Any], population: object) -> Iterator[None]:
+    """Have services keep what they have of each citizen where citizens get other rows."""
+    states = [(each, each.state_dict()) for each in services]
+    yield
+    for service, state in states:
+        service.of_population(population)
+        vars(service)["_register_id"] = id(population)
+        service.load_state_dict(state)
 
 
 def rearrange(
-    society: Any,
+    books: Any,
     staying: Array,
-    new_ids: Any = (),
+    new_ids: Any,
     new_columns: Mapping[str, object] = _NO_COLUMNS,
-    name: str = "",
+    coming: Mapping[str, Any] = _NO_COLUMNS,
 ) -> None:
-    """Let all rows leave but those that stay, and new ones come, one of them under a name."""
-    population: Population = society.population
+    """Let all rows leave but those that stay, and new ones come: some are agents, by id."""
+    population: Population = books.population
     population.note_change()
     ids = np.concatenate([population.ids[staying], np.array(new_ids, np.uint64)])
     first, count = len(population) - len(population.names), len(staying)
     names = {
         at: population.id_of(int(staying[at])) for at in np.flatnonzero(staying >= first).tolist()
     }
-    names |= {len(ids) - 1: name} if name else {}
+    names |= {count + number: id for number, id in enumerate(coming) if not is_number(id)}
     by_name = sorted(names, key=lambda at: id_order(names[at]))
     order: Any = slice(None)
     if names or (ids[1:] < ids[:-1]).any():
@@ -103,8 +98,8 @@ def rearrange(
         )
     new_rows = np.full(len(population) + 1, -1, np.int64)  # the last: of −1
     new_rows[staying] = np.argsort(np.arange(len(ids))[order], kind="stable")[:count]
-    with rows_renumbered(society.books.row_services, population):
-        _renumber_references(society, new_rows)
+    with rows_renumbered(books.row_services, population):
+        _renumber_references(books, new_rows)
         for column_name, column in population.declared.items():
             values, new_values = population.arrays[column_name], column.new_array(len(new_ids))
             if column_name in new_columns:
@@ -116,11 +111,12 @@ def rearrange(
         population.names = [names[at] for at in by_name]
         numbers = ids[order][: len(ids) - len(names)]
         population.next_id = max(population.next_id, *map(int, numbers[-1:] + np.uint64(1)), 0)
-        settle_ids(population, ids[order])
+        population.settle_ids(ids[order], coming.values())
     if population.places:
-        society.books.count_places()
-    agent_rows = new_rows[np.array(society.new_agent_rows, np.int64)]
-    society.new_agent_rows = agent_rows[agent_rows >= 0].tolist()
+        books.count_places()
+    if (society := population.society) is not None:
+        agent_rows = new_rows[np.array(society.new_agent_rows, np.int64)]
+        society.new_agent_rows = agent_rows[agent_rows >= 0].tolist()
 
 
 def _rearranged(column: Column, values: Array, staying: Array, new: Array, order: Array) -> Array:
@@ -134,21 +130,6 @@ def _rearranged(column: Column, values: Array, staying: Array, new: Array, order
         if values_in_slot.any():
             array[:, slot] = values_in_slot[order]
     return array
-
-
-def settle_ids(population: Population, ids: Array) -> None:
-    """Give a population these ids, rising, one for each row; full agents keep theirs."""
-    ids.flags.writeable = False
-    agents = {str(agent.id): agent for agent in population.agents.values()}
-    handles, population.handles = [*population.handles.values()], {}
-    population.ids, population.until = ids, len(ids)
-    population.full = np.zeros(len(ids), bool)
-    population.agents = {population.row_of(id): agent for id, agent in agents.items()}
-    population.full[list(population.agents)] = True
-    for agent in handles:
-        if (row := population.find_row(str(agent.id))) is not None:
-            population.handles[row] = agent
-            agent.memory.status.row = row
 
 
 def _remove_dead(population: Population, changes: Changes, books: Books) -> Array:
@@ -250,10 +231,11 @@ def _renumbered_codes(population: Population, codes: Array, new_rows: Array) -> 
     return np.where(codes > 0, rows + (rows >= 0), codes)
 
 
-def _renumber_references(society: Any, new_rows: Array) -> None:
+def _renumber_references(books: Any, new_rows: Array) -> None:
     """Have answers, messages and wants name rows by their new numbers; those of who leaves go."""
-    population, books = society.population, society.books
-    tables = (*books.answers.values(), *(society.want_tables or {}).values())
+    population = books.population
+    wants = getattr(population.society, "want_tables", None) or {}
+    tables = (*books.answers.values(), *wants.values())
     for table in {id(each): each for each in tables}.values():  # settled wants are answers
         is_staying = new_rows[table.sender] >= 0
         kinds = field_kinds(table.kind)

@@ -139,8 +139,8 @@ def arrive(books: AgentBooks) -> None:
 def _take_along(books: Any, movers: Array) -> None:
     """Let children go along, as `kernel/care.py` says: `movers` have set out in this step."""
     arrays, population = books.population.arrays, books.population
-    if population.only_agents and len(movers):
-        population.read_homes()
+    if not population.blocks and len(movers):
+        _read_homes(population)
     age, home = map(population.pull_column, ("age", "home"))
     place, to = arrays["place"], arrays["moving_to"]
     movers = movers[age[movers] >= ADULT_AGE]
@@ -200,6 +200,16 @@ def _take_along(books: Any, movers: Array) -> None:
     names = (*population.words[1:], None)
     codes = [tours.index(each if each in tours else tours[-1]) for each in names]
     _set_column(books, "tour", kids, np.array(codes)[np.maximum(modes, 0) - 1])
+
+
+def _read_homes(population: Any) -> None:
+    """Write the age and the home of agents into the columns, as statuses say them now."""
+    ages, homes = population.arrays["age"], population.arrays["home"]
+    for row, agent in population.agents.items():
+        status = agent.memory.status
+        age, home = (status.get("profile") or {}).get("age", ADULT_AGE), status.get("home")
+        ages[row] = int(age) if isinstance(age, int | float) else ADULT_AGE
+        homes[row] = population.place_numbers.get(home, -1) if isinstance(home, str) else -1
 
 
 def _parents(population: Any, kids: Array) -> tuple[Array, Array]:

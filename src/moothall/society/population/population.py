@@ -12,18 +12,20 @@ from moothall import ConfigError, DefinitionError
 from moothall.build import check_function, check_integer, excerpt
 from moothall.society.arrays import Array, np, sha256_of
 from moothall.society.blocks import all_blocks
+from moothall.society.blocks.mobility_rows import COLUMNS
 from moothall.society.blocks.row_block import check_block_set, may_write
 from moothall.society.city.network import Network
-from moothall.society.columns.column import COMMIT_COLUMNS, Column
+from moothall.society.columns.column import COMMIT_COLUMNS, PLACES, Column
 from moothall.society.columns.layers import Layers
 from moothall.society.columns.lives import Changes
 from moothall.society.columns.register import Register, is_number
 from moothall.society.columns.status import Status, layout_of
 from moothall.society.columns.table import arrow_of, fill_from_table
 from moothall.society.columns.views import Columns
+from moothall.society.kernel.care import ADULT_AGE
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
 from moothall.society.kernel.draw import id_words, number_or_text
-from moothall.society.kernel.wants import id_order
+from moothall.society.kernel.wants import PLACE, TEXT, id_order
 from moothall.society.metrics import METRICS
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
 from moothall.society.population.initial_values import read_citizens, with_pay, write_persons
@@ -39,6 +41,18 @@ logger: logging.Logger = logging.getLogger("moothall.society")
 LIMIT: Final = 2**31 - 1
 _DTYPES: Final[dict[type, str]] = {bool: "bool", int: "int64", float: "float64"}
 
+TOWN_COLUMNS: Final = {
+    "work": Column(PLACE, None),
+    "age": Column(default=ADULT_AGE, key=("profile", "age")),
+    "jobless": Column(),
+    "skill": Column(key=("profile", "skill")),
+    "income": Column(),
+    "rents": Column(key=("profile", "rents")),
+    "along": Column("bool"),
+    "tour": COLUMNS["tour"],
+    "item_do": Column("uint8", own=True),
+}
+"""What rules of the town read of a citizen, whatever its blocks are."""
 _METRIC_NAMES: Final = ("step", "time", *(each.name for each in METRICS))
 
 
@@ -79,6 +93,9 @@ class Population(Register):
         MissingExtra: numpy or pyarrow is needed and missing
     """
 
+    is_given: bool = True  # whether a user has made it: its rows stay rows, and no agent comes
+    metrics: dict[str, Callable[[Mapping[str, Any]], float]]
+
     def __init__(
         self,
         citizens: int | str | PathLike[str] | Mapping[str, object] | object,
@@ -100,7 +117,7 @@ class Population(Register):
             raise ConfigError(f"people= must be PeopleParams(…), got {people!r:.80}")
         if not isinstance(metrics, Mapping | None):
             raise ConfigError(f"metrics= must be a dict of functions by name, got {metrics!r:.80}")
-        self.metrics: dict[str, Callable[[Mapping[str, Any]], float]] = dict(metrics or {})
+        self.metrics = dict(metrics or {})
         for name, metric in self.metrics.items():
             if not callable(metric):
                 rule = f"must be a function of the columns, got {metric!r:.80}"
@@ -142,10 +159,26 @@ class Population(Register):
         self.agents: dict[int, CitizenAgent] = {}  # the full agents, by row
         self.handles: dict[int, Any] = {}  # rows that somebody has taken, by row
         self.new_views: dict[int, Status] = {}  # of given agents that are yet to be added
+        self.coming: dict[str, CitizenAgent] = {}  # agents that are yet to have a row
+        self.leaving: list[int] = []  # the rows of agents that have left
+        self._rows: dict[str, int] | None = None  # by id, where all are full agents
         self.society: Any = None
         self.first_ids: Array = ids  # of those that it began with
         self.next_id: int = int(ids[-1]) + 1 if len(ids) else 1
         self.changes: Changes = Changes()
+
+    @classmethod
+    def of_agents(cls, city: Any, services: Mapping[str, Any], seed: int) -> Population:
+        """Return a population without blocks, whose citizens come as agents."""
+        population = cls.__new__(cls)
+        population._begin(np.zeros(0, np.uint64), city, (), seed)
+        population.metrics, population.is_given = {}, False
+        population.declared |= {**PLACES, **TOWN_COLUMNS}
+        population.arrays = {name: each.new_array(0) for name, each in population.declared.items()}
+        population.services = sorted(services, key=id_order)
+        for each in services.values() if city is None else ():
+            population.place_number(each.place)
+        return population
 
     @classmethod
     def of_statuses(
@@ -156,7 +189,7 @@ class Population(Register):
         population = cls.__new__(cls)
         ids = id_words(map(number_or_text, names))
         population._begin(ids, city, check_block_set(blocks), seed)
-        population.metrics = {}
+        population.metrics, population.is_given = {}, False
         population.names = [each for each in names if not is_number(each)]
         numbers = ids[: len(ids) - len(population.names)]
         population.next_id = int(numbers[-1]) + 1 if len(numbers) else 1
@@ -206,6 +239,54 @@ class Population(Register):
 
     def __repr__(self) -> str:
         return f"<Population of {len(self):,}, {len(self.arrays)} columns>"
+
+    # -- who is who, and what stands for what ------------------------------------------------------
+
+    def settle_ids(self, ids: Array, coming: Iterable[CitizenAgent] = ()) -> None:
+        """Take these ids, rising, one for each row; full agents keep theirs, or have come."""
+        ids.flags.writeable = False
+        agents = [*self.agents.values(), *coming]
+        handles, self.handles, self._rows = [*self.handles.values()], {}, None
+        self.ids, self.until, self.full = ids, len(ids), np.zeros(len(ids), bool)
+        if len(agents) == len(ids):
+            self._rows = {id: row for row, id in enumerate(self.all_ids())}
+        self.agents = {self.row_of(agent.id): agent for agent in agents}
+        self.full[list(self.agents)] = True
+        for agent in handles:
+            if (row := self.find_row(str(agent.id))) is not None:
+                self.handles[row] = agent
+                agent.memory.status.row = row
+
+    def lift_agents(self) -> None:
+        """Have no agent at a place, or on the way to one, until it is entered again."""
+        self.note_change()
+        for name in () if self.is_given else ("place", "moving_to", "home"):
+            self.arrays[name][[*self.agents]] = -1
+
+    def find_row(self, id: str) -> int | None:
+        """Return the row of a citizen; None if no citizen has that id."""
+        return super().find_row(id) if self._rows is None else self._rows.get(id)
+
+    @property
+    def _takes_names(self) -> bool:
+        """Whether agents alone live here, whose names of places and texts get numbers."""
+        return not self.blocks and not self.is_given
+
+    def place_number(self, place: str | None) -> int:
+        """Return the number of a place, −1 for None; of agents without a city, each name is one."""
+        is_new = isinstance(place, str) and place not in self.place_numbers
+        if is_new and self.city is None and self._takes_names:
+            self.places = (*self.places, str(place))
+            self.place_numbers = {**self.place_numbers, str(place): len(self.place_numbers)}
+        return super().place_number(place)
+
+    def encode(self, content: str, value: Any) -> int:
+        """Return the number that stands for a value in wants; a new text of agents is given one."""
+        is_new = content == TEXT and isinstance(value, str) and value not in self.word_numbers
+        if is_new and self._takes_names:
+            self.word_numbers[value] = len(self.words)
+            self.words.append(value)
+        return super().encode(content, value)
 
     @property
     def columns(self) -> Mapping[str, Any]:
@@ -367,7 +448,7 @@ class Population(Register):
         if self.society is not None:
             raise DefinitionError("the population is in a society already: make another")
         self.society = society
-        self.services: list[str] = sorted(services, key=id_order)
+        self.services = sorted(services, key=id_order)
 
     def program(self) -> dict[str, Any]:
         """Return what must be equal for a society to resume a run: first citizens, and blocks."""

@@ -16,7 +16,7 @@ from moothall.society.columns.register import FIRST_STRANGER
 from moothall.society.columns.views import Balances, RowsHere, Where
 from moothall.society.columns.want_table import Table, encode_want, join_wants
 from moothall.society.kernel.commit import Service, Submission, call_after_step
-from moothall.society.kernel.intervention import has_values, nobody_has, set_values
+from moothall.society.kernel.intervention import has_values, nobody_has, say_unknown, set_values
 from moothall.society.kernel.wants import (
     Answer,
     Move,
@@ -40,7 +40,7 @@ class RowBooks(AgentBooks):
         self, city: object, services: dict[str, Service], population: Any = None, seed: int = 0
     ) -> None:
         super().__init__(city, services, population, seed)
-        population = self._population
+        population = self.register
         self.balances: Balances = Balances(self, {id: each.money for id, each in services.items()})
         self.where: Mapping[str, str | None] = Where(self)
         self.answers: dict[type[Want], Table] = {}
@@ -120,7 +120,7 @@ class RowBooks(AgentBooks):
                 self.answers[kind] = tables[kind]
                 continue
             from_agents, alone = list[tuple[int, Submission]](), []
-            in_table = not self._population.only_agents or (
+            in_table = bool(self.population.blocks) or (
                 self._has_ways if kind is Move else self._settlers_of(kind).in_tables
             )
             self.refusals: dict[int, str] = {}  # of entries of the table, in words
@@ -275,8 +275,6 @@ class RowBooks(AgentBooks):
     def set_status(self, values: Mapping[str, Any], citizens: Any) -> list[str]:
         """Set values in the status of citizens for an intervention; return what failed."""
         population, all_fit, failed = self.population, True, list[str]()
-        if population.only_agents:
-            return super().set_status(values, citizens)
         if isinstance(citizens, list):
             rows_by_id = {id: population.find_row(id) for id in citizens}
             failed = [
@@ -289,7 +287,9 @@ class RowBooks(AgentBooks):
             except ConfigError as error:
                 return [f"citizens: {error}"]
             if citizens and not len(rows):
-                return [nobody_has(citizens)]
+                has_rows = len(population.agents) < len(population)
+                statuses = self.agent_statuses.values()
+                return [nobody_has(citizens)] if has_rows else say_unknown(citizens, statuses)
         population.note_change()
         other_paths: list[tuple[str, ...]] = []
         plain_rows = [int(each) for each in rows if not population.full[each]]

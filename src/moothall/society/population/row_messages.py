@@ -85,7 +85,7 @@ def deliver_to_rows(
         to = population.find_row(envelope.to) if envelope.to != BROADCAST else -1
         if to is None or (to >= 0 and population.full[to]):
             continue
-        if society.in_columns and not is_heard_in_full(population, each):
+        if not population.is_given and not is_heard_in_full(population, each):
             router.sent.append(each)  # of another thread: before the next step somebody hears it
             continue
         if envelope.name != "say":

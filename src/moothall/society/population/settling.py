@@ -12,7 +12,8 @@ from moothall.society.columns.ledger import ServiceLedger, has_rows_rule
 from moothall.society.columns.want_table import Table, encode_want
 from moothall.society.kernel.commit import Service, ask_service
 from moothall.society.kernel.wants import Answer, Want, Work, field_kinds, id_order
-from moothall.society.population.agent_books import AgentBooks, rows_renumbered
+from moothall.society.population.agent_books import AgentBooks
+from moothall.society.population.changing import rows_renumbered
 from moothall.society.services.feed import Feed
 from moothall.society.services.firm import Firm
 

@@ -64,7 +64,7 @@ class ShownRun:
     def task(self) -> str:
         """How many agents live for how many steps, in a line."""
         society = self.society
-        agent_count = len(society.ids() if society.population is None else society.population)
+        agent_count = len(society.ids() if society.rows is None else society.rows)
         return f"{counted(agent_count, 'agent')}, {counted(self.step_count, 'step')} of {self.step}"
 
 
@@ -82,7 +82,7 @@ def whereabouts_of(society: Society) -> Whereabouts:
     positions = society.positions()
     if positions is not None:
         return positions
-    population = society.population
+    population = society.rows
     ids = society.ids() if population is None else [*map(str, population.ids.tolist())]
     side = math.isqrt(max(0, len(ids) - 1)) + 1
     x: list[float | None] = [float(number % side) for number in range(len(ids))]
@@ -102,8 +102,8 @@ class ModelMap:
 
         city, positions = society.city, whereabouts_of(society)
         network = city if isinstance(city, Network) else None
-        if city is None and society.population is not None:
-            network = society.population.network
+        if city is None and society.rows is not None:
+            network = society.rows.network
         self._nodes: list[list[float]] = []
         self._edges: list[tuple[int, int, int]] = []
         origin: Any = np.zeros(2)
