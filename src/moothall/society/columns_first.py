@@ -8,12 +8,14 @@ turn.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 from moothall import BROADCAST, Agent, ConfigError
 from moothall.build import is_ours
+from moothall.society import arguments
 from moothall.society.arrays import np
 from moothall.society.city.city import City
 from moothall.society.column_state import status_of_row
@@ -24,20 +26,20 @@ from moothall.society.kernel.draw import Draws
 from moothall.society.kernel.intervention import Intervention
 from moothall.society.kernel.router import SocietyMailbox
 from moothall.society.people import generator
-from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
+from moothall.society.people.params import PeopleParams
 from moothall.society.population.population import TOWN_COLUMNS, Population
 from moothall.society.population.row_books import nested_values
 from moothall.society.population.row_messages import is_heard_in_full
 from moothall.society.society_step import Steps
 
 MIN_DRAWN: Final = 100
-"""Fewer drawn citizens are agents, which remember what they did."""
-MIN_GIVEN: Final = 20
-"""Fewer given agents have turns: a step of few costs less so."""
+"""So many drawn citizens are no agents, which would remember what they did, until one is taken."""
+MIN_ROWS: Final = 20
+"""Fewer agents that live by the same rules have turns: a step of few costs less so."""
 _AGENTS_PER_YIELD: Final = 32  # agents are made while others wait for the loop
 
 
-def rows_for(
+def population_of(
     society: Any,
     citizens: object,
     city: Any,
@@ -45,61 +47,83 @@ def rows_for(
     people: PeopleParams,
     model: object,
     engine: object,
-) -> Population | None:
-    """Return the citizens of a society as rows, where they may live so, which nobody can tell."""
-    if model is not None or type(city) is not City or not _is_shipped(society):
-        return None
+) -> tuple[Population, tuple[Agent, ...]]:
+    """Return the citizens of a society as a population, and the agents that are to be added.
+
+    Those that live by the same shipped rules are rows, which nobody can tell; none if there are
+    few, or if columns do not have all that their statuses say.
+    """
+    may_be_rows = _takes_rows(society, city, model)
+    if may_be_rows and (drawn := _drawn_rows(citizens, city, seed, people)) is not None:
+        return drawn, ()
+    given = () if isinstance(citizens, Population) else citizens
+    agents: tuple[Agent, ...] = tuple(arguments.agents_from(given, city, seed, people))
+    if isinstance(citizens, Population):
+        return citizens, ()
+    # Workers in other processes would not tell what citizens remember.
+    may_be_rows &= not hasattr(engine, "workers")
+    population = _with_rows(agents, city, society.services, seed) if may_be_rows else None
+    return population or Population.of_agents(city, society.services, seed), agents
+
+
+def _drawn_rows(citizens: object, city: Any, seed: int, people: PeopleParams) -> Population | None:
+    """Return many drawn citizens as rows; None if they are few, or have what rows have not."""
     drawn_by = citizen_draw(citizens)
-    if drawn_by is None:
-        # Workers in other processes would not tell what citizens remember.
-        is_here = not hasattr(engine, "workers") and people is USUAL_PEOPLE
-        return population_of_agents(citizens, city, society.services, seed) if is_here else None
+    if drawn_by is None or drawn_by.count < MIN_DRAWN:
+        return None
     blocks = drawn_by.blocks()
-    if (
-        drawn_by.count < MIN_DRAWN
-        or drawn_by.agent_params != CitizenAgentParams()
-        or not all(_is_shipped(each) and hasattr(each, "step_rows") for each in blocks)
-    ):
+    if drawn_by.agent_params != CitizenAgentParams() or not all(map(_is_for_rows, blocks)):
         return None
     population = Population(drawn_by.count, city, blocks, seed, people=people)
     population.is_given = False
     return population
 
 
-def population_of_agents(
-    citizens: object, city: City, services: Mapping[str, Service], seed: int
-) -> Population | None:
-    """Return given agents as rows; None if one has more than rules and columns have.
+def _takes_rows(society: Any, city: object, model: object) -> bool:
+    """Return whether citizens that live by shipped rules may be rows."""
+    return model is None and type(city) is City and is_ours(type(society))
 
-    All live by the same shipped rules, and their statuses are what the columns say, exactly.
-    """
-    if not isinstance(citizens, tuple) or len(citizens) < MIN_GIVEN:
+
+def _is_for_rows(block: object) -> bool:
+    """Return whether a block is a shipped one with a rule for rows."""
+    return is_ours(type(block)) and hasattr(block, "step_rows")
+
+
+def _with_rows(
+    citizens: Iterable[Agent], city: City, services: Mapping[str, Service], seed: int
+) -> Population | None:
+    """Return agents as rows, and beside them those that are none; None if few would be rows."""
+    agents = [each for each in citizens if isinstance(each, CitizenAgent)]
+    kinds = Counter(_kind_of(each) for each in agents if _has_only_rules(each))
+    ((kind, count),) = kinds.most_common(1) or [((), 0)]
+    if count < MIN_ROWS:
         return None
-    agents: tuple[Any, ...] = citizens
-    if not all(map(_has_only_rules, agents)):
-        return None
-    blocks = [type(each)(block_params=each.params) for each in agents[0].blocks]
     statuses = {str(each.id): each.memory.status for each in agents}
     is_shared = len({id(each) for each in statuses.values()}) < len(agents)
     if is_shared or any(id in services or "moving" in each for id, each in statuses.items()):
         return None
+    blocks = [block_type(block_params=params) for block_type, params in kind]
     try:
         population = Population.of_statuses(statuses, city, blocks, seed)
     except (ConfigError, TypeError, KeyError, ValueError, AttributeError):
         return None
-    has_all = population.declared.keys() >= TOWN_COLUMNS.keys()
-    if not has_all or not all(_lives_as_row(population, each) for each in agents):
-        return None
-    if not _have_room(population):
+    if not population.declared.keys() >= TOWN_COLUMNS.keys() or not _have_room(population):
         return None
     for agent in agents:
         row = population.row_of(str(agent.id))
-        population.handles[row] = agent
-        population.new_views[row] = view = population.view_of(row)
-        if not view.takes(agent.memory.status):
-            return None
+        view = population.view_of(row)
+        is_row = _has_only_rules(agent) and _lives_as_row(population, agent)
+        if is_row and view.takes(agent.memory.status):
+            population.handles[row], population.new_views[row] = agent, view
+        else:
+            population.agents[row], population.full[row] = agent, True
     population.remembers = True
-    return population
+    return population if population.handles else None
+
+
+def _kind_of(agent: CitizenAgent) -> tuple[tuple[type[Any], Any], ...]:
+    """Return an agent's blocks, as what must be equal for it to be a row like another."""
+    return tuple((type(each), each.params) for each in agent.blocks)
 
 
 def _has_only_rules(agent: Any) -> bool:
@@ -111,7 +135,7 @@ def _has_only_rules(agent: Any) -> bool:
         and (agent.params_or_none is None or agent.params_or_none == CitizenAgentParams())
         and agent.dispatcher_or_none is None
         and agent.space is None
-        and all(_is_shipped(each) and hasattr(each, "step_rows") for each in agent.blocks)
+        and all(map(_is_for_rows, agent.blocks))
     )
 
 
@@ -129,11 +153,6 @@ def citizen_draw(citizens: object) -> generator.CitizenDraw | None:
     if type(citizens) is int:
         return generator.CitizenDraw(citizens)
     return citizens if isinstance(citizens, generator.CitizenDraw) else None
-
-
-def _is_shipped(part: object) -> bool:
-    """Return whether a society or a block is not of a class of the user's own."""
-    return is_ours(type(part))
 
 
 def name_of(population: Population, row: int) -> str:

@@ -81,9 +81,8 @@ class Society(Experiments):
     Args:
         citizens: the agents; or a number of citizens to draw by the seed (`make_people`), or the
             file of a table (`read_people`), both with all blocks; or a `Population`, whose city,
-            seed and blocks the society then uses. 100 drawn citizens or more of a `City` live in
-            columns, to the same effect, unless there is a model; so do as many given agents
-            that live by the same shipped rules
+            seed and blocks the society then uses. 20 or more that live by the same shipped rules
+            in a `City` are rows of its population, to the same effect, unless there is a model
         city: a `City`, a `Network`, a `Grid`, or None
         seed: the seed of all random numbers
         model: the model, or its name, for citizens without their own model
@@ -145,14 +144,10 @@ class Society(Experiments):
         arguments.check_parts(limits, engine=engine, budget=budget, facts=facts, city=city)
         self.services: dict[str, Service] = arguments.checked_services(services)
         citizens = arguments.listed(citizens)
-        rows = columns_first.rows_for(self, citizens, city, seed, people, model, engine)
-        if rows is not None:
-            citizens, people = rows, USUAL_PEOPLE
-        if isinstance(citizens, Population):
-            population, citizens = citizens, ()
-            city, seed = arguments.city_and_seed_of(population, city, seed)
-        else:
-            population = Population.of_agents(city, self.services, seed)
+        population, agents = columns_first.population_of(
+            self, citizens, city, seed, people, model, engine
+        )
+        city, seed = arguments.city_and_seed_of(population, city, seed)
         arguments.check_places(self.services, city)
         super().__init__(approver=approver, mailbox=mailbox)
         self.loop_thread.end_with(self)
@@ -178,9 +173,8 @@ class Society(Experiments):
         try:
             if len(population):
                 self.start_loop()
-                citizens = tuple(population.handles.values())
             begin_life(self, population)
-            for agent in arguments.agents_from(citizens, city, seed, people):
+            for agent in agents:
                 self.add(agent)
         except BaseException:
             self.close()

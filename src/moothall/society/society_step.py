@@ -404,6 +404,8 @@ class Steps(Space):
             if population.handles.get(row) is agent and row in population.new_views:
                 cast(Any, agent).memory.status = population.new_views.pop(row)
                 return self.add_handle(agent)
+            if population.agents.get(row) is agent and id not in self.router.mailboxes:
+                return self._enter(agent)
             raise DuplicateAgent(f"a citizen {id!r} is in the society already, and ids are unique")
         return self._enter(agent)
 

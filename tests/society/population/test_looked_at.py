@@ -19,6 +19,7 @@ from moothall.society import (
     Feed,
     Intervention,
     Move,
+    NeedsBlock,
     OtherBlock,
     Population,
     Service,
@@ -27,6 +28,8 @@ from moothall.society import (
     make_economy,
     make_people,
 )
+from moothall.society.blocks import all_blocks
+from moothall.society.blocks.citizen_block import CitizenBlock
 
 COUNT = 120
 CITY = City.generate(seed=5, citizens=COUNT + 10)
@@ -472,11 +475,19 @@ async def test_newcomers_to_a_town_in_columns_find_no_more_room_than_there_is() 
 # -- given agents ----------------------------------------------------------------------------------
 
 
-def given(kind: type[Society] = Society, **options: Any) -> Society:
+def plain_people() -> list[CitizenAgent]:
+    """Citizens with all blocks."""
+    return citizens(make_people(CITY, COUNT, seed=5))
+
+
+def given(
+    kind: type[Society] = Society,
+    people: Callable[[], list[CitizenAgent]] = plain_people,
+    **options: Any,
+) -> Society:
     """The town of agents that were made one by one."""
     services = [*make_economy(CITY, seed=5), Feed()]
-    people = citizens(make_people(CITY, COUNT, seed=5))
-    return kind(people, CITY, seed=5, services=services, start="2026-01-05T09:00", **options)
+    return kind(people(), CITY, seed=5, services=services, start="2026-01-05T09:00", **options)
 
 
 class OwnKind(Society):
@@ -527,7 +538,6 @@ async def test_state_of_given_agents_goes_on_in_another_town_of_them_with_what_t
     (
         lambda agents: agents[2].status.update(work="the moon"),
         lambda agents: agents[2].status["profile"].update(age=40.5),
-        lambda agents: agents[2].blocks.pop(),
         lambda agents: agents[2].status.update(plan=[{"do": "pray", "where": None}]),
     ),
 )
@@ -539,6 +549,113 @@ def test_given_agents_of_whom_one_has_what_no_column_can_have_are_agents(
     with Society(agents, CITY, seed=5) as town:
         assert town.rows is None
         assert all(type(each.status) is dict for each in agents)
+
+
+class Hums(CitizenBlock):
+    """A block of one's own: it counts, and tires."""
+
+    async def before_forward(self) -> None:
+        """Count the steps, and lose energy where one is at home."""
+        self.status["hummed"] = self.status.get("hummed", 0) + 1
+        self.status["needs"]["energy"] -= self.perceived.place == self.status["home"]
+
+    def fits(self, context: Any) -> float:
+        """It never fits."""
+        return 0.0
+
+
+class Stays(CitizenAgent):
+    """A citizen of a class of one's own."""
+
+    async def forward(self) -> None:
+        """Tell its friends that it stays."""
+        for id in self.status["relations"]:
+            self.send({"to": id, "action": {"name": "say", "args": {"content": "Hello"}}})
+
+
+def with_a_block() -> list[CitizenAgent]:
+    """Citizens of whom two have a block of their own, and one has none of the shipped ones."""
+    people = citizens(make_people(CITY, COUNT, seed=5))
+    for number in (4, 60):
+        blocks = [Hums(), *all_blocks()]
+        people[number] = CitizenAgent(
+            people[number].id, people[number].name, memory=people[number].memory, blocks=blocks
+        )
+    people[7] = CitizenAgent(people[7].id, people[7].name, memory=people[7].memory, blocks=[])
+    return people
+
+
+def with_parameters() -> list[CitizenAgent]:
+    """Citizens of whom every tenth is hungry at another threshold."""
+    people = citizens(make_people(CITY, COUNT, seed=5))
+    for number in range(0, COUNT, 10):
+        blocks: list[Any] = all_blocks()
+        blocks[0] = NeedsBlock(block_params={"hunger": 300 + number})
+        people[number] = CitizenAgent(
+            people[number].id, people[number].name, memory=people[number].memory, blocks=blocks
+        )
+    return people
+
+
+def with_a_class() -> list[CitizenAgent]:
+    """Citizens of whom one is of a class of its own, and talks to its friends."""
+    people = citizens(make_people(CITY, COUNT, seed=5))
+    people[11] = Stays(people[11].id, people[11].name, memory=people[11].memory)
+    return people
+
+
+@pytest.mark.parametrize(
+    ("people", "full"),
+    ((with_a_block, 3), (with_parameters, 12), (with_a_class, 1)),
+)
+async def test_given_agents_are_rows_beside_those_with_more_and_live_as_agents_do(
+    people: Callable[[], list[CitizenAgent]], full: int
+) -> None:
+    async with given(people=people) as town, given(OwnKind, people=people) as agents:
+        assert int(town.population.full.sum()) == full
+        for _ in range(4):
+            assert await town.run(steps=10) == await agents.run(steps=10)
+        assert town.ids() == agents.ids()
+        alike(town, agents)
+
+
+@pytest.mark.parametrize("people", (with_a_block, with_parameters))
+async def test_state_of_rows_beside_agents_with_more_goes_on_in_another_town(
+    people: Callable[[], list[CitizenAgent]],
+) -> None:
+    async with given(people=people) as first, given(people=people) as second:
+        await first.run(steps=20)
+        second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+        for each in (first, second):
+            await each.run(steps=8)
+        assert second.state_dict() == first.state_dict()
+        assert remembered(second) == remembered(first)
+
+
+async def test_few_drawn_citizens_and_those_of_a_table_are_rows_that_remember(
+    tmp_path: Path,
+) -> None:
+    table = tmp_path / "people.csv"
+    lines = [f"{number},{20 + number}" for number in range(1, 41)]
+    table.write_text("\n".join(["id,age", *lines]), encoding="utf-8")
+    for people in (40, table):
+        async with Society(people, CITY, seed=5) as town, OwnKind(people, CITY, seed=5) as agents:
+            assert town.rows is not None
+            assert await town.run(steps=60) == await agents.run(steps=60)
+            alike(town, agents)
+            assert remembered(town) == remembered(agents)
+
+
+def test_population_of_agents_has_columns_of_what_the_town_reads_of_them() -> None:
+    incomes: dict[Any, int] = {3: 30, "x": 0, 1: 10}
+    people = [CitizenAgent(n, memory=CitizenMemory({"income": i})) for n, i in incomes.items()]
+    with Society(people) as town:
+        assert town.population.columns["income"].tolist() == [10, 30, 0]
+        town.remove("1")
+        assert town.population.columns["money"].tolist() == [0, 0]
+        assert town.population.all_ids() == ["3", "x"]
+        with pytest.raises(ConfigError, match="citizen 3 came as an agent"):
+            town.population.demote(3)
 
 
 class Census(Service):

@@ -46,7 +46,7 @@ _EXPERIMENT_PARAMS: Final = ("experiment", "sweep", "seeds", "jobs", "odd", "out
     type=WholeNumberType(10, 10_000_000),
     default=1000,
     show_default=True,
-    help="Number of citizens; without a model, 100 or more are stored in columns.",
+    help="Number of citizens; without a model, 20 or more are stored in columns.",
 )
 @click.option("--days", type=NumberType(), default=1.0, help="Days, in whole steps.  [default: 1]")
 @click.option(
@@ -157,7 +157,7 @@ def command(
     --journal records the run. After Ctrl-C or a crash, `moothall resume` or the same command with
     the same --run-id continues from a state at most six simulated hours old, to the same result.
 
-    Without a model, 100 citizens or more are stored in columns (docs/population.md): a day of a
+    Without a model, 20 citizens or more are stored in columns (docs/population.md): a day of a
     million takes minutes. Messages of more than 10,000 are counted and not written.
 
     --out writes the tables metrics (a row per step), citizens (as they are at the end) and

@@ -107,7 +107,7 @@ def begin_life(society: Any, population: Population) -> None:
         if population.find_row(id) is not None:
             raise ConfigError(f"{id!r} is the id of a service: give the citizen another")
     population.enter(society, society.services)
-    for row, agent in population.agents.items():
+    for row, agent in population.agents.items() if population.is_given else ():
         society.add_row_agent(agent, row)
 
 

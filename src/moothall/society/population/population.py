@@ -359,6 +359,8 @@ class Population(Register):
         row = self.row_of(id)
         if row not in self.agents:
             raise ConfigError(f"citizen {id} is not a full agent")
+        if self._takes_names:
+            raise ConfigError(f"citizen {id} came as an agent: there are no blocks to be a row by")
         self._on_loop(self.demote_row, row)
 
     def _on_loop(self, function: Callable[..., object], *args: object) -> Any:
