@@ -66,7 +66,12 @@ class Steps(Space):
     number: int = 0
     fallbacks: int = 0
     books: RowBooks
-    everyone: Any  # as `columns_first` has it
+    # Of who may be a row: `Society` has them by `columns_first`.
+    everyone: Any
+    make_agents: Any
+    take: Any
+    _make_ready: Any
+    _row_name: Any
     interventions: tuple[Intervention, ...] = ()
     changed: LastingChanges
     default_model: Any
@@ -539,21 +544,8 @@ class Steps(Space):
         """Return the name of an agent; empty for none."""
         mailbox = self.router.mailboxes.get(id)
         if mailbox is None:
-            return self._row_name(id)
+            return str(self._row_name(id))
         return getattr(mailbox.agent, "name", None) or ""
-
-    def make_agents(self, ids: Iterable[str] | None = None) -> None:
-        """Make agents of citizens that live in columns by the society's own choice; of all."""
-
-    def take(self, ids: Iterable[str]) -> None:
-        """Have agents of citizens that live in columns by the society's own choice."""
-
-    async def _make_ready(self) -> None:
-        """Make agents of those that cannot go on in columns."""
-
-    def _row_name(self, id: str) -> str:
-        """Return the name of a row; only drawn citizens have any."""
-        return ""
 
     def new_books(self) -> RowBooks:
         """Return books with the services and without citizens."""
