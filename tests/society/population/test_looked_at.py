@@ -619,6 +619,20 @@ async def test_given_agents_are_rows_beside_those_with_more_and_live_as_agents_d
         alike(town, agents)
 
 
+async def test_status_of_a_citizen_that_is_a_row_no_more_writes_no_columns() -> None:
+    async with given() as town:
+        town.intervene(Intervention(2, status={"hobby": "chess"}, citizens=[COUNT]))
+        await town.run(steps=4)
+        last = town.agents[-1]
+        assert type(last.status) is dict
+        town.remove("1")
+        assert len(town.population) == COUNT - 1
+        relations = last.status["relations"]
+        relations["5"] = 7
+        assert last.status.pop("relations") is relations
+        assert (await town.step())["failures"] == 0
+
+
 @pytest.mark.parametrize("people", (with_a_block, with_parameters))
 async def test_state_of_rows_beside_agents_with_more_goes_on_in_another_town(
     people: Callable[[], list[CitizenAgent]],

@@ -133,7 +133,7 @@ class StatusPart(dict[str, Any]):
         if key not in self and default:
             return default[0]
         value = self[key]
-        value = value.plain() if isinstance(value, StatusPart) else value
+        value = _plain(value)
         del self[key]
         return value
 
@@ -179,7 +179,7 @@ class StatusPart(dict[str, Any]):
 
     def plain(self) -> dict[str, Any]:
         """Return a copy that is a dict as any other."""
-        return {key: v.plain() if isinstance(v, StatusPart) else v for key, v in self.items()}
+        return {key: _plain(value) for key, value in self.items()}
 
     def extras(self) -> dict[str, Any]:
         """Return what no column has, with that of its parts."""
@@ -329,6 +329,15 @@ def _live(value: Any, save: Callable[[Any], None]) -> Any:
     if isinstance(value, dict):
         return _LiveDict(value, save)
     return _LiveList(value, save) if isinstance(value, list) else value
+
+
+def _plain(value: Any) -> Any:
+    """Return a part, or a live value, as a copy that saves nothing; another value itself."""
+    if isinstance(value, StatusPart):
+        return value.plain()
+    if isinstance(value, _LiveDict):
+        return {key: _plain(each) for key, each in value.items()}
+    return [*map(_plain, value)] if isinstance(value, _LiveList) else value
 
 
 def _saving(name: str) -> Any:
