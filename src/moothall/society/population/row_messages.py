@@ -64,7 +64,9 @@ def _remember_said(society: Any, utterances: Table) -> None:
     """Have the agents of rows that remember keep what these have said."""
     population = society.population
     for at, row in enumerate(utterances.sender.tolist()) if population.remembers else ():
-        if (agent := population.handles.get(row)) is not None:
+        # A row may have become an agent since it spoke.
+        agent = population.handles.get(row) or population.agents.get(row)
+        if agent is not None:
             say: Any = utterances.want(at, population)
             agent.memory.note(society.number, f"{SAID_TO}{say.to}: {say.text}")
 
