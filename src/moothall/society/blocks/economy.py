@@ -22,7 +22,7 @@ from moothall.society.arrays import (
 )
 from moothall.society.blocks.citizen_block import CitizenBlock, CitizenBlockParams, now_of
 from moothall.society.blocks.columns import ACT, ERRAND, act_code
-from moothall.society.blocks.rules import has_bought, set_bought, stay_home
+from moothall.society.blocks.plans import plan_of
 from moothall.society.clock import DAY_S
 from moothall.society.columns.city_queries import kind_numbers, place_kinds
 from moothall.society.columns.column import Column
@@ -159,7 +159,8 @@ class EconomyBlock(CitizenBlock):
         self._work(row)
         for buyer in row.only(self._are_buying(row)):
             cents = self._spendable(buyer, _ITEM_COLUMN)
-            self._buy(buyer, cents if has_bought(buyer) else await self._cents_to_spend(cents))
+            has_bought = plan_of(buyer).has_bought()
+            self._buy(buyer, cents if has_bought else await self._cents_to_spend(cents))
         return self.status.get("act")
 
     def step_rows(self, rows: RowOrRows) -> None:
@@ -187,7 +188,7 @@ class EconomyBlock(CitizenBlock):
             if spent is not None:
                 rows["purse"] = larger(0, rows["purse"] - spent)
             if refused is not None:
-                set_bought(rows, refused, False)  # it may try again
+                plan_of(rows).set_bought(refused, False)  # it may try again
             state, balance = rows.answers(Save)
             if any_of(state > 0):
                 rows["savings"] = where(state > 0, balance, rows["savings"])
@@ -239,12 +240,13 @@ class EconomyBlock(CitizenBlock):
     def _buy(self, rows: RowOrRows, cents: WholeNumber) -> None:
         """Buy once in an item; who cannot pay goes home from a table, and looks around a shop."""
         is_meal, is_poor = rows["item_do"] == _EAT, cents < self.params.least
-        bought = has_bought(rows)
+        plan = plan_of(rows)
+        bought = plan.has_bought()
         goes_home = is_meal & is_poor & (bought != True)  # noqa: E712 - of arrays, too
         rows["act"] = _BUYER_ACTS[is_meal + 0 + goes_home]
-        stay_home(rows, goes_home)
+        plan.stay_home(goes_home)
         buys = (bought | is_poor) != True  # noqa: E712
-        set_bought(rows, buys, True)
+        plan.set_bought(buys, True)
         good = where(is_meal, rows.word("food"), rows.word("goods"))
         rows.want(Buy, buys, place=self._places_of(rows), kind=good, cents=cents)
 

@@ -32,8 +32,8 @@ from moothall.society.blocks.hours import (
     item_of_plan,
 )
 from moothall.society.blocks.needs import NeedsBlock
-from moothall.society.blocks.plans import Plans, is_doing, plan_of
-from moothall.society.blocks.rules import ERRANDS, LEISURE, PIECE, SHOPPING, SPARE, has_bought
+from moothall.society.blocks.plans import Plans, plan_of
+from moothall.society.blocks.rules import ERRANDS, LEISURE, PIECE, SHOPPING, SPARE
 from moothall.society.clock import DAY_S
 from moothall.society.columns import city_queries
 from moothall.society.columns.row import Row
@@ -300,13 +300,16 @@ def update_plans(block: PlanBlock, rows: RowOrRows, model_plan: object = None) -
 
 def _buy_in_passing(rows: RowOrRows, time: int) -> None:
     """Let those buy in passing who are where an errand was that is over, and have not bought."""
-    for shoppers in rows.only(is_doing(rows, *ERRANDS)):
+    for shoppers in rows.only(plan_of(rows).is_doing(*ERRANDS)):
         place = shoppers.column("place")
         for arrived in shoppers.only(is_place(place) & (shoppers.column("item_where") == place)):
             place = arrived.column("place")
-            sells = is_doing(arrived, "shop") | city_queries.is_kind(arrived, place, "restaurant")
+            sells = plan_of(arrived).is_doing("shop") | city_queries.is_kind(
+                arrived, place, "restaurant"
+            )
             for buyers in arrived.only(sells & city_queries.is_open(arrived, place, time)):
-                for buyer in buyers.only(has_bought(buyers) != True):  # noqa: E712 - of arrays, too
+                has_bought = plan_of(buyers).has_bought()
+                for buyer in buyers.only(has_bought != True):  # noqa: E712 - of arrays, too
                     buyer["errand"] = buyer.column("item_do")
 
 
@@ -322,7 +325,7 @@ def _advance(rows: RowOrRows, plan: Any, is_over: Any, ends: Any, time: int, buy
         plan_of(part).advance(time)
     if can_bring:
         until = time + rows.seconds
-        is_spare = is_doing(rows, *SPARE) & (plan.is_moving() != True) & plan.is_free()  # noqa: E712
+        is_spare = plan.is_doing(*SPARE) & (plan.is_moving() != True) & plan.is_free()  # noqa: E712
         upcoming = plan.next_errands(until + rows.seconds, is_spare & (missed == 0))
         errand_item = where(missed > 0, missed, upcoming)
         plan.bring_forward(errand_item, time, min(until, DAY_S), is_spare & (errand_item > 0))
@@ -345,7 +348,7 @@ def _mend(rows: RowOrRows, plan: Any, time: int, is_new_item: object) -> None:
     if any_of(is_broken):
         for part in rows.only(is_broken):
             _try_other_places(part, time)
-    _insert_remedies(rows, is_there, time)
+    _insert_remedies(rows, plan, is_there, time)
 
 
 def _try_other_places(rows: RowOrRows, time: int) -> None:
@@ -360,21 +363,20 @@ def _try_other_places(rows: RowOrRows, time: int) -> None:
         plan_of(part).go_home(time)
 
 
-def _insert_remedies(rows: RowOrRows, is_there: object, time: int) -> None:
+def _insert_remedies(rows: RowOrRows, plan: Any, is_there: object, time: int) -> None:
     """Insert the remedy of a need at its threshold."""
-    may_be_helped = is_there & (is_doing(rows, "sleep", "eat") != True)  # noqa: E712
+    may_be_helped = is_there & (plan.is_doing("sleep", "eat") != True)  # noqa: E712
     if not any_of(may_be_helped):
         return
     needs = next((each for each in rows.blocks if isinstance(each, NeedsBlock)), None)
     if needs is None:
         return
-    needs_rows = Row(needs) if rows.is_single else rows
-    for part in rows.only(may_be_helped & needs.is_any_low(needs_rows)):
-        first = needs.first_low(needs_rows if rows.is_single else part)
+    for part in rows.only(may_be_helped & needs.is_any_low(rows.by(needs))):
+        first = needs.first_low(part.by(needs))
         at_home = plan_of(part).is_at_home()
-        is_in_duty, need_numbers = is_doing(part, *_DUTIES), first
+        is_in_duty, need_numbers = plan_of(part).is_doing(*_DUTIES), first
         for number, need in enumerate(needs.kinds.values()):
-            is_helped = is_doing(part, need.remedy) & (at_home | (not need.at_home))
+            is_helped = plan_of(part).is_doing(need.remedy) & (at_home | (not need.at_home))
             waits = is_in_duty & (not need.in_duty)
             need_numbers = where((first == number) & (is_helped | waits), -1, need_numbers)
         plan_of(part).put_remedies([*needs.kinds.values()], need_numbers, time)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, Final
 
 from moothall import ConfigError
@@ -12,6 +12,7 @@ from moothall.society.blocks.columns import (
     ACTIVITIES,
     ACTS,
     AVOIDS_FLAG,
+    BOUGHT_FLAG,
     CHOSEN,
     DUTY,
     FIRST_KIND,
@@ -45,17 +46,6 @@ inserted at the same time only the last is left, and there are three such times.
 def plan_of(rows: RowOrRows) -> Any:
     """Return the plans of rows, or the plan of one citizen."""
     return OwnPlan(rows) if rows.is_single else Plans(rows)
-
-
-def is_doing(rows: RowOrRows, *activities: str) -> Any:
-    """Return whether the current items are one of some activities."""
-    if rows.is_single:
-        return rows.item is not None and rows.item["do"] in activities
-    do, *codes = rows.column("item_do"), *map(act_code, activities)
-    is_done = do == codes[0]
-    for each in codes[1:]:
-        is_done |= do == each
-    return is_done
 
 
 class Plans:
@@ -102,6 +92,30 @@ class Plans:
     def is_over(self, time: int) -> Array:
         """Return whose item is over."""
         return self.rows.column("item_until") <= time
+
+    def is_doing(self, *activities: str) -> Any:
+        """Return whose item is one of some activities."""
+        do = self.rows.column("item_do")
+        return reduce(np.logical_or, [do == act_code(each) for each in activities])
+
+    def has_bought(self) -> Any:
+        """Return which have bought in their items."""
+        return (self._current_items()[2] & BOUGHT_FLAG) != 0
+
+    def set_bought(self, where: Any, bought: bool) -> None:
+        """Set whether some, given as booleans or positions, have bought."""
+        rows, slot, items = self._current_items(where)
+        items = items | BOUGHT_FLAG if bought else clear_bits(items, BOUGHT_FLAG)
+        self.arrays["plan"][rows, slot] = items
+
+    def stay_home(self, where: Any) -> None:
+        """Let the items of some continue at home, without a kind of place."""
+        arrays, (rows, slot, items) = self.arrays, self._current_items(where)
+        arrays["item_where"][rows] = home = arrays["home"][rows]
+        code = np.where(home < 0, NO_PLACE, HOME).astype(np.uint32)
+        arrays["plan"][rows, slot] = clear_bits(items, WHERE_MASK | AVOIDS_FLAG) | code
+        arrays["plan_chosen"][rows] = -1
+        arrays["plan_avoid"][rows] = 0
 
     def is_at_home(self) -> Any:
         """Return whose item is at home."""
@@ -249,10 +263,11 @@ class Plans:
         avoided = (self.arrays["plan_avoid"][self.index] > 0).sum(axis=1)
         return (self._current_items()[2] & WHERE_MASK == CHOSEN) & (avoided < 3)
 
-    def _current_items(self) -> tuple[Array, Array, Array]:
-        """Return the rows, and slots and items of their current items."""
-        slot = self.arrays["plan_now"][self.index]
-        return self.index, slot, self.arrays["plan"][self.index, slot]
+    def _current_items(self, where: Any = slice(None)) -> tuple[Array, Array, Array]:
+        """Return some rows, and slots and items of their current items."""
+        rows = self.index[where]
+        slot = self.arrays["plan_now"][rows]
+        return rows, slot, self.arrays["plan"][rows, slot]
 
     def try_another(self) -> None:
         """Choose another place of the kind."""

@@ -7,20 +7,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from moothall.society import math
-from moothall.society.arrays import Array, Flag, larger, np, smaller
+from moothall.society.arrays import Array, larger, smaller
 from moothall.society.blocks.columns import (
-    AVOIDS_FLAG,
-    BOUGHT_FLAG,
-    HOME,
-    NO_PLACE,
-    WHERE_MASK,
     act_code,
-    clear_bits,
 )
 from moothall.society.clock import DAY_S
 from moothall.society.columns import city_queries
 from moothall.society.columns.row import Row
-from moothall.society.columns.rows import RowOrRows
 from moothall.society.kernel.perception import Item
 from moothall.society.kernel.wants import Move
 
@@ -126,6 +119,27 @@ class OwnPlan:
             self.advance(time)
         item = self._row.item
         return item is None or not item["from"] <= time < item["until"]
+
+    def is_doing(self, *activities: str) -> bool:
+        """Return whether its item is one of some activities."""
+        item = self._row.item
+        return item is not None and item["do"] in activities
+
+    def has_bought(self) -> bool:
+        """Return whether it has bought in its item: `item["bought"]`."""
+        return bool((self._row.item or {}).get("bought"))
+
+    def set_bought(self, where: bool, bought: bool) -> None:
+        """Set whether it has bought."""
+        if where and (item := self._row.item) is not None:
+            item.pop("bought", None)
+            item.update({"bought": True} if bought else {})
+
+    def stay_home(self, where: bool) -> None:
+        """Let its item continue at home, without a kind of place."""
+        if where and (item := self._row.item) is not None:
+            item.pop("kind", None)
+            item["where"] = self._row["home"]
 
     def is_at_home(self) -> bool:
         """Return whether its item is at home."""
@@ -267,41 +281,3 @@ class OwnPlan:
     def _note_mended(self, outcome: str) -> None:
         self._status["mended"] = self._status.get("mended", 0) + 1
         self._row.note(f"Its plan broke: {self._row.broken_by}; now {outcome}.")
-
-
-def has_bought(rows: RowOrRows, where: Any = slice(None)) -> Any:
-    """Return whether citizens have bought in their current item: `item["bought"]`."""
-    if rows.is_single:
-        return bool((rows.item or {}).get("bought"))
-    arrays, index = rows.population.arrays, rows.at[where]
-    return (arrays["plan"][index, arrays["plan_now"][index]] & BOUGHT_FLAG) != 0
-
-
-def set_bought(rows: RowOrRows, where: Flag, bought: bool) -> None:
-    """Set whether some citizens, given as booleans or positions, have bought."""
-    if rows.is_single:
-        if where and rows.item is not None:
-            rows.item.pop("bought", None)
-            rows.item.update({"bought": True} if bought else {})
-        return
-    arrays, index = rows.population.arrays, rows.at[where]
-    cells = (index, arrays["plan_now"][index])
-    item = arrays["plan"][cells]
-    arrays["plan"][cells] = item | BOUGHT_FLAG if bought else clear_bits(item, BOUGHT_FLAG)
-
-
-def stay_home(rows: RowOrRows, where: Flag) -> None:
-    """Let the current items of some citizens continue at home, without a kind of place."""
-    if rows.is_single:
-        if where and (item := rows.item) is not None:
-            item.pop("kind", None)
-            item["where"] = rows["home"]
-        return
-    arrays, index = rows.population.arrays, rows.at[where]
-    cells = (index, arrays["plan_now"][index])
-    home = arrays["home"][index]
-    arrays["item_where"][index] = home
-    where = np.where(home < 0, NO_PLACE, HOME).astype(np.uint32)
-    arrays["plan"][cells] = clear_bits(arrays["plan"][cells], WHERE_MASK | AVOIDS_FLAG) | where
-    arrays["plan_chosen"][index] = -1
-    arrays["plan_avoid"][index] = 0

@@ -125,6 +125,10 @@ class Row:
         if value or key in status or default:  # what is not there is 0
             status[key] = value
 
+    def by(self, block: Any) -> Row:
+        """Return the row as another of the citizen's blocks reads it."""
+        return Row(block)
+
     def only(self, chosen: bool) -> tuple[Row, ...]:
         """Return this row if it is chosen."""
         return (self,) if chosen else ()

@@ -209,6 +209,10 @@ class RowPart:
                 f"step {self.step}"
             )
 
+    def by(self, block: object) -> Self:
+        """Return these rows, of which each block reads all columns."""
+        return self
+
     def only(self, chosen: ArrayLike) -> Iterator[Self]:
         """Yield those of these rows for which something holds, as rows of their own, if any."""
         yield from self.some(np.asarray(chosen).nonzero()[0])
