@@ -118,10 +118,9 @@ async def live() -> list[dict[str, Any]]:
     Society(10, city, model=3)  # error
     CitizenAgent("bob", toolbx=None)  # error
     async with Society(village(500), engine=LocalEngine(threads=2)) as society:
-        if society.population is not None:
-            ada = society.population.promote(42, name="Ada")
-            society.population.promote(43, nam="Bob")  # error
-            print(ada.status["knows"])
+        ada = society.population.promote(42, name="Ada")
+        society.population.promote(43, nam="Bob")  # error
+        print(ada.status["knows"])
     return Society(20, seed=1).run_sync(steps=3)
 
 

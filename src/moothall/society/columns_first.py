@@ -56,8 +56,8 @@ def population_of(
     may_be_rows = _takes_rows(society, city, model)
     if may_be_rows and (drawn := _drawn_rows(citizens, city, seed, people)) is not None:
         return drawn, ()
-    given = () if isinstance(citizens, Population) else citizens
-    agents: tuple[Agent, ...] = tuple(arguments.agents_from(given, city, seed, people))
+    source = () if isinstance(citizens, Population) else citizens
+    agents: tuple[Agent, ...] = tuple(arguments.agents_from(source, city, seed, people))
     if isinstance(citizens, Population):
         return citizens, ()
     # Workers in other processes would not tell what citizens remember.

@@ -647,7 +647,7 @@ async def test_state_of_rows_beside_agents_with_more_goes_on_in_another_town(
         assert remembered(second) == remembered(first)
 
 
-async def test_few_drawn_citizens_and_those_of_a_table_are_rows_that_remember(
+async def test_citizens_of_a_table_and_few_drawn_ones_are_rows_that_remember(
     tmp_path: Path,
 ) -> None:
     table = tmp_path / "people.csv"

@@ -247,7 +247,9 @@ class Population(Register):
         ids.flags.writeable = False
         agents = [*self.agents.values(), *coming]
         handles, self.handles, self._rows = [*self.handles.values()], {}, None
-        self.ids, self.until, self.full = ids, len(ids), np.zeros(len(ids), bool)
+        self.ids: Array = ids
+        self.until: int = len(ids)
+        self.full: Array = np.zeros(len(ids), bool)
         if len(agents) == len(ids):
             self._rows = {id: row for row, id in enumerate(self.all_ids())}
         self.agents = {self.row_of(agent.id): agent for agent in agents}
@@ -276,8 +278,11 @@ class Population(Register):
         """Return the number of a place, −1 for None; of agents without a city, each name is one."""
         is_new = isinstance(place, str) and place not in self.place_numbers
         if is_new and self.city is None and self._takes_names:
-            self.places = (*self.places, str(place))
-            self.place_numbers = {**self.place_numbers, str(place): len(self.place_numbers)}
+            self.places: tuple[str, ...] = (*self.places, str(place))
+            self.place_numbers: Mapping[str, int] = {
+                **self.place_numbers,
+                str(place): len(self.place_numbers),
+            }
         return super().place_number(place)
 
     def encode(self, content: str, value: Any) -> int:
@@ -450,7 +455,7 @@ class Population(Register):
         if self.society is not None:
             raise DefinitionError("the population is in a society already: make another")
         self.society = society
-        self.services = sorted(services, key=id_order)
+        self.services: list[str] = sorted(services, key=id_order)
 
     def program(self) -> dict[str, Any]:
         """Return what must be equal for a society to resume a run: first citizens, and blocks."""
