@@ -89,6 +89,9 @@ async def test_wait_of_a_helper_is_not_answered_at_its_callers_run(tmp_path: Pat
         assert f"moothall answer r {wait.key}" not in listed
         (asked,) = journal.waiting(wait.key)
         journal.answer(wait.key, asked.key, True, by="eva")
+        listed = run_command("waiting", "--journal", str(journal.path)).stdout
+        assert "clerk waits for the result" in listed
+        assert "approval" not in listed  # it is given
         (resumed,) = await agent.resume_decided()
         assert resumed.reply is not None
         assert resumed.reply.text == "paid"

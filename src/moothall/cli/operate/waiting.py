@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import click
@@ -148,7 +149,9 @@ def _print_list(
         is_approval = each.kind == "approval"
         key = escaped(each.key[:_HASH_CHARS] if is_approval else each.key)
         click.echo(f"{escaped(each.run)}  {key}")
-        click.echo(f"  {escaped(each.agent)} waits for {each}")
+        # What an asked run waits for now stands in its own line.
+        shown = replace(each, text="") if each.key in asked_runs else each
+        click.echo(f"  {escaped(each.agent)} waits for {shown}")
         if is_approval:
             click.echo(f"  moothall waiting permit {key}{option}, or refuse {key}{option}")
             continue
