@@ -21,6 +21,7 @@ async def test_cases_of_runs_are_what_was_asked_and_come_back_from_their_file(
     assert [(e.name, e.inputs, e.expected, e.run) for e in data] == [
         ("run-0", "Where is A0", None, "run-0"),
     ]
+    data = Dataset([*data, Case("odd", "one\u2028two\x85three\x0c")], journal=runs)
     data.to_file(tmp_path / "cases.jsonl")
     again = Dataset.from_file(tmp_path / "cases.jsonl", journal=runs)
     assert again.cases == data.cases

@@ -49,7 +49,7 @@ def _text(path: Path) -> str:
 
 
 def _read_lines(path: Path) -> list[Any]:
-    return [json.loads(line) for line in _text(path).splitlines() if line.strip()]
+    return [json.loads(line) for line in _text(path).split("\n") if line.strip()]
 
 
 def _document(path: Path) -> Any:
