@@ -150,8 +150,8 @@ def _print_list(
         key = escaped(each.key[:_HASH_CHARS] if is_approval else each.key)
         click.echo(f"{escaped(each.run)}  {key}")
         # What an asked run waits for now stands in its own line.
-        shown = replace(each, text="") if each.key in asked_runs else each
-        click.echo(f"  {escaped(each.agent)} waits for {shown}")
+        shown_wait = replace(each, text="") if each.key in asked_runs else each
+        click.echo(f"  {escaped(each.agent)} waits for {shown_wait}")
         if is_approval:
             click.echo(f"  moothall waiting permit {key}{option}, or refuse {key}{option}")
             continue
