@@ -8,10 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from moothall.society import City, Population, Society, all_blocks
+from moothall.society import City, PlanBlock, Population, Society, all_blocks
 
 CITIZENS = 1500
 HOUR = 3600
+SURVEYED = 50_000
+# Census 2000, table P31: of 1,000 workers, who leave home in the half hours from 6:00 to 9:00, and
+# in the hour from then.
+LEAVE = np.repeat([84 / 2, 104 / 2, 145 / 2, 153 / 2, 105 / 2, 51 / 2, 53 / 4, 53 / 4], 2)
 MONDAY, SATURDAY = "2026-01-05", "2026-01-10"
 
 
@@ -82,3 +86,25 @@ async def test_metrics_count_who_works_at_home_too(
     assert 0.5 < noon["working"] / len(employed) < 0.72
     # American Time Use Survey 2022: 69 of 100 of those who work on a day are at their workplace.
     assert 0.3 < noon["work"] / len(employed) < 0.55
+
+
+async def test_departures_by_survey_are_the_census_at_each_quarter_of_an_hour_from_six_to_ten() -> (
+    None
+):
+    city, by_survey = City.generate(seed=11, citizens=SURVEYED), {"departures": "survey"}
+    blocks = [
+        PlanBlock(block_params=by_survey) if isinstance(each, PlanBlock) else each
+        for each in all_blocks()
+    ]
+    population = Population(SURVEYED, city, blocks, seed=11)
+    arrays, counts = population.arrays, []
+    has_left = np.zeros(SURVEYED, bool)
+    async with Society(population, start=f"{MONDAY}T00:00") as society:
+        for _ in range(40):
+            await society.run(steps=1, step="15min")
+            goes = (arrays["work"] == arrays["place"]) | (arrays["work"] == arrays["moving_to"])
+            goes &= arrays["work"] >= 0
+            counts.append((goes & ~has_left).sum())
+            has_left |= goes
+    shares = np.array(counts[24:]) / sum(counts[24:])
+    assert np.abs(shares / (LEAVE / LEAVE.sum()) - 1).max() < 0.15
