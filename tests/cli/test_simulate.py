@@ -210,9 +210,10 @@ def test_simulate_prints_lines_of_json(capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.long
-def test_tables_as_parquet(tmp_path: Path) -> None:
-    assert run(*TOWN, "--out", str(tmp_path / "csv"), "--csv") == 0
-    assert run(*TOWN, "--out", str(tmp_path / "parquet")) == 0
+def test_tables_are_csv_and_with_parquet_the_same_as_parquet(tmp_path: Path) -> None:
+    assert run(*TOWN, "--out", str(tmp_path / "csv")) == 0
+    assert run(*TOWN, "--out", str(tmp_path / "parquet"), "--parquet") == 0
+    assert {path.suffix for path in (tmp_path / "csv").iterdir()} == {".csv", ".json", ".png"}
     suffixes = {path.suffix for path in (tmp_path / "parquet").iterdir()}
     assert suffixes == {".parquet", ".json", ".png"}
     people = [
@@ -291,7 +292,7 @@ def test_manifests_of_two_runs_are_compared(
     seed, *results = compare(first, other)
     assert seed == "setting seed: 1 and 2"
     hashes = ["city_sha256", "people_sha256", "state_sha256"]
-    tables = [f"sha256 of {name}.parquet" for name in ("metrics", "citizens")]  # nobody wrote
+    tables = [f"sha256 of {name}.csv" for name in ("metrics", "citizens")]  # nobody wrote
     assert [line.split(":")[0] for line in results] == hashes + tables
     assert results[0] == f"city_sha256: {first['city_sha256']} and {other['city_sha256']}"
     same |= {"run_id": "r", "state_sha256": "0"}
@@ -314,8 +315,8 @@ def test_messages_of_steps_that_were_lived_without_the_folder_are_said_to_be_mis
     assert run(*recorded, "--out", str(tmp_path / "there")) == 0  # it has ended: nothing is lived
     assert run(*recorded, "--out", str(tmp_path / "late")) == 0
     assert (from_step("there"), from_step("late")) == (0, None)
-    assert (tmp_path / "there" / "messages.parquet").exists()
-    assert not (tmp_path / "late" / "messages.parquet").exists()
+    assert (tmp_path / "there" / "messages.csv").exists()
+    assert not (tmp_path / "late" / "messages.csv").exists()
 
 
 @pytest.mark.long

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -33,8 +35,15 @@ def bare(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def address(bare: dict[str, str], tmp_path: Path) -> Iterator[str]:
+    with serving(bare, tmp_path) as address:
+        yield address
+
+
+@contextmanager
+def serving(bare: dict[str, str], folder: Path, *options: str) -> Iterator[str]:
+    """The address of a studio of the command."""
     with Command(
-        *("studio", "--port", "0"), cwd=tmp_path, env=bare, stdout=subprocess.PIPE
+        *("studio", "--port", "0", *options), cwd=folder, env=bare, stdout=subprocess.PIPE
     ) as studio:
         assert studio.stdout is not None
         line = studio.stdout.readline()
@@ -81,3 +90,43 @@ def test_chat_without_weights_says_what_to_fetch(bare: dict[str, str], tmp_path:
     assert "the weights of SmolLM2 135M Instruct are not there yet" in text
     assert "run: moothall models fetch" in text
     assert "Traceback" not in text
+
+
+def test_studio_without_weights_opens_the_town_of_a_folder_and_has_its_day_live_again(
+    bare: dict[str, str], tmp_path: Path, browser: Browser
+) -> None:
+    town = ("--citizens", "30", "--seed", "5", "--step", "6h")
+    told = run("simulate", *town, "--out", "town", cwd=tmp_path, env=bare)
+    assert told.returncode == 0, told.stderr
+    with (tmp_path / "town" / "metrics.csv").open() as lines:
+        at_home = [row["home"] for row in csv.DictReader(lines)]
+    with serving(bare, tmp_path, "--town", "town") as address:
+        page = browser.new_page()
+        page.goto(address)
+        expect(page.get_by_role("tab", name="Society")).to_have_attribute("aria-selected", "true")
+        page.get_by_role("button", name="Play", exact=True).click()
+        expect(page.get_by_text("step 4 of 4 · ended")).to_be_visible(timeout=30_000)
+        with page.expect_download() as download:
+            page.get_by_role("link", name="CSV").click()
+        with open(download.value.path()) as lines:
+            assert [row["home"] for row in csv.DictReader(lines)] == at_home
+
+
+@pytest.mark.parametrize(
+    ("manifest", "said"),
+    (
+        (None, "names no town"),
+        ("[]", "names no town"),
+        ('{"settings": {"citizens": "30", "seed": 1}}', "names no town"),
+        ('{"settings": {"citizens": 30, "seed": 1, "model": "local"}}', "was decided by a model"),
+        ('{"settings": {"citizens": 3, "seed": 1}}', "must be 10 or more"),
+    ),
+)
+def test_studio_refuses_a_folder_that_gives_no_town(
+    bare: dict[str, str], tmp_path: Path, manifest: str | None, said: str
+) -> None:
+    if manifest is not None:
+        (tmp_path / "manifest.json").write_text(manifest)
+    told = run("studio", "--port", "0", "--town", ".", cwd=tmp_path, env=bare)
+    assert told.returncode == 2
+    assert said in " ".join(told.stderr.split())

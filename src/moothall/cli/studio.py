@@ -17,6 +17,7 @@ from moothall.cli.own_agents import ChatParticipants, add_agent, participant_opt
 from moothall.cli.serving.broker_commands import BrokerOptions, broker_options
 from moothall.cli.shared_options import as_usage_error, journal_option
 from moothall.studio import PORT, Studio
+from moothall.studio.orders import order_of_tables
 
 _PASSWORD = "MOOTHALL_STUDIO_PASSWORD"
 
@@ -45,6 +46,12 @@ _PASSWORD = "MOOTHALL_STUDIO_PASSWORD"
 )
 @participant_options
 @journal_option("Journal that runs are recorded in and read from.")
+@click.option(
+    "--town",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    help="Open with the town of `moothall simulate --out DIR`, and have it live again.",
+)
 @partial(broker_options, opt_in_arguments=())
 @click.option("--name", metavar="ID", default="User", show_default=True, help="Your id there.")
 def command(
@@ -53,6 +60,7 @@ def command(
     public_url: str | None,
     proxies: tuple[str, ...],
     journal: str | None,
+    town: str | None,
     broker: BrokerOptions,
     name: str,
     **agent_options: Any,
@@ -69,6 +77,7 @@ def command(
     Examples:
       moothall studio
       moothall studio --port 9000 --journal runs.db
+      moothall studio --town town
       moothall studio --agent my_agents:Calculator
       moothall studio --amqp --name Ann
 
@@ -80,10 +89,14 @@ def command(
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     MissingExtra.unless("moothall studio", "studio", "fastapi", "uvicorn", "websockets")
     logging.getLogger("moothall").addHandler(logging.NullHandler())
+    with as_usage_error():
+        order = None if town is None else order_of_tables(town)
     participants = ChatParticipants.of(name, broker.is_chosen, **agent_options)
     hidden_id = "FunctionAI" if participants.has_small_model else None
     members = [each for each in participants.members if each.id != hidden_id]
     studio = Studio(name)
+    if order is not None:
+        studio.opens = studio.society.name
     try:
         with broker.space() if broker.is_chosen else NativeSpace() as space:
             space.add(studio.user)
@@ -98,6 +111,9 @@ def command(
                     prevent_thread_lock=True,
                     quiet=True,
                 )
+            if order is not None:
+                with as_usage_error():
+                    studio.society.set_up(order)
             for each in members:
                 if getattr(each, "journal", studio) is None:  # it can record, without a journal
                     each.journal = studio.journal  # type: ignore[attr-defined]

@@ -84,7 +84,7 @@ _EXPERIMENT_PARAMS: Final = ("experiment", "sweep", "seeds", "jobs", "odd", "out
 @click.option(
     "--parquet/--csv",
     default=None,
-    help="Format of the tables.  [default: Parquet if pyarrow is installed]",
+    help="Format of the tables.  [default: CSV]",
 )
 @click.option(
     "--trajectories", is_flag=True, help="Write where each citizen was in each step, too."

@@ -152,7 +152,7 @@ def _make_tables(order: SimulateOrder, hashes: dict[str, str]) -> Tables | None:
 
     settings = {k: v for k, v in asdict(order).items() if k not in order.may_change}
     settings |= {"steps": order.steps, "start": Clock().start.isoformat(), **hashes}
-    return Tables(order.out, settings, order.parquet, order.trajectories)
+    return Tables(order.out, settings, order.parquet or False, order.trajectories)
 
 
 def _peak_memory() -> float:

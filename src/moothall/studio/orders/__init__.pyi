@@ -29,4 +29,5 @@ from moothall.studio.orders.resumable import run_for_change as run_for_change
 from moothall.studio.orders.simulate import SimulateOrder as SimulateOrder
 from moothall.studio.orders.simulate import check_simulation as check_simulation
 from moothall.studio.orders.simulate import is_unbounded as is_unbounded
+from moothall.studio.orders.simulate import order_of_tables as order_of_tables
 from moothall.studio.orders.simulate import society_of as society_of

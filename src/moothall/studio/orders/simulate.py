@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from moothall import Clock, ConfigError
-from moothall.build import counted
+from moothall import Clock, ConfigError, FileError, StateError
+from moothall.build import UnreadableText, counted, load_state, read_json
 from moothall.models import ModelName, budget_of, made_model
 from moothall.society import DAY_S
 
@@ -58,7 +59,7 @@ class SimulateOrder:
     max_usd: float | None = None
     max_calls: int | None = None
     out: str | None = None  # the folder of the tables
-    parquet: bool | None = None  # or CSV; None for Parquet where pyarrow is installed
+    parquet: bool | None = None  # or CSV, as is None
     threads: int | None = None  # for citizens in columns; None for as many as pay
     trajectories: bool = False  # whether the tables say who was where in each step
 
@@ -99,6 +100,33 @@ class SimulateOrder:
     def in_words(self) -> str:
         """The settings, in a line."""
         return f"by {self.model or 'rules'}{f'; tables in {self.out}' if self.out else ''}"
+
+
+def order_of_tables(folder: str | PathLike[str]) -> SimulateOrder:
+    """Return the order of the town whose tables `moothall simulate --out` wrote to a folder.
+
+    Raises:
+        ConfigError: a model decided, so that the order alone does not give the same town
+        FileError: the folder has no manifest of such a town
+    """
+    path = Path(folder, "manifest.json")
+    try:
+        settings = read_json(path.read_text(encoding="utf-8"))["settings"]
+        names = {each.name for each in fields(SimulateOrder)} & settings.keys()
+        if not {"citizens", "seed"} <= names:
+            raise UnreadableText("it is of no town")
+        state = {name: settings[name] for name in names}
+        order = load_state(SimulateOrder, state, "its settings")
+    except (OSError, UnicodeDecodeError, UnreadableText, LookupError, TypeError, StateError) as e:
+        text = "names no town; `moothall simulate --out DIR` writes one"
+        raise FileError(f"{path} {text}: {e}") from e
+    if order.model is not None:
+        raise ConfigError(
+            f"the town in {str(folder)!r} was decided by a model, which may decide otherwise now: "
+            "simulate it with --journal FILE, and open that journal"
+        )
+    check_simulation(order)
+    return order
 
 
 def check_simulation(order: SimulateOrder) -> None:
