@@ -37,7 +37,7 @@ FOLDERS = {"agents": "agent"}
 """The folder of tests of a house, where a package on the index has the name of the house."""
 ELSEWHERE = {
     "cli": ("serving/doors/test_serve_command.py", "serving/company/test_serve_company.py"),
-    "foundation": ("research",),  # the values of a text
+    "foundation": ("research", "serving/telemetry", "test_notebook.py"),
 }
 """Tests of a house that stand beside what they need of another."""
 CORE = ("actions", "agents", "budget", "foundation", "journal", "memory", "models", "spaces")

@@ -126,6 +126,16 @@ def test_notebook_shows_a_report_in_a_frame_without_scripts() -> None:
     assert 'sandbox="allow-popups"' in html
 
 
+def test_notebook_shows_a_hundred_runs_and_how_many_are_left_out(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j.db") as journal:
+        agent = ReActAgent("a", ScriptedModel(["Yes."] * 103), journal=journal)
+        for _ in range(103):
+            agent.reply_sync("Hi")
+        html = journal.runs()._repr_html_()
+    assert html.count("<tr>") == 1 + 100
+    assert "3 more" in html
+
+
 def test_notebook_cuts_a_long_reply() -> None:
     html = Reply("x" * 1_000_000)._repr_html_()
     assert len(html) < 60_000

@@ -867,6 +867,29 @@ def test_time_for_which_a_call_waits_for_a_person_does_not_count_in_the_seconds(
     assert budget.spent.seconds < 0.6
 
 
+def test_budget_seconds_stand_still_until_the_last_of_two_people_has_answered(
+    clock: SetClock,
+) -> None:
+    budget = Budget(seconds=60, clock=clock)
+    budget.charge(tokens=1)
+    for is_still in (True, True, False, False):
+        budget.stand_still(is_still)
+        clock.time += 2
+    assert budget.remaining_seconds() == 58
+
+
+def test_budget_settled_below_its_reservation_by_a_clock_ahead_has_nothing_over(
+    clock: SetClock,
+) -> None:
+    budget = Budget(tokens=10, per="day", clock=clock)
+    held = budget.reserve(tokens=5)
+    clock.time += 3650 * DAY
+    budget.charge(tokens=1)
+    held.settle(tokens=2)
+    clock.time -= 3650 * DAY
+    assert (budget.spent.tokens, budget.over.tokens) == (3, 0)
+
+
 def test_budget_that_a_clock_years_ahead_has_renewed_is_open_by_the_right_one(
     clock: SetClock, caplog: pytest.LogCaptureFixture
 ) -> None:

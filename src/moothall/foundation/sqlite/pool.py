@@ -209,11 +209,10 @@ class SQLitePool(Generic[E]):
         self._write_lock.release()
 
     def close(self) -> None:
-        """Close the pool; open calls of other threads end first. A forked child does nothing."""
-        if self.file.is_of_this_process():
-            with self._idle_lock:
-                self._closed = True
-                self._end()
+        """Close the pool; open calls of other threads end first. A forked child closes nothing."""
+        with self._idle_lock:
+            self._closed = True
+            self._end()
 
     def take(self, *, patient: bool) -> SQLiteConnection:
         """Return a connection, which `give_back` returns."""
