@@ -76,7 +76,7 @@ def test_shared_budget_bounds_several_processes_together(path: Path, journal: Jo
     assert budget.spent.actions == 300
     assert budget.spent.tokens == spent
     assert budget.left.actions == 0
-    with pytest.raises(BudgetExceeded, match="0 of 300 are left.*by `moothall budgets limit`"):
+    with pytest.raises(BudgetExceeded, match=r"0 of 300 are left.*by `moothall budgets limit`"):
         budget.reserve(actions=1)
 
 
