@@ -531,6 +531,15 @@ def test_meaning_is_found_and_each_message_is_embedded_once(made: Made) -> None:
         assert contents(memory.recall("library", 1)) == ["libraries"]
 
 
+def test_recall_by_meaning_embeds_the_messages_of_its_own_thread_alone(made: Made) -> None:
+    embedder = Counted()
+    with made(embedder=embedder) as memory:
+        memory.thread("ada").add_memory(user("I lost my library card"))
+        memory.thread("bob").add_memory(user("My dog is lost"))
+        memory.thread("ada").recall("card", 1)
+        assert embedder.asked == [["card"], ["I lost my library card"]]
+
+
 def test_vectors_of_different_embedders_are_never_compared(made: Made) -> None:
     class Backwards(HashEmbedder):
         """The same vectors, the other way round."""
