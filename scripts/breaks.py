@@ -38,6 +38,7 @@ FOLDERS = {"agents": "agent"}
 ELSEWHERE = {
     "cli": ("serving/doors/test_serve_command.py", "serving/company/test_serve_company.py"),
     "foundation": ("research", "serving/telemetry", "test_notebook.py"),
+    "memory": ("serving/doors/test_refused.py",),
 }
 """Tests of a house that stand beside what they need of another."""
 CORE = ("actions", "agents", "budget", "foundation", "journal", "memory", "models", "spaces")

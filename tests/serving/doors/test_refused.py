@@ -98,12 +98,13 @@ def test_client_that_sends_a_refused_result_of_its_tool_again_is_answered(
     serve: Serve, refuses: OpenAIServer, tmp_path: Path
 ) -> None:
     served = client(serve(asgi(agent_at(refuses, tmp_path, "list"))))
-    look: Any = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    look: Any = {"type": "function", "function": {"name": "look", "arguments": "{}"}}
     tool: Any = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
     messages: list[Any] = [
         {"role": "user", "content": "Look."},
-        {"role": "assistant", "content": None, "tool_calls": [look]},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": id, **look} for id in "cd"]},
         {"role": "tool", "tool_call_id": "c", "content": "a forbidden page"},
+        {"role": "tool", "tool_call_id": "d", "content": "a page"},
     ]
     for question in ("what is the time?", "really?"):
         answer = served.chat.completions.create(model="shop", messages=messages, tools=[tool])
