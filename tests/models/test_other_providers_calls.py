@@ -238,6 +238,8 @@ def test_providers_each_take_the_conversation_of_another(
     sent = server.requests[-1].body["messages"]
     texts = [each["content"] for each in messages if each["content"]]
     assert all(each in json.dumps(sent) for each in texts)
+    calls = [call for each in sent for call in each.get("tool_calls", ())]
+    assert all(call["function"]["name"] == "add" for call in calls)
     if "parallel" in conversation or "no ids" in conversation or "one id" in conversation:
         assert [each["content"] for each in sent if each["role"] == "tool"] == ["1", "2"]
 
