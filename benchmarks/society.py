@@ -1,6 +1,6 @@
 """What a citizen's step costs: rules only, all blocks, one process; and what a citizen takes.
 
-    python -m benchmarks.society [--quick]
+    python -m benchmarks.society [--quick] [--tokens]
 
 A town of 10,000 citizens (`--quick`: 1,000) lives hours of its first day in steps of 15 minutes,
 from 7:00 on, when people set out; then with a model behind a pause of 50 ms, where the limit is the
@@ -18,6 +18,7 @@ import tracemalloc
 from typing import Any
 
 from benchmarks.measure import emit
+from moothall.memory.bounded import estimate_tokens
 from moothall.models.protocol import ModelReply
 from moothall.society import CitizenAgent, CitizenMemory, City, LocalEngine, Society
 from moothall.society.services.economy import make_economy
@@ -124,10 +125,65 @@ async def models(count: int, concurrency: int) -> None:
     emit("step with a model", f"{count} calls", taken, "s", limit=limit, ratio=limit / taken)
 
 
+class Answering:
+    """A model that answers as the form asks: the plan that it is shown, the first block, a word."""
+
+    name = "answering"
+    context_tokens = None
+
+    def __init__(self) -> None:
+        self.calls = self.tokens = self.characters = 0
+
+    async def complete(self, messages: list[Any], *_: Any, schema: Any, **__: Any) -> ModelReply:
+        text = "\n".join(each["content"] for each in messages)
+        self.calls += 1
+        self.characters += len(text)
+        self.tokens += estimate_tokens(text)
+        answer = _answer(schema, "")
+        if "plan" in answer:
+            answer["plan"] = json.loads(messages[-1]["content"].splitlines()[-1])["an example"]
+        return ModelReply(json.dumps(answer))
+
+
+def _answer(schema: dict[str, Any], name: str) -> Any:
+    """An answer of a form; of a dispatcher's blocks, the first acts."""
+    if "enum" in schema:
+        return schema["enum"][0]
+    kind = schema["type"]
+    if kind == "object":
+        answer = {key: _answer(each, key) for key, each in schema["properties"].items()}
+        return answer | {next(iter(answer)): "yes"} if name == "blocks" else answer
+    return {"array": [], "integer": 100, "number": 100}.get(kind, "Hello.")
+
+
+async def tokens(count: int) -> None:
+    """What a model is shown in a citizen's day."""
+    city, model = City.generate(seed=1, citizens=count), Answering()
+    services = [*make_economy(city, seed=1), Feed()]
+    async with Society(
+        count, city, seed=1, model=model, services=services, start="2026-01-05T00:00"
+    ) as society:
+        rows = await society.run(days=1, step="15min")
+    emit(
+        "a citizen's day",
+        f"{count} citizens",
+        model.calls / count,
+        "calls",
+        estimated_tokens=model.tokens / count,
+        characters=model.characters / count,
+        by_rule=sum(row["fallbacks"] for row in rows),
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer citizens and steps")
-    quick = parser.parse_args().quick
+    parser.add_argument("--tokens", action="store_true", help="only what a model is shown in a day")
+    args = parser.parse_args()
+    quick = args.quick
+    if args.tokens:
+        asyncio.run(tokens(30 if quick else 100))
+        return
     for looked_at in _LOOKED_AT:
         asyncio.run(steps(1_000 if quick else 10_000, 8, looked_at))
     if not quick:
