@@ -31,7 +31,7 @@ NAMES = (
     *("local_model", "choices", "loop", "dualact", "memory", "folder", "journal", "http", "amqp"),
     *("citations", "research", "research_speed", "hostile", "studio", "doors", "door_requests"),
     *("origins", "agentdojo", "attached", "injections", "mesa_models", "mesa_speed", "killed"),
-    *("many", "evals", "durable", "theirs"),
+    *("many", "evals", "durable", "theirs", "sugarscape"),
 )
 
 
