@@ -19,7 +19,7 @@ import pytest
 import typing_extensions
 from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, FormatChecker
 from pydantic import BaseModel, Field, field_validator
 
 import moothall
@@ -222,6 +222,20 @@ def test_signature_return_type_without_json_form_is_not_described():
     assert "returns" not in of(do).help
     assert "returns" not in of(never).help
     assert "returns" not in of(nor_this).help
+
+
+def test_schema_of_what_is_returned_takes_more_keys_and_times_without_a_zone():
+    class Train(BaseModel, extra="forbid"):
+        leaves: datetime
+        day: date
+
+    def next_train() -> list[Train]: ...
+
+    check = Draft202012Validator(of(next_train).returned, format_checker=FormatChecker())
+    train = {"leaves": "2026-05-01T10:00:00", "day": "2026-05-01"}
+    assert check.is_valid([train, train | {"track": 4}])
+    assert "date-time" not in json.dumps(check.schema)
+    assert not check.is_valid([train | {"day": "the first"}])
 
 
 def test_signature_annotated_return_type_has_its_description():

@@ -144,6 +144,16 @@ def test_guard_values_of_the_user_and_of_own_actions_are_not_asked_for() -> None
     }
 
 
+@pytest.mark.parametrize("to", ("mallory@evil.example", "Maria Lopez"))
+def test_guard_value_of_the_user_is_the_users_though_a_mail_and_an_action_have_it(to: str) -> None:
+    mail = f"I said that {to} should wait."
+    desk = Desk(inbox=mail)
+    answers = (READ, call("contact", name=mail), call("pay", to=to, amount=999), "done")
+    reply = desk.agent(*answers).reply_sync(f"Read my mail. Pay {to} 999.")
+    assert desk.asked == []
+    assert reply.steps[-1].origins == {"to": [Origin("user")], "amount": [Origin("user")]}
+
+
 def test_guard_asks_nothing_before_anything_was_read_from_outside() -> None:
     desk = Desk()
     reply = desk.agent(ATTACK, "done").reply_sync("Hello")
