@@ -867,6 +867,16 @@ def test_time_for_which_a_call_waits_for_a_person_does_not_count_in_the_seconds(
     assert budget.spent.seconds < 0.6
 
 
+def test_budget_whose_reservations_have_all_ended_goes_without_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    budget = Budget(tokens=10)
+    budget.reserve(tokens=5).settle()
+    del budget
+    gc.collect()
+    assert caplog.text == ""
+
+
 def test_budget_seconds_stand_still_until_the_last_of_two_people_has_answered(
     clock: SetClock,
 ) -> None:
