@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Set
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -135,11 +135,8 @@ class Journal(OperatedRuns, TakesFeedback, ProcessBound, remedy="give its path, 
             ConfigError: an argument is not valid
             JournalError: the file cannot be read
         """
-        run_query = RunQuery.of(Journal.runs, filters, sort=sort, limit=limit)
-        with self.file.reading() as db:
-            run_query.check(db)
-            outlines = self._outlines(db, run_query)
-        return Outlines(self._note_sources(outlines))
+        query = RunQuery.of(Journal.runs, filters, sort=sort, limit=limit)
+        return Outlines(self._note_sources(self._outlines(query)))
 
     def sums(self, **filters: Unpack[Filters]) -> Sums:
         """Return how many runs there are, and what they have spent together.
@@ -171,10 +168,7 @@ class Journal(OperatedRuns, TakesFeedback, ProcessBound, remedy="give its path, 
             NoSuchRun: there is no run of that id
             JournalError: the file cannot be read
         """
-        with self.file.reading() as db:
-            number = self.file.run_number(db, run_id)
-            outlines = self._outlines(db, RunQuery(id=run_id), [number])
-        return self._note_sources(outlines)[0]
+        return self._note_sources(self._outlines(RunQuery(id=run_id), run_id))[0]
 
     def entries(self, run_id: str, after: int = 0, most: int | None = None) -> list[Entry]:
         """Return the entries of a run, in order.
@@ -576,25 +570,31 @@ class Journal(OperatedRuns, TakesFeedback, ProcessBound, remedy="give its path, 
         return RunPart(await self.held_runs.begin(run_id, new_run if kind else None))
 
     def _outlines(
-        self, db: Database, run_query: RunQuery, numbers: Iterable[int] | None = None
+        self, query: RunQuery, run_id: str | None = None, seen: Set[Any] = frozenset()
     ) -> list[Outline]:
-        """Return the outlines of the wanted runs, among these numbers."""
-        runs = self.held_runs
-        leases = runs.all_leased_runs(db) if numbers is None else set(runs.leased_runs(numbers))
-        query, values = run_query.rows_query(lambda: leases, self.file.attribute_sql)
+        """Return the outlines of the wanted runs, or of one."""
+        with self.file.reading() as db:
+            outlines = self._read_outlines(db, query, run_id)
+        stopped = {(run.id, run.entries) for run in outlines if run.state in Outline.cut_off}
+        # One may have ended between its row and the leases: it is stopped if two readings say so.
+        return outlines if stopped <= seen else self._outlines(query, run_id, stopped)
+
+    def _read_outlines(self, db: Database, query: RunQuery, run_id: str | None) -> list[Outline]:
+        query.check(db)
+        number, held = 0 if run_id is None else self.file.run_number(db, run_id), self.held_runs
+        leases = set(held.leased_runs([number])) if number else held.all_leased_runs(db)
+        sql, values = query.rows_query(lambda: leases, self.file.attribute_sql)
         outlines = []
-        for number, *row, attrs, state, origin, thread, waiting, end in db.execute(query, values):
+        for number, *row, attrs, state, origin, thread, waiting, end in db.execute(sql, values):
             state = ("waiting" if waiting else "running") if number in leases else state
+            cells = (*row[:7], state or "stopped", origin, thread, detail_in(end))
             details: dict[str, Any] = {**read_attributes(attrs), "held": number in leases}
             details |= zip((*SUM_COLUMNS, "seconds"), row[7:], strict=True)
-            cells = (*row[:7], state or "stopped", origin, thread, detail_in(end))
-            details |= zip(FIELDS, cells, strict=True)
-            outlines.append(Outline(**details))
+            outlines.append(Outline(**details | dict(zip(FIELDS, cells, strict=True))))
         return outlines
 
     def _note_sources(self, outlines: list[Outline]) -> list[Outline]:
         """Return outlines; an action that reads their tasks gets the tasks' outside sources."""
-        if current_reading() is not None:
-            for each in outlines:
-                self.entries(each.id, most=_TASK_ENTRIES)
+        for each in outlines if current_reading() is not None else ():
+            self.entries(each.id, most=_TASK_ENTRIES)
         return outlines
