@@ -32,7 +32,7 @@ with Journal(sys.argv[1]) as journal:
 """
 
 
-def test_a_run_that_ends_while_runs_are_listed_is_never_shown_as_stopped(tmp_path: Path) -> None:
+def test_run_that_ends_while_runs_are_listed_is_never_shown_as_stopped(tmp_path: Path) -> None:
     path = str(tmp_path / "runs.db")
     states: set[str] = set()
     with Journal(path) as journal:

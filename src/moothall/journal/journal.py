@@ -570,19 +570,19 @@ class Journal(OperatedRuns, TakesFeedback, ProcessBound, remedy="give its path, 
         return RunPart(await self.held_runs.begin(run_id, new_run if kind else None))
 
     def _outlines(
-        self, query: RunQuery, run_id: str | None = None, seen: Set[Any] = frozenset()
+        self, query: RunQuery, run_id: str | None = None, stopped_before: Set[Any] = frozenset()
     ) -> list[Outline]:
         """Return the outlines of the wanted runs, or of one."""
         with self.file.reading() as db:
             outlines = self._read_outlines(db, query, run_id)
         stopped = {(run.id, run.entries) for run in outlines if run.state in Outline.cut_off}
         # One may have ended between its row and the leases: it is stopped if two readings say so.
-        return outlines if stopped <= seen else self._outlines(query, run_id, stopped)
+        return outlines if stopped <= stopped_before else self._outlines(query, run_id, stopped)
 
     def _read_outlines(self, db: Database, query: RunQuery, run_id: str | None) -> list[Outline]:
         query.check(db)
-        number, held = 0 if run_id is None else self.file.run_number(db, run_id), self.held_runs
-        leases = set(held.leased_runs([number])) if number else held.all_leased_runs(db)
+        number, opener = 0 if run_id is None else self.file.run_number(db, run_id), self.held_runs
+        leases = set(opener.leased_runs([number])) if number else opener.all_leased_runs(db)
         sql, values = query.rows_query(lambda: leases, self.file.attribute_sql)
         outlines = []
         for number, *row, attrs, state, origin, thread, waiting, end in db.execute(sql, values):
