@@ -867,7 +867,7 @@ def test_time_for_which_a_call_waits_for_a_person_does_not_count_in_the_seconds(
     assert budget.spent.seconds < 0.6
 
 
-def test_budget_whose_reservations_have_all_ended_goes_without_a_warning(
+def test_budget_gives_no_warning_once_its_reservations_have_ended(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     budget = Budget(tokens=10)

@@ -53,7 +53,7 @@ class Directing:
 @action(idempotent=True)
 async def look() -> str:
     """Look."""
-    await asyncio.sleep(0.03)
+    await asyncio.sleep(0.2)  # long enough to be killed in, also on a fast machine
     return "seen"
 
 

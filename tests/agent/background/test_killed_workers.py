@@ -36,7 +36,7 @@ class Killed:
         processes = {role: self.start(role) for role in ("ask", *others)}
         while True:
             try:
-                seconds = draw.uniform(0.45, 0.95) if killed < kills else 120
+                seconds = draw.uniform(0.3, 0.9) if killed < kills else 120
                 said, _ = processes["ask"].communicate(timeout=seconds)
                 break
             except subprocess.TimeoutExpired:

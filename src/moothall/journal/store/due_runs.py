@@ -157,8 +157,11 @@ class DueRuns:
 
         Return whether any did.
         """
-        with self._store.writing() as db:
-            ids = drop_workers(db, asker, run_id)
+        try:
+            with self._store.writing() as db:
+                ids = drop_workers(db, asker, run_id)
+        except ValueError:  # a lone surrogate or a NUL, which no id has
+            return False
         for each in ids:
             with suppress(StateError, NoSuchRun):  # it has ended, or was deleted meanwhile
                 cancel(each)
