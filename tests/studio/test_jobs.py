@@ -171,7 +171,9 @@ def test_job_is_resumed_by_one_of_many_at_once(told: Told, studio: Studio, folde
     assert (studio.jobs.state(run), studio.jobs.running()) == (None, [])
 
 
-@pytest.mark.parametrize("elsewhere", (False, True), ids=["at the page", "by another process"])
+@pytest.mark.parametrize(
+    "elsewhere", (False, pytest.param(True, marks=pytest.mark.long)), ids=["here", "elsewhere"]
+)
 def test_paused_job_waits_in_its_journal_and_goes_on_by_whoever_lets_it(
     told: Told, studio: Studio, folder: Path, elsewhere: bool
 ) -> None:
