@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Page, Route, expect
 
 from moothall.studio import Studio
@@ -55,6 +56,26 @@ def test_rule_is_tried_with_the_town_without_it_beside(
     assert studio.society.second_town is not None
     beside = studio.society.second_town.wait_for_society()
     assert not beside.changed.closed
+
+
+@pytest.mark.long
+def test_place_that_was_found_is_shut_and_opened_again(
+    studio: Studio, open_page: Callable[..., Page]
+) -> None:
+    page = open_page("Society")
+    studio.society.set_up(SimulateOrder(20, days=30.0))
+    expect(page.locator(".s-map")).to_have_attribute("data-drawn", "dots")
+    page.get_by_label("Citizen's number or name").fill("shop")
+    press(page, "Show")
+    page.get_by_role("button", name="Close it").first.click()
+    press(page, "Step")
+    page.get_by_label("Citizen's number or name").fill("home")
+    press(page, "Show")
+    expect(page.get_by_role("button", name="Close it")).to_have_count(0)
+    page.get_by_label("Citizen's number or name").fill("shop")
+    press(page, "Show")
+    page.get_by_role("button", name="Open it again").first.click()
+    expect(page.get_by_role("button", name="Close it").first).to_be_visible()
 
 
 def test_road_that_was_clicked_on_the_map_is_shut_and_opened_again(

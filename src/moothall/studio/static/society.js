@@ -113,9 +113,9 @@ export function mount(root) {
     if (isCitizen(sought) || !sought) return choose(sought);
     const places = map.places(sought).slice(0, LISTED);
     const found = await call(`society/find?name=${encodeURIComponent(sought)}`).catch((error) => { if (!places.length) throw error; return []; });
+    if (number.value.trim() !== sought) return; // another name is typed meanwhile: it stays
     if (found.length === 1 && !places.length) return choose(found[0][0]);
-    choose("");
-    number.value = sought;
+    choose("", number.value); // not set anew: who types on keeps the place
     replace(who, found.length > 0 && [h("p", {}, `${found.length < LISTED ? found.length : `The first ${LISTED}`} whose names begin so:`), h("ul", { class: "s-list" }, found.map(([id, name, home]) => h("li", {}, name, " ", other(id), h("span", { class: "s-soft" }, ` ${home}`))))],
       places.length > 0 && [h("p", {}, `${count(places.length, "place")}:`), listOf(places)]);
     if (places.length && !found.length) map.spot(places[0][0]);
@@ -222,10 +222,10 @@ export function mount(root) {
 
   // -- a citizen -----------------------------------------------------------------------------------
 
-  function choose(id) {
+  function choose(id, words = id) {
     citizen = id;
     sessionStorage.setItem(KEPT, `${head.run} ${id}`);
-    number.value = id;
+    if (number.value !== words) number.value = words;
     map.pick(indexOf(id));
     beside.pick(indexOf(id));
     pane("Citizen");
