@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from commands import run as run_command
 from evals import shop
 from evals.shop import desk
 from moothall import Budget, ConfigError, Journal, ReActAgent, Reply, ScriptedModel
@@ -259,15 +258,13 @@ def test_evaluation_killed_at_any_moment_has_no_cell_twice_and_loses_none(
     tmp_path: Path, runs: Journal
 ) -> None:
     asked = tmp_path / "asked"
-    folder = str(Path(__file__).parent.parent)
-    env = {**os.environ, "ASKED": str(asked), "PYTHONPATH": folder}
-    command = [sys.executable, "-c", _PROGRAM, runs.path, str(tmp_path / "evals.db")]
+    env = {**os.environ, "ASKED": str(asked)}
+    args = (runs.path, tmp_path / "evals.db")
+    how: Any = {"code": _PROGRAM, "cwd": Path(__file__).parent.parent}
     for kill_at in (1, 2, 5, 9, 14):
-        process = subprocess.run(
-            command, env={**env, "KILL_AT": str(kill_at)}, capture_output=True, check=False
-        )
+        process = run_command(*args, env={**env, "KILL_AT": str(kill_at)}, **how)
         assert process.returncode == -signal.SIGKILL
-    output = subprocess.run(command, env=env, capture_output=True, check=True, text=True).stdout
+    output = run_command(*args, env=env, **how).stdout
     assert output == "12 1.0 []\n"
     # Two requests for each cell; a kill cuts off at most the two that are under way.
     assert 24 <= len(asked.read_text().splitlines()) <= 24 + 5 * 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from commands import Command
 from commands import run as run_command
 from journal.cancelled_program import agent_at
 from journal.conftest import Place
@@ -39,10 +39,10 @@ WITHIN_S = 5.0
 
 
 @contextmanager
-def working(path: str, where: str) -> Iterator[subprocess.Popen[str]]:
+def working(path: str, where: str) -> Iterator[Command]:
     """A process that works on the run `r`, from when it is in that place."""
-    command = (sys.executable, "-m", "journal.cancelled_program", path, where)
-    with subprocess.Popen(command, cwd=TESTS, stdout=subprocess.PIPE, text=True) as process:
+    pipe: Any = {"stdout": subprocess.PIPE, "text": True}
+    with Command(path, where, module="journal.cancelled_program", cwd=TESTS, **pipe) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "working\n"

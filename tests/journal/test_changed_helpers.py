@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from commands import run as run_command
 from journal.conftest import Place
 from journal.crash import crash
 from moothall import (
@@ -245,10 +244,8 @@ class Runs:
 
     def run(self, command: str, way: tuple[str, str, str], prompt: str = "Help.") -> str:
         form, where, id = way
-        parts = (sys.executable, "-c", PROGRAM, command, form, where, prompt, id, *self.places)
-        ended = subprocess.run(
-            (*parts, *(("parked",) if self.parked else ())), capture_output=True, text=True
-        )
+        parts = (command, form, where, prompt, id, *self.places)
+        ended = run_command(*parts, *(("parked",) if self.parked else ()), code=PROGRAM)
         assert ended.returncode == (-9 if command == "kill" else 0), ended.stderr
         return ended.stdout.strip()
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -47,7 +45,7 @@ def firm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "firm.yaml").write_text(COMPANY.format(name="clerk"))
     monkeypatch.chdir(tmp_path)
     begin = "from firm import clerk; print(clerk().reply_sync('go', run_id='r').stop_reason)"
-    begun = subprocess.run((sys.executable, "-c", begin), capture_output=True, text=True)
+    begun = run_command(code=begin)
     assert begun.stdout == "waiting\n", begun.stderr
     return tmp_path
 

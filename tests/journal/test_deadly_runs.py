@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,8 +18,7 @@ KILLED = -9
 
 
 def lives(path: str, *runs: str) -> subprocess.CompletedProcess[str]:
-    command = (sys.executable, "-m", "journal.deadly_program", path, *runs)
-    return subprocess.run(command, cwd=TESTS, capture_output=True, text=True, timeout=50)
+    return run_command(path, *runs, module="journal.deadly_program", cwd=TESTS)
 
 
 def test_run_whose_process_ended_three_times_at_a_step_waits_for_an_operator(place: Place) -> None:
@@ -73,7 +71,7 @@ def test_operator_answers_once_for_a_run_and_that_of_the_agent_that_it_asks(
     path = str(tmp_path / "j")
 
     def life(*begins: str) -> int:
-        return subprocess.run([sys.executable, "-c", ASKING, path, *begins], timeout=50).returncode
+        return run_command(path, *begins, code=ASKING).returncode
 
     assert [life("first"), life(), life(), life()] == [KILLED] * 3 + [0]
     with Journal(path) as journal:

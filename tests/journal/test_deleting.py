@@ -278,9 +278,8 @@ def test_writers_wait_at_most_fifty_milliseconds_for_a_prune(
 ) -> None:
     for number in range(300):
         reply(filed, f"r{number}", f"words {number} ", (100, 5000, 50_000)[number % 3])
-    with subprocess.Popen(
-        [sys.executable, "-c", WRITE, str(tmp_path / "j")], stdout=subprocess.PIPE, text=True
-    ) as writer:
+    pipe: Any = {"stdout": subprocess.PIPE, "text": True}
+    with Command(tmp_path / "j", code=WRITE, **pipe) as writer:
         assert writer.stdout is not None
         assert writer.stdout.readline() == "writes\n"
         assert len(filed.prune(0).runs) == 300
@@ -399,9 +398,8 @@ def test_large_journal_is_written_anew_where_there_is_room_before_writers_and_af
             filed.compact()
     assert path.stat().st_size == before
 
-    with subprocess.Popen(
-        [sys.executable, "-c", COMPACT, str(path)], stdout=subprocess.PIPE, text=True
-    ) as process:
+    pipe: Any = {"stdout": subprocess.PIPE, "text": True}
+    with Command(path, code=COMPACT, **pipe) as process:
         assert process.stdout is not None
         process.stdout.readline()
         number = 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from commands import Command
 from journal.hand_program import STEPS
 from moothall import Journal, RunHeld, StateError
 from moothall.journal import Outline, RunView
@@ -26,10 +26,11 @@ WITHIN_S = 60.0
 
 
 @contextmanager
-def working(path: Path, effects: Path, run_ids: list[str]) -> Iterator[subprocess.Popen[str]]:
+def working(path: Path, effects: Path, run_ids: list[str]) -> Iterator[Command]:
     """A process that works on runs, once it does."""
-    command = (sys.executable, "-m", "journal.hand_program", str(path), str(effects), *run_ids)
-    with subprocess.Popen(command, cwd=TESTS, stdout=subprocess.PIPE, text=True) as process:
+    pipe: Any = {"stdout": subprocess.PIPE, "text": True}
+    args = (path, effects, *run_ids)
+    with Command(*args, module="journal.hand_program", cwd=TESTS, **pipe) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "working\n"

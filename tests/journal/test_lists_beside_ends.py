@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
+from commands import Command
 from moothall import Journal
 
 PROGRAM = """
@@ -36,7 +35,7 @@ def test_run_that_ends_while_runs_are_listed_is_never_shown_as_stopped(tmp_path:
     path = str(tmp_path / "runs.db")
     states: set[str] = set()
     with Journal(path) as journal:
-        with subprocess.Popen([sys.executable, "-c", PROGRAM, path]) as process:
+        with Command(path, code=PROGRAM) as process:
             while process.poll() is None:
                 states |= {run.state for run in journal.runs()}
         states |= {run.state for run in journal.runs()}

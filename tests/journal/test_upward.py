@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from commands import run as run_command
 from journal.conftest import Place
 from moothall import (
     ACCESS_REQUESTED,
@@ -300,15 +299,14 @@ with NativeSpace() as space:
 
 def test_process_that_dies_in_another_agents_action_leaves_the_call_in_doubt(place: Place) -> None:
     file = place("runs.db")
-    command = [sys.executable, "-c", PROGRAM]
-    killed = subprocess.run([*command, "kill", file], capture_output=True, text=True)
+    killed = run_command("kill", file, code=PROGRAM)
     assert (killed.returncode, killed.stdout) == (-9, "paid 1\n")
-    assert subprocess.check_output([*command, "live", file], text=True) == "in_doubt\n"
+    assert run_command("live", file, code=PROGRAM).stdout == "in_doubt\n"
     with Journal(file) as journal:
         (doubt,) = journal.waiting("r", kind="doubt")
         assert (doubt.action, doubt.args) == ("Bank.pay", {"n": 1})
         journal.answer("r", doubt.key, {"done": "paid it"})
-    assert subprocess.check_output([*command, "live", file], text=True) == "done\n"
+    assert run_command("live", file, code=PROGRAM).stdout == "done\n"
 
 
 ASKS = """
@@ -347,9 +345,8 @@ def test_process_that_dies_while_a_person_decides_for_another_agent_leaves_no_do
 ) -> None:
     """One that dies in the permitted action does; the call counts once in the budget."""
     places = (str(tmp_path / "runs.db"), str(tmp_path / "effects"))
-    parts = (sys.executable, "-c", ASKS)
-    assert subprocess.run((*parts, kill, *places), capture_output=True).returncode == -9
-    ended = subprocess.run((*parts, "live", *places), capture_output=True, text=True, check=True)
+    assert run_command(kill, *places, code=ASKS).returncode == -9
+    ended = run_command("live", *places, code=ASKS)
     assert ended.stdout.strip() == end
     assert (tmp_path / "effects").read_text() == "paid " * paid
 
@@ -538,9 +535,7 @@ def test_process_that_dies_while_another_agent_works_goes_on_with_that(
     def run(command: str, prompt: str = "Help.") -> str:
         places = (place("runs.db"), place("own.db"), str(effects))
         parts = (command, where, prompt, *places)
-        ended = subprocess.run(
-            (sys.executable, "-c", ASKED, *parts), capture_output=True, text=True
-        )
+        ended = run_command(*parts, code=ASKED)
         assert ended.returncode == (-9 if command == "kill" else 0), ended.stderr
         return ended.stdout.strip()
 

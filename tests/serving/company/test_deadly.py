@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from commands import run as run_command
 from moothall import Journal
 from moothall.serving.company.controls import ScheduleControl
 
@@ -27,8 +27,7 @@ FIRINGS = {
 
 
 def start(folder: Path, *work: str) -> subprocess.CompletedProcess[str]:
-    command = (sys.executable, "-m", "serving.company.deadly_program", str(folder), *work)
-    return subprocess.run(command, cwd=TESTS, capture_output=True, text=True, timeout=60)
+    return run_command(folder, *work, module="serving.company.deadly_program", cwd=TESTS)
 
 
 def test_company_with_a_deadly_run_among_twenty_is_ready_within_four_starts(tmp_path: Path) -> None:

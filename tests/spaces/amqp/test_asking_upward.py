@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from benchmarks.broker import Broker
 
+from commands import run as run_command
 from journal.test_upward import Bank, call, calling
 from moothall import Journal, ReActAgent, Waiting
 from spaces.amqp.conftest import MakeSpace
@@ -83,9 +82,8 @@ def test_killed_process_leaves_its_say_over_the_broker_in_doubt_and_nothing_is_d
 ) -> None:
     """There the message itself comes again: asked anew, the agent would do its work twice."""
     effects, file = tmp_path / "effects", str(tmp_path / "runs.db")
-    parts = (sys.executable, "-c", ASKED)
     places = (str(broker.port), exchange, file, str(effects))
-    assert subprocess.run((*parts, "kill", *places), capture_output=True).returncode == -9
-    ended = subprocess.run((*parts, "live", *places), capture_output=True, text=True, check=True)
+    assert run_command("kill", *places, code=ASKED).returncode == -9
+    ended = run_command("live", *places, code=ASKED)
     assert ended.stdout.split() == ["in_doubt", "in_doubt", "in_doubt"]
     assert effects.read_text() == "rang "
