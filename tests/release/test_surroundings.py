@@ -8,9 +8,11 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from commands import run as run_command
 from packages import outside
 from release.conftest import ROOT
 
@@ -28,7 +30,7 @@ PROGRAMS = (
 )
 DRIVEN = ("spawn", "fork", "threads", "gevent", "uvloop", "nest_asyncio", "streamlit")
 OWN_PACKAGES = {"gevent", "uvloop", "nest_asyncio", "streamlit"}
-OPTIONS = {"without asserts and docstrings": ["-OO"], "warnings are errors": ["-W", "error"]}
+OPTIONS = {"without asserts and docstrings": ("-OO",), "warnings are errors": ("-W", "error")}
 ENVIRONMENTS = {
     "ASCII": {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
     "proxies": {
@@ -49,6 +51,8 @@ ENVIRONS = {"oldest": (None, "lowest-direct"), "newest": (None, "highest")}
 """Environments of their own: the Python, and which versions the bounds are resolved to."""
 ENVIRONS |= {f"Python 3.{n}": (f"3.{n}", "highest") for n in (12, 13, 14) if found(f"3.{n}")}
 EXTRAS = ("cli", "mcp", "research", "society", "studio")
+FORKED = ("fork", "warnings are errors")
+"""Their programs begin in an interpreter of these options that has imported moothall already."""
 IN_MAKE_TEST = ("fork", "warnings are errors", "read-only")
 SURROUNDINGS = (
     *(*DRIVEN, *OPTIONS, *ENVIRONMENTS, *ENVIRONS),
@@ -113,7 +117,8 @@ def test_program_runs_in_surroundings(
 ) -> None:
     environment = {k: v for k, v in os.environ.items() if not k.endswith(("_KEY", "_TOKEN"))}
     environment |= ENVIRONMENTS.get(surroundings, {})
-    command: list[str | Path] = [sys.executable, *OPTIONS.get(surroundings, ())]
+    options = OPTIONS.get(surroundings, ())
+    command: list[str | Path] = [sys.executable, *options]
     if surroundings in ENVIRONS:
         wheel = request.getfixturevalue("wheel")
         command = [made(surroundings, packages / surroundings.replace(" ", ""), wheel)]
@@ -134,9 +139,12 @@ def test_program_runs_in_surroundings(
             *("--dev", "/dev", "--proc", "/proc", "--bind", tmp_path, tmp_path, "--chdir", "/"),
             *command,
         ]
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False, timeout=300
-    )
+    how: dict[str, Any] = {"env": environment, "timeout": 300}
+    if surroundings in FORKED:
+        script, *args = (str(each) for each in command if each not in (sys.executable, *options))
+        done = run_command(*args, script=Path(script), options=options, **how)
+    else:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, **how)
     refusal = REFUSED.get((surroundings, program))
     assert done.stdout.split() == ([] if refusal else [program]), done.stderr
     assert not refusal or refusal in done.stderr
