@@ -34,8 +34,6 @@ from moothall.society.society_step import Steps
 
 MIN_DRAWN: Final = 100
 """So many drawn citizens are no agents, which would remember what they did, until one is taken."""
-MIN_ROWS: Final = 20
-"""Fewer agents that live by the same rules have turns: a step of few costs less so."""
 _AGENTS_PER_YIELD: Final = 32  # agents are made while others wait for the loop
 
 
@@ -50,8 +48,8 @@ def population_of(
 ) -> tuple[Population, tuple[Agent, ...]]:
     """Return the citizens of a society as a population, and the agents that are to be added.
 
-    Those that live by the same shipped rules are rows, which nobody can tell; none if there are
-    few, or if columns do not have all that their statuses say.
+    Those that live by the same shipped rules are rows, which nobody can tell; none if columns do
+    not have all that their statuses say.
     """
     may_be_rows = _takes_rows(society, city, model)
     if may_be_rows and (drawn := _drawn_rows(citizens, city, seed, people)) is not None:
@@ -92,12 +90,12 @@ def _is_for_rows(block: object) -> bool:
 def _with_rows(
     citizens: Iterable[Agent], city: City, services: Mapping[str, Service], seed: int
 ) -> Population | None:
-    """Return agents as rows, and beside them those that are none; None if few would be rows."""
+    """Return agents as rows, and beside them those that are none; None if none would be a row."""
     agents = [each for each in citizens if isinstance(each, CitizenAgent)]
     kinds = Counter(_kind_of(each) for each in agents if _has_only_rules(each))
-    ((kind, count),) = kinds.most_common(1) or [((), 0)]
-    if count < MIN_ROWS:
+    if not kinds:
         return None
+    kind = max(kinds, key=kinds.__getitem__)
     statuses = {str(each.id): each.memory.status for each in agents}
     is_shared = len({id(each) for each in statuses.values()}) < len(agents)
     if is_shared or any(id in services or "moving" in each for id, each in statuses.items()):

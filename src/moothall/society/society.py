@@ -81,8 +81,8 @@ class Society(Experiments):
     Args:
         citizens: the agents; or a number of citizens to draw by the seed (`make_people`), or the
             file of a table (`read_people`), both with all blocks; or a `Population`, whose city,
-            seed and blocks the society then uses. 20 or more that live by the same shipped rules
-            in a `City` are rows of its population, to the same effect, unless there is a model
+            seed and blocks the society then uses. Those that live by the same shipped rules in a
+            `City` are rows of its population, to the same effect, unless there is a model
         city: a `City`, a `Network`, a `Grid`, or None
         seed: the seed of all random numbers
         model: the model, or its name, for citizens without their own model
