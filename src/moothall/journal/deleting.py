@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
-from weakref import ref
 
 from moothall.foundation.arguments import check_integer, check_name
 from moothall.foundation.database import Database
@@ -24,13 +22,13 @@ from moothall.journal.holders import Holders, Pace, has_named_values, increment_
 from moothall.journal.kinds.feedback import CASE_FILE
 from moothall.journal.opening import RunOpener
 from moothall.journal.stop_reason import FINAL_REASONS
-from moothall.journal.store.holding import batches, placeholders
+from moothall.journal.store.holding import ids_present
 from moothall.journal.store.store import Store
+from moothall.journal.store.wait_rows import read_workers, woken_runs, workers_by_asker
 
 _BATCH_ROWS: Final = 50
 """So many entries are deleted before the clock is looked at."""
 _MAX_AGE_S: Final = 1e11
-_MAX_REMEMBERED: Final = 1000  # runs of a conversation that are looked for
 _IS_FIRING: Final = (
     "{0}.kind = 'Schedule' AND {0}.id LIKE '%Z' AND {0}.task NOT LIKE 'wanted by %' "
     "AND NOT {0}.deleted"
@@ -47,6 +45,7 @@ _KEEP_FIRING_TIME: Final = (
     f"FROM runs r WHERE number = ? AND id NOT LIKE '%@since %' AND {_LAST_FIRING} "
     "ON CONFLICT (id) DO NOTHING"
 )
+_ROWS_OF_RUN: Final = (("texts", "run"), ("waits", "run"), ("runs", "number"))
 _COMPACTION_LEASE: Final = 2**60 - 1
 """The lease of who writes the journal anew, which is no run's."""
 
@@ -97,7 +96,19 @@ def _asked_by(db: Database, number: int) -> set[str]:
     ids = {str(each["asks"]) for each in abouts if "asks" in each}  # else an argument is named so
     awaited = "SELECT 1 FROM waits WHERE key = ? AND run <> ? AND NOT taken"
     ids = {each for each in ids if not db.execute(awaited, (each, number)).fetchone()}
-    return _ids_present(db, ids)
+    return ids_present(db, ids)
+
+
+def _works_for(db: Database, ids: Iterable[str]) -> tuple[dict[int, str], dict[int, str]]:
+    """Return the runs in the background of runs, and the replies to what came of them."""
+    by_asker, pending = workers_by_asker(db), [*ids]
+    workers, woken = dict[int, str](), dict[int, str]()
+    for asker in pending:
+        workers |= by_asker.get(asker, {})
+        for number, id in woken_runs(db, asker) if asker in by_asker else ():
+            woken[number] = id
+            pending.append(id)
+    return workers, woken
 
 
 def _paths(db: Database, numbers: Iterable[int], kind: str, field: str) -> list[str]:
@@ -126,7 +137,7 @@ class Deletions:
     def ids_present(self, ids: Iterable[str]) -> set[str]:
         """Return which of these runs the journal has: a deleted one's id is gone at once."""
         with self._store.reading() as db:
-            return _ids_present(db, ids)
+            return ids_present(db, ids)
 
     def delete(self, ids: Sequence[str], threads: str | Iterable[str] | None) -> Deleted:
         """Delete runs by id, and all of threads; none if another process works on one."""
@@ -143,6 +154,8 @@ class Deletions:
             for thread in thread_ids:
                 numbers |= dict(db.execute(f"{query} ORDER BY number", thread_values(thread)))
                 left_reasons |= _runs_on_behalf(db, thread)
+            workers, woken = _works_for(db, numbers.values())
+            numbers |= {**woken, **workers}
             for number, id in numbers.items():
                 reason = f"run {id!r} has asked for it: delete it too"
                 left_reasons = dict.fromkeys(_asked_by(db, number), reason) | left_reasons
@@ -151,9 +164,10 @@ class Deletions:
         try:
             # All leases before anything is hidden: one run that is held leaves all as they are.
             for number, id in numbers.items():
-                if not self._runs.take_lease(number):
+                if self._runs.take_lease(number):
+                    leased.append(number)
+                elif number not in workers:  # else whoever works on it stops, and removes the rest
                     raise RunHeld(id, self._holder(number))
-                leased.append(number)
             files = self._hide(list(numbers))
         finally:
             for number in leased:
@@ -231,6 +245,8 @@ class Deletions:
             for fork_number, fork_id, fork_state in forks:
                 if fork_number not in pruned and fork_state not in FINAL_REASONS:
                     return f"its fork {fork_id!r} has not ended"
+            if any(each.end_time is None for each in read_workers(db, "w.path = ?", id)):
+                return "work in the background for it goes on"
             if state == "waiting":
                 return "it waits for an answer, a result or a moment"
             if state == "in_doubt":
@@ -257,6 +273,11 @@ class Deletions:
             if remaining:
                 self._pace.pause(start)
         return files
+
+    def finish_run(self, run_id: str) -> None:
+        """Remove what is left of a run that was deleted while this process worked on it."""
+        if not self.ids_present([run_id]):
+            self.finish_deletions()
 
     def finish_deletions(self) -> bool:
         """Remove what is left of runs that are marked; return whether no copy can be left."""
@@ -290,8 +311,9 @@ class Deletions:
             is_done = False
             while not is_done:
                 start = time.monotonic()
+                numbers = self._marked_numbers("AND NOT unread")
                 with self._store.writing() as db:
-                    is_done = self._remove_pieces(db, start + self._store.slice_s)
+                    is_done = self._remove_pieces(db, numbers, start + self._store.slice_s)
                 self._pace.pause(start)
         if holders_filled:
             self._holders.remove_orphans()
@@ -300,24 +322,24 @@ class Deletions:
     def _marked_numbers(self, condition: str = "") -> list[int]:
         with self._store.reading() as db:
             query = f"SELECT number FROM runs WHERE deleted {condition}"
-            return [number for (number,) in db.execute(query)]
+            numbers = [number for (number,) in db.execute(query)]
+        leased = set(self._runs.leased_runs(numbers)) if numbers else ()
+        return [each for each in numbers if each not in leased]  # else it is still written
 
     def _have_named_values(self) -> bool:
         numbers = self._marked_numbers()
         with self._store.reading() as db:
             return any(has_named_values(db, each) for each in numbers)
 
-    def _remove_pieces(self, db: Database, until: float) -> bool:
-        """Remove a piece of the runs that are marked; return whether none is left, or is unread."""
-        while time.monotonic() < until:
-            row = db.execute("SELECT number FROM runs WHERE deleted AND NOT unread").fetchone()
-            if row is None:
-                return True
-            self._remove_entries(db, row[0], until)
-        return False
+    def _remove_pieces(self, db: Database, numbers: list[int], until: float) -> bool:
+        """Remove a piece of the runs that are marked; return whether none is left."""
+        while numbers and time.monotonic() < until:
+            if self._remove_entries(db, numbers[-1], until):
+                numbers.pop()
+        return not numbers
 
-    def _remove_entries(self, db: Database, number: int, until: float) -> None:
-        """Remove a piece of a run that is marked."""
+    def _remove_entries(self, db: Database, number: int, until: float) -> bool:
+        """Remove a piece of a run that is marked; return whether nothing of it is left."""
         first, end = number << 32, (number + 1) << 32
         while time.monotonic() < until:
             rows = db.execute(
@@ -328,56 +350,14 @@ class Deletions:
                 break
             db.execute("DELETE FROM entries WHERE place >= ? AND place <= ?", (first, rows[-1][0]))
         else:
-            return
+            return False
         is_all_released, files = self._holders.release(db, number, until)
         for hash in files:
             self._store.files.delete(hash)
         # The row goes last: while it is there, the next deletion goes on with the rest.
-        if is_all_released:
-            db.execute("DELETE FROM runs WHERE number = ?", (number,))
-
-
-class KnownRuns:
-    """The last runs whose words a process remembers, as a journal had them."""
-
-    __slots__ = ("_deletion_count", "_ids", "_store")
-
-    def __init__(self, store: Store) -> None:
-        self._store = ref(store)
-        self._ids: deque[str] = deque(maxlen=_MAX_REMEMBERED)
-        self._deletion_count: int | None = None  # in the file when it last had all of them
-
-    def note(self, store: Store, run_id: str) -> KnownRuns:
-        """Add a run of a file; return these runs, or new ones if they are of another file."""
-        runs = self if self._store() is store else KnownRuns(store)
-        if run_id not in runs._ids:
-            runs._ids.append(run_id)
-        return runs
-
-    def is_any_deleted(self, other_ids: Iterable[str] = ()) -> bool:
-        """Return whether one of these runs, or of others of the file, was deleted."""
-        store = self._store()
-        if store is None:
-            return False
-        try:
-            with store.reading() as db:
-                count = store.deletion_count(db)
-                if count != self._deletion_count:
-                    ids = {*self._ids, *other_ids}
-                    if _ids_present(db, ids) < ids:
-                        return True
-        except JournalError:  # whoever needs the file says so
-            return False
-        self._deletion_count = count
-        return False
-
-
-def _ids_present(db: Database, ids: Iterable[str]) -> set[str]:
-    present: set[str] = set()
-    for batch in batches(ids):
-        query = f"SELECT id FROM runs WHERE id IN {placeholders(batch)}"
-        present |= {id for (id,) in db.execute(query, batch)}
-    return present
+        for table, column in _ROWS_OF_RUN if is_all_released else ():
+            db.execute(f"DELETE FROM {table} WHERE {column} = ?", (number,))
+        return is_all_released
 
 
 def _hide_run(db: Database, number: int) -> None:
@@ -395,5 +375,5 @@ def _hide_run(db: Database, number: int) -> None:
         "forked_from = NULL, key = '', holder = '' WHERE number = ?",
         (f"\x01{number}", number),
     )
-    db.execute("DELETE FROM texts WHERE run = ?", (number,))
-    db.execute("DELETE FROM waits WHERE run = ?", (number,))
+    for table, column in _ROWS_OF_RUN[:-1]:
+        db.execute(f"DELETE FROM {table} WHERE {column} = ?", (number,))

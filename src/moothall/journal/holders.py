@@ -1,17 +1,22 @@
-"""Values of deleted runs: each is deleted with the last run that names it."""
+"""Who knows what of runs: values of deleted ones are deleted with the last run that names them."""
 
 from __future__ import annotations
 
 import time
+from collections import deque
+from collections.abc import Iterable
 from typing import Final
+from weakref import ref
 
 from moothall.foundation.database import Database
+from moothall.foundation.errors import JournalError
 from moothall.journal.opening import RunOpener
 from moothall.journal.store.holding import (
     BATCH_SIZE,
     batches,
     hashes_in,
     holder_of,
+    ids_present,
     named_values,
     note_holder,
     placeholders,
@@ -26,6 +31,7 @@ _REST_FACTOR: Final = 2
 """How many times as long others may write then."""
 _LOG_INTERVAL: Final = 20
 """After so many transactions the log is moved into the file."""
+_MAX_REMEMBERED: Final = 1000  # runs of a conversation that are looked for
 _ORPHAN_AGE_S: Final = 3600.0
 _VALUES_OF_RUN_SQL: Final = "SELECT value FROM holders WHERE holder = ? AND length(holder) = 8"
 
@@ -183,3 +189,38 @@ class Holders:
 def has_named_values(db: Database, run: int) -> bool:
     """Return whether a run names a kept value."""
     return db.execute(f"{_VALUES_OF_RUN_SQL} LIMIT 1", (holder_of(run),)).fetchone() is not None
+
+
+class KnownRuns:
+    """The last runs whose words a process remembers, as a journal had them."""
+
+    __slots__ = ("_deletion_count", "_ids", "_store")
+
+    def __init__(self, store: Store) -> None:
+        self._store = ref(store)
+        self._ids: deque[str] = deque(maxlen=_MAX_REMEMBERED)
+        self._deletion_count: int | None = None  # in the file when it last had all of them
+
+    def note(self, store: Store, run_id: str) -> KnownRuns:
+        """Add a run of a file; return these runs, or new ones if they are of another file."""
+        runs = self if self._store() is store else KnownRuns(store)
+        if run_id not in runs._ids:
+            runs._ids.append(run_id)
+        return runs
+
+    def is_any_deleted(self, other_ids: Iterable[str] = ()) -> bool:
+        """Return whether one of these runs, or of others of the file, was deleted."""
+        store = self._store()
+        if store is None:
+            return False
+        try:
+            with store.reading() as db:
+                count = store.deletion_count(db)
+                if count != self._deletion_count:
+                    ids = {*self._ids, *other_ids}
+                    if ids_present(db, ids) < ids:
+                        return True
+        except JournalError:  # whoever needs the file says so
+            return False
+        self._deletion_count = count
+        return False

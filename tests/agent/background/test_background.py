@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from moothall import (
     Budget,
     Conversation,
     Journal,
+    Later,
     MaxTurns,
     ReActAgent,
     Reply,
@@ -448,3 +450,44 @@ def test_background_options_that_are_not_possible_are_refused(options: Any) -> N
     helper = ReActAgent("helper", ScriptedModel([]))
     with pytest.raises(ConfigError, match="background"):
         helper.as_action(**options)
+
+
+@pytest.mark.parametrize("by", ("id", "thread"))
+@pytest.mark.parametrize("state", ("running", "waiting", "done"))
+def test_background_work_is_deleted_with_the_run_that_asked_for_it(
+    state: str, by: str, tmp_path: Path
+) -> None:
+    @action
+    async def ask_later() -> str:
+        """Ask for the result, which comes later."""
+        raise Later("result")
+
+    async def main() -> list[str]:
+        journal = Journal(tmp_path / "runs.db")
+        model = Gated((lambda messages: Call("1", "ask_later", {})) if state == "waiting" else None)
+        agent = chief(
+            giving("A"), ReActAgent("helper", model, actions=[ask_later]), journal=journal
+        )
+        await agent.reply("Go.", thread="t", run_id="r")
+        if state == "running":
+            await until(lambda: model.working > 0)
+        else:
+            model.gate.set()
+            last_id = "r/woken-1" if state == "done" else "r/1.0"
+            await until(lambda: any(e.id == last_id and e.state == state for e in journal.runs()))
+            await until(lambda: not any(each.held for each in journal.runs()))
+        if state != "done":
+            assert {"r", "r/1.0"} == {*(await asyncio.to_thread(journal.prune, 0)).left}
+        asked = {"thread": "t"} if by == "thread" else {}
+        deleted = await asyncio.to_thread(journal.delete, *(() if asked else ("r",)), **asked)
+        assert journal.runs() == [] == journal.waiting()
+        with sqlite3.connect(tmp_path / "runs.db") as rows:
+            tables = ("runs", "entries", "waits", "texts")
+            await until(
+                lambda: not any(rows.execute(f"SELECT 1 FROM {each}").fetchone() for each in tables)
+            )
+        assert (await agent.resume_runs(), journal.runs()) == ([], [])
+        return deleted.runs
+
+    deleted = asyncio.run(main())
+    assert {*deleted} == {"r", "r/1.0", *(["r/woken-1"] if state == "done" else [])}

@@ -374,7 +374,7 @@ class RecordedAgent(ConversationalAgent):
 def _note_run(part: RunPart, thread: Thread) -> None:
     """Have a conversation know of which runs it is; an agent's own is its program's."""
     if thread.id is not None:
-        from moothall.journal.deleting import KnownRuns
+        from moothall.journal.holders import KnownRuns
 
         file = part.run.file
         thread.runs = (thread.runs or KnownRuns(file)).note(file, part.run_id)

@@ -20,7 +20,7 @@ from moothall.memory.memory import Memory
 if TYPE_CHECKING:
     from moothall.actions.provenance.texts import Texts
     from moothall.agents.agent import Handling
-    from moothall.journal.deleting import KnownRuns
+    from moothall.journal.holders import KnownRuns
 
 MAX_THREADS: Final = 1000
 """How many threads of an agent are kept in the process."""

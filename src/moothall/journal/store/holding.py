@@ -115,3 +115,12 @@ def _stored_hashes(db: Database, hashes: list[str]) -> set[str]:
 def _read_data(store: Store, db: Database, hash: str) -> bytes | None:
     row = db.execute("SELECT data FROM kept WHERE hash = ?", (hash,)).fetchone()
     return store.files.get(hash) if row is None else row[0]
+
+
+def ids_present(db: Database, ids: Iterable[str]) -> set[str]:
+    """Return which of these runs the journal has."""
+    present: set[str] = set()
+    for batch in batches(ids):
+        query = f"SELECT id FROM runs WHERE id IN {placeholders(batch)}"
+        present |= {id for (id,) in db.execute(query, batch)}
+    return present

@@ -228,4 +228,8 @@ def asks_of_open_runs(db: Database, works: Iterable[int], askers: Sequence[str])
         f"(w.kind = '{CANCEL}' OR (w.kind IN ('{PAUSED}', '{TELL}') AND w.run IN ({numbers})) "
         f"OR (w.kind = '{PAUSED}' AND r.id IN ({marks}))) ORDER BY w.since, w.key"
     )
-    return db.execute(query, [*askers]).fetchall()
+    deleted_query = (
+        "SELECT number, id, NULL, ?, '', '', 'it was deleted', NULL, NULL FROM runs "
+        f"WHERE deleted AND number IN ({numbers})"
+    )
+    return [*db.execute(query, [*askers]), *db.execute(deleted_query, (CANCEL,))]

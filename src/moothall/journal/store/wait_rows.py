@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -207,6 +208,11 @@ def write_rows(
         )
 
 
+def woken_id(asker: str, number: int) -> str:
+    """Return the id of the reply, by its number, to what came of the work for a run."""
+    return f"{asker}/woken-{number}"
+
+
 def is_wait_of(run_id: str, wait_data: Mapping[str, Any]) -> bool:
     """Return whether a run waits for what an entry says: a copy asks a person for itself."""
     return not WAIT_KINDS[wait_data["kind"]].is_bound or wait_data.get("run", run_id) == run_id
@@ -283,6 +289,25 @@ def read_workers(db: Database, condition: str, *cells: str) -> list[WorkerRow]:
         WorkerRow._make((*row[:6], tuple(json.loads(row[6] or "[]")), *row[7:]))
         for row in rows.fetchall()
     ]
+
+
+def workers_by_asker(db: Database) -> dict[str, dict[int, str]]:
+    """Return the numbers and ids of all runs in the background, by the run that asked."""
+    query = "SELECT w.path, r.number, r.id FROM waits w JOIN runs r ON r.number = w.run "
+    runs = dict[str, dict[int, str]]()
+    for asker, *run in db.execute(f"{query}WHERE w.kind = ? AND NOT r.deleted", (WORKER,)):
+        runs.setdefault(asker, {}).update([run])
+    return runs
+
+
+def woken_runs(db: Database, asker: str) -> Iterator[tuple[int, str]]:
+    """Yield the replies to what came of the work in the background for a run."""
+    query, id = "SELECT number, id FROM runs WHERE id = ?", woken_id(asker, 1)
+    for count in itertools.count(2):
+        if (row := db.execute(query, (id,)).fetchone()) is None:
+            return
+        yield row
+        id = woken_id(asker, count)
 
 
 def drop_workers(db: Database, asker: str, run_id: str = "") -> list[str]:

@@ -43,7 +43,7 @@ from moothall.journal.attributes import attributes_json
 from moothall.journal.run_view import RunView
 from moothall.journal.stop_reason import FINAL_REASONS, PARKED_STATES
 from moothall.journal.store.run_requests import WORKER_KEY
-from moothall.journal.store.wait_rows import WorkerRow
+from moothall.journal.store.wait_rows import WorkerRow, woken_id
 from moothall.journal.tally import TASK_CHARS
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class Workers:
         try:
             async with self._place():
                 self._ends[row.id] = await work(action, request, asking)
-        except (RequestCancelled, RunHeld, RunMismatch) as error:
+        except (RequestCancelled, NoSuchRun, RunHeld, RunMismatch) as error:
             logger.warning("run %r does not go on in the background here: %s", row.id, error)
         except asyncio.CancelledError:
             if row.id in self._rows:
@@ -273,13 +273,13 @@ async def woken_request(
     journal, number = asker.journal, len(told_ids) + 1
     while journal is not None:
         try:
-            run = await _in_thread(journal.run, f"{run_id}/woken-{number}")
+            run = await _in_thread(journal.run, woken_id(run_id, number))
         except NoSuchRun:
             break
         if run.held:
             return None
         number += 1
-    id = f"{run_id}/woken-{number}"
+    id = woken_id(run_id, number)
     request = ReplyRequest("What came of the work in the background.", None, thread, id)
     request.background, request.door_data = "woken", {"background": "woken"}
     return request

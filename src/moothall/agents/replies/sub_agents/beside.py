@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from moothall.actions import Action
@@ -14,6 +16,7 @@ from moothall.actions.provenance.reading import MemberReading
 from moothall.agents.replies.reply_context import ASK_CONTEXT, Replying, ask_context
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.thread import Thread
+from moothall.foundation.threads import WORKERS
 from moothall.journal.store.wait_rows import WorkerRow
 
 if TYPE_CHECKING:
@@ -95,6 +98,11 @@ async def work(action: Action, request: ReplyRequest, asking: Replying) -> Reply
     agent = action.origin.agent
     CALL_SCOPE.set(CallScope(_BackgroundCall(action.name, action=action)))
     ENCLOSING_REPLIES.set((asking,))
-    with with_passing_thread(agent, str(request.thread)):
-        reply: Reply = await agent.reply_to_request(request)
-    return reply
+    try:
+        with with_passing_thread(agent, str(request.thread)):
+            reply: Reply = await agent.reply_to_request(request)
+        return reply
+    finally:
+        if (journal := request.journal) is not None:
+            finish = partial(journal.deletions.finish_run, request.run_id)
+            await WORKERS.run(asyncio.get_running_loop(), finish)
