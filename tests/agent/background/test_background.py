@@ -180,10 +180,13 @@ def test_resume_runs_goes_on_with_background_work_and_wakes_who_asked(
         if not journal.runs():
             await agent.reply("Go.", thread="t", run_id="r")
             return []
-        helping.gate.set()
         if shared:  # it leaves them to who asked
             assert await helper.resume_runs() == []
-        resumed = await agent.resume_runs()
+        resuming = asyncio.ensure_future(agent.resume_runs())
+        await until(lambda: helping.working >= 2)
+        helping.gate.set()
+        resumed = await resuming
+        assert helping.most == 2
         assert await agent.resume_runs() == await agent.resume_decided() == []
         return resumed
 

@@ -82,7 +82,8 @@ def ask_action(
         if background and caller is not None and call and may_work_beside(context.agent, caller):
             if caller.state.workers is None:
                 caller.state.workers = Workers(context.agent, caller.state)
-            return await caller.state.workers.begin(agent, text, thread, caller, call, budget)
+            call_args = (agent, text, thread, caller, call)
+            return await caller.state.workers.begin(*call_args, context.budget)
         before: Sequence[dict[str, Any]] = ()
         results = None
         if fork and caller is not None and caller.memory is not None:

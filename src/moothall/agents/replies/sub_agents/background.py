@@ -29,6 +29,7 @@ from moothall.agents.replies.sub_agents.beside import (
 )
 from moothall.agents.replies.thread import Thread
 from moothall.foundation.errors import (
+    DefinitionError,
     JournalError,
     NoSuchRun,
     RequestCancelled,
@@ -51,7 +52,9 @@ if TYPE_CHECKING:
     from moothall.journal import Journal, Outline
 
 logger: logging.Logger = logging.getLogger("moothall.agents")
-_RUNNING: Final[set[asyncio.Task[None]]] = set()
+_NO_END: Final = (RequestCancelled, NoSuchRun, RunHeld, RunMismatch)
+"""What is raised by work that may go on elsewhere, or whose run has what came of it."""
+_RUNNING: Final[set[asyncio.Task[Any]]] = set()
 """What works here: a loop alone would not keep it."""
 
 
@@ -68,7 +71,7 @@ class Workers:
         self._rows: dict[str, WorkerRow] = {}  # of whose end the conversation has not heard
         self._told_here = set[str]()  # the next commit may still have to say so
         self._ends: dict[str, Reply | str] = {}  # without a journal
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks: dict[str, asyncio.Task[Reply]] = {}
         self._count = 0
         self._callers: dict[str, ReplyRequest] = {}  # what has asked here, by its run
         self._loop: asyncio.AbstractEventLoop | None = None  # of what works here
@@ -105,7 +108,8 @@ class Workers:
             begin = journal.held_runs.begin_worker
             await _in_thread(begin, run, self._thread.id, row)
         self._rows.setdefault(id, row)
-        self._start(row, call.action, caller, budget, texts)
+        self._callers[row.asker], self._loop = caller, asyncio.get_running_loop()
+        self.start(row, call.action, caller, budget, texts)
         return {"id": id, "state": "working"}
 
     async def go_on(
@@ -114,50 +118,56 @@ class Workers:
         """Go on with what a resumed reply has begun, unless another process does."""
         self._told_here.clear()  # what an earlier reply has told is committed, or was not told
         await self._read()
+        self._callers[caller.run_id], self._loop = caller, asyncio.get_running_loop()
         resumed = self._asker.resuming.tasks
         for id, row in self._rows.items():
             if row.end_time is None and row.asker == caller.run_id and id not in resumed:
-                if (action := find(row.action)) is None or action.origin.agent is None:
-                    text = "agent %r has no action %r any more, which has begun run %r"
-                    logger.warning(text, self._asker.id, row.action, id)
-                else:
-                    child_budget = budget_in_call(action.origin.agent, budget)
-                    texts = caller.state.texts_by_origin
-                    self._start(row, action, caller, child_budget, texts)
+                with suppress(DefinitionError):  # of which `resume_runs` says more
+                    action = find(row.action)
+                    self.start(row, action, caller, budget, caller.state.texts_by_origin)
 
-    def _start(
-        self, row: WorkerRow, action: Action, caller: ReplyRequest, budget: Any, texts: Any
-    ) -> None:
-        if row.id in self._tasks:
-            return
-        self._callers[row.asker], self._loop = caller, asyncio.get_running_loop()
+    def start(
+        self, row: WorkerRow, action: Action | None, caller: ReplyRequest, budget: Any, texts: Any
+    ) -> asyncio.Task[Reply]:
+        """Begin to work on a row, or to go on with it, in a task that gives its reply."""
+        if (task := self._tasks.get(row.id)) is not None:
+            return task
+        if action is None or action.origin.agent is None:
+            text = f"agent {self._asker.id!r} has no action {row.action!r} any more, which has "
+            text += f"begun run {row.id!r}: give it that action, or cancel the run"
+            raise DefinitionError(text)
         replies = ENCLOSING_REPLIES.get()
         replying = next((each for each in reversed(replies) if each.request is caller), None)
         asking = asking_in_background(row, self._asker, replying, texts)
+        budget = budget and budget_in_call(action.origin.agent, budget)
         request = worker_request(row, self._asker.journal, caller.deps, budget)
         task = asyncio.create_task(self._work(row, action, request, asking))
         self._tasks[row.id] = task
         _RUNNING.add(task)
         task.add_done_callback(_RUNNING.discard)
-        task.add_done_callback(partial(self._end, row.id))
+        task.add_done_callback(partial(self._end, row))
+        return task
 
-    def _end(self, id: str, task: asyncio.Task[None]) -> None:
+    def _end(self, row: WorkerRow, task: asyncio.Task[Reply]) -> None:
         """Wake who asked, unless its reply goes on: that hears it."""
-        self._tasks.pop(id, None)
-        if not task.cancelled() and self._waking is None:
+        self._tasks.pop(row.id, None)
+        is_here = row.asker in self._callers and not task.cancelled()
+        if is_here and self._waking is None and not isinstance(task.exception(), _NO_END):
             self._waking = asyncio.ensure_future(self.wake())
             _RUNNING.add(self._waking)
             self._waking.add_done_callback(_RUNNING.discard)
 
     async def _work(
         self, row: WorkerRow, action: Action, request: ReplyRequest, asking: Any
-    ) -> None:
+    ) -> Reply:
         journal = self._asker.journal
         try:
             async with self._place():
-                self._ends[row.id] = await work(action, request, asking)
-        except (RequestCancelled, NoSuchRun, RunHeld, RunMismatch) as error:
+                self._ends[row.id] = reply = await work(action, request, asking)
+            return reply
+        except _NO_END as error:
             logger.warning("run %r does not go on in the background here: %s", row.id, error)
+            raise
         except asyncio.CancelledError:
             if row.id in self._rows:
                 self._ends[row.id] = "it was cancelled"
@@ -168,6 +178,7 @@ class Workers:
             if journal is not None:
                 with suppress(JournalError):
                     await _in_thread(journal.waits.fail_worker, row.id, error_text(error))
+            raise
         finally:
             if journal is not None:  # which has what came of it
                 self._ends.pop(row.id, None)
@@ -198,12 +209,8 @@ class Workers:
                 self._thread.workers = self._thread.workers or self
                 caller, told_ids = self._callers[rows[0].asker], self._told_here
                 told_ids = told_ids if self._asker.journal is None else set[str]()
-                request = await woken_request(self._asker, caller.run_id, self._thread.id, told_ids)
-                if request is None:
+                if await reply_to_results(self._asker, caller, self._thread.id, told_ids) is None:
                     return
-                request.deps, request.budget = caller.deps, caller.budget
-                request.attributes = caller.attributes
-                await self._asker.reply_to_request(request)
         except RunHeld:
             pass
         except Exception as error:
@@ -263,26 +270,29 @@ class Workers:
         self._rows = {row.id: row for row in rows if row.id not in self._told_here}
 
 
-async def woken_request(
-    asker: Any, run_id: str, thread: str | None, told_ids: Collection[str]
-) -> ReplyRequest | None:
-    """Return the request for the next reply that hears what came of a run's work.
+async def reply_to_results(
+    asker: Any, caller: ReplyRequest, thread: str | None, told_ids: Collection[str] = ()
+) -> Reply | None:
+    """Reply to what came of the work for a run, with the options of that.
 
-    None if another process gives one now. Two that begin at a time have one id: one of them does.
+    None if another process does now. Two that begin at a time have one id: one of them does.
     """
     journal, number = asker.journal, len(told_ids) + 1
     while journal is not None:
         try:
-            run = await _in_thread(journal.run, woken_id(run_id, number))
+            run = await _in_thread(journal.run, woken_id(caller.run_id, number))
         except NoSuchRun:
             break
         if run.held:
             return None
         number += 1
-    id = woken_id(run_id, number)
-    request = ReplyRequest("What came of the work in the background.", None, thread, id)
+    id = woken_id(caller.run_id, number)
+    text, options = "What came of the work in the background.", (caller.deps, caller.budget)
+    request = ReplyRequest(text, None, thread, id, *options)
+    request.attributes = caller.attributes
     request.background, request.door_data = "woken", {"background": "woken"}
-    return request
+    reply: Reply = await asker.reply_to_request(request)
+    return reply
 
 
 def may_be_woken(asker: Any, run_id: str) -> bool:

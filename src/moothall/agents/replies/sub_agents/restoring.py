@@ -11,15 +11,10 @@ from weakref import WeakValueDictionary
 
 from moothall.actions import Action
 from moothall.agents.replies.charging import ReplayOffsets, budget_in_call, charge_spent
-from moothall.agents.replies.sub_agents.background import may_be_woken, woken_request
-from moothall.agents.replies.sub_agents.beside import (
-    asking_in_background,
-    with_passing_thread,
-    work,
-    worker_id,
-    worker_request,
-)
-from moothall.foundation.errors import DefinitionError, NoSuchRun, RunHeld
+from moothall.agents.replies.reply_request import ReplyRequest
+from moothall.agents.replies.sub_agents.background import Workers, may_be_woken, reply_to_results
+from moothall.agents.replies.sub_agents.beside import with_passing_thread, worker_id
+from moothall.foundation.errors import NoSuchRun, RunHeld
 from moothall.foundation.text import log_failure
 from moothall.journal.stop_reason import FINAL_REASONS
 
@@ -112,13 +107,16 @@ async def restore_run(agent: Any, journal: Any, run_id: str, budget: Budget | No
         _RESTORED.set(account, run_id, 1)
 
 
-class _SharedBudget:
-    """The budget of a run that is over, for all that still works for it."""
+class _Asking:
+    """The request of a run that is over, for all that still works for it; whoever works keeps it.
 
-    def __init__(self, budget: Budget | None, asker: Any, run_id: str) -> None:
-        self.budget = budget
-        # Before one of them spends more, the budget knows what the run has spent.
-        self.charging = asyncio.ensure_future(restore_run(asker, asker.journal, run_id, budget))
+    Before one of them spends more, its budget knows what the run has spent.
+    """
+
+    def __init__(self, asker: Any, run: Outline, deps: Any, budget: Budget | None) -> None:
+        self.request = ReplyRequest("", None, run.thread, run.id, deps, budget)
+        charging = restore_run(asker, asker.journal, run.id, budget)
+        self.charging: asyncio.Task[None] = asyncio.ensure_future(charging)
 
 
 class ResumedWorkers:
@@ -126,27 +124,30 @@ class ResumedWorkers:
 
     def __init__(self, asker: Any) -> None:
         self._asker = asker
-        self._budgets: WeakValueDictionary[str, _SharedBudget] = WeakValueDictionary()
+        self._asking_by_run: WeakValueDictionary[str, _Asking] = WeakValueDictionary()
 
-    async def go_on(self, row: WorkerRow, options: Mapping[str, Any]) -> Reply:
-        """Go on with one run in the background, with the options of the run that asked."""
+    async def go_on(self, row: WorkerRow, run: Outline, options: Mapping[str, Any]) -> Reply:
+        """Go on with work in the background for a run, with the options of that."""
         asker = self._asker
         actions = (each for each in asker.actions.get_actions() if isinstance(each, Action))
         action = next((each for each in actions if each.name == row.action), None)
-        if action is None or action.origin.agent is None:
-            text = f"agent {asker.id!r} has no action {row.action!r} any more, which has begun run"
-            raise DefinitionError(f"{text} {row.id!r}: give it that action, or cancel the run")
-        budget = await self._budget_of(row.asker, options["budget"])
-        budget = budget and budget_in_call(action.origin.agent, budget)
-        request = worker_request(row, asker.journal, options["deps"], budget)
-        return await work(action, request, asking_in_background(row, asker, None, None))
+        asking = await self._asking(run, options["deps"], options["budget"])
+        request, workers = asking.request, self.workers_in(run.thread)
+        return await workers.start(row, action, request, request.budget, None)
 
-    async def _budget_of(self, run_id: str, budget: Budget | None) -> Budget | None:
-        """Return the budget of a run that is over, which knows what that has spent."""
-        if (shared := self._budgets.get(run_id)) is None:
-            shared = self._budgets[run_id] = _SharedBudget(budget, self._asker, run_id)
-        await asyncio.shield(shared.charging)
-        return shared.budget
+    def workers_in(self, thread: str | None) -> Workers:
+        """Return what works for a conversation."""
+        state = self._asker.all_threads.get(thread)
+        state.workers = state.workers or Workers(self._asker, state)
+        workers: Workers = state.workers
+        return workers
+
+    async def _asking(self, run: Outline, deps: Any, budget: Budget | None) -> _Asking:
+        """Return who asks in the place of a run, whose budget knows what that has spent."""
+        if (asking := self._asking_by_run.get(run.id)) is None:
+            asking = self._asking_by_run[run.id] = _Asking(self._asker, run, deps, budget)
+        await asyncio.shield(asking.charging)
+        return asking
 
     async def begin_woken(
         self, resumed: Callable[..., Any], choices: Mapping[str, Any]
@@ -160,23 +161,21 @@ class ResumedWorkers:
             if row.end_time is None or not may_be_woken(asker, row.asker):
                 continue
             run = asker.journal.run(row.asker)
-            workers = asker.all_threads.get(run.thread).workers
-            is_here = workers is not None and workers.wakes(row.asker)
-            if not (is_here or run.thread in tasks) and (is_wanted is None or is_wanted(run)):
+            if not (self.workers_in(run.thread).wakes(run.id) or run.thread in tasks) and (
+                is_wanted is None or is_wanted(run)
+            ):
                 tasks[run.thread] = asyncio.create_task(self._wake(run, resumed, choices))
         return [*tasks.values()]
 
     async def _wake(
         self, run: Outline, resumed: Callable[..., Any], choices: Mapping[str, Any]
     ) -> Any:
-        if (request := await woken_request(self._asker, run.id, run.thread, ())) is None:
-            return None
         deps, budget = choices.get("deps"), choices.get("budget")
-        request.deps = deps and deps(run)
-        request.budget = await self._budget_of(run.id, budget and budget(run))
+        asking = await self._asking(run, deps and deps(run), budget and budget(run))
         try:
-            reply = await self._asker.reply_to_request(request)
-            result = resumed(self._asker.journal.run(request.run_id), "resumed", reply)
+            if (reply := await reply_to_results(self._asker, asking.request, run.thread)) is None:
+                return None
+            result = resumed(self._asker.journal.run(reply.run_id), "resumed", reply)
         except RunHeld:
             return None
         except Exception as error:

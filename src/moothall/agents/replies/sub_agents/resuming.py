@@ -381,8 +381,8 @@ async def _resume_run(agent: Any, run: Outline, options_of: OptionsOf) -> Resume
         if await agent.resuming.put_off(run.id):
             return ResumedRun(run, "away")
         if worker is not None:
-            options = options_of(journal.run(worker.asker), request)
-            reply = await agent.resuming.workers.go_on(worker, options)
+            asker = journal.run(worker.asker)
+            reply = await agent.resuming.workers.go_on(worker, asker, options_of(asker, request))
         else:
             options = options_of(run, request)
             with ask_context(resumed_run=run.id):
