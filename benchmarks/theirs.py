@@ -3,7 +3,8 @@
     python -m benchmarks.theirs [--quick]
 
 **Overhead**: how many functions a reply calls with one call of a tool, beside the bare agent. For
-Pydantic AI a row says what a capability costs that does nothing: ours is one.
+Pydantic AI a row says what a capability costs that does nothing: ours is one, which a run is given
+if the agent has none of its own.
 
 **Kills**: a program asks its model, pays twice side by side, notes that, and ends. It is killed in
 each request, and before and after each effect; then it goes on until it has ended. What moothall
@@ -47,6 +48,7 @@ from benchmarks.measure import emit, installed
 from moothall import AgentsSDKAgent, Journal, LangGraphAgent, PydanticAIAgent
 from moothall.journal import Done
 from moothall.serving.theirs.langgraph import as_steps
+from moothall.serving.theirs.pydantic_ai import AsSteps
 
 PAYEES = ("Anna", "Bob")
 TASK = "Pay both."
@@ -178,13 +180,20 @@ def overhead() -> None:
         return f"{name} done"
 
     shop, sdk = of_pydantic_ai(pays_once, effect), of_openai_agents(pays_once, effect)
+    own = of_pydantic_ai(pays_once, effect, capabilities=[AsSteps()])
     graph = of_langgraph(pays_once, effect)
     bare_graph = of_langgraph(pays_once, effect, wrap=lambda part: part)
     state = {"messages": [("user", TASK)]}
     with tempfile.TemporaryDirectory() as folder, asyncio.Runner() as runner:
         with Journal(Path(folder) / "runs.db") as journal:
             works: Any = {
-                "Pydantic AI": (lambda: shop.run(TASK), PydanticAIAgent, shop, 35),
+                "Pydantic AI": (lambda: shop.run(TASK), PydanticAIAgent, shop, 32),
+                "Pydantic AI, AsSteps() its own": (
+                    lambda: shop.run(TASK),
+                    PydanticAIAgent,
+                    own,
+                    25,
+                ),
                 "OpenAI Agents": (lambda: Runner.run(sdk, TASK), AgentsSDKAgent, sdk, 25),
                 "LangGraph": (lambda: bare_graph.ainvoke(state), LangGraphAgent, graph, 60),
             }

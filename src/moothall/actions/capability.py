@@ -321,7 +321,7 @@ class Action(Options):
             return self.function
         return with_retries(self.function, self.retries, self.name)
 
-    @property
+    @functools.cached_property
     def injected(self) -> Mapping[str, type]:
         """The parameters that the callee's side fills in, with their classes."""
         try:

@@ -88,6 +88,22 @@ async def test_framework_replies_with_its_calls_as_steps(tmp_path: Path) -> None
     assert (shop.asked, len(shop.payments)) == (2, 1)
 
 
+async def test_framework_agent_that_has_as_steps_already_is_asked_and_calls_once(
+    tmp_path: Path,
+) -> None:
+    shop, asked = Shop(), list[str]()
+    inner = shop.agent(requires_approval=True)
+    agent = Agent(inner.model, toolsets=inner.toolsets, capabilities=[AsSteps()])
+    approver = CallbackApprover(lambda request: not asked.append(request.action))
+    clerk = PydanticAIAgent("clerk", agent, journal=tmp_path / "runs.db", approver=approver)
+    reply = await clerk.reply("Pay Anna", run_id="r")
+    assert (reply.text, reply.usage.total) == ("paid: 3 to Anna", 30)
+    assert (shop.asked, shop.payments, asked) == (2, [("Anna", 3)], ["pay"])
+    with Journal(tmp_path / "runs.db") as journal:
+        steps = {e.data["key"] for e in journal.entries("r") if "key" in e.data}
+    assert steps == {"1", "1.0", "2"}
+
+
 class Receipt(BaseModel):
     to: str
     amount: int

@@ -87,6 +87,7 @@ class TheirTools:
         if entry is None or entry[0] != parts:
             action_options = {**options, **self._options.get(name, {})}
             action = Action.unchecked(name, _execute, description, parameters, **action_options)
+            action.injected = {}  # else each call reads the signature of what executes it
             entry = self._actions[name] = (parts, action)
         return entry[1]
 

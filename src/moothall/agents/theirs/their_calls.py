@@ -44,8 +44,7 @@ class TheirStep(LoopActionStep):
         if turn.work is not None and action is not None and action.function is not turn.work:
             self.call.action = action = copy(action)
             action.function = turn.work
-            for name in ("is_async", "signature", "with_retries"):  # of the other function
-                action.__dict__.pop(name, None)
+            action.__dict__.pop("with_retries", None)  # of the function that it had
 
     def dump(self, data_of_result: dict[str, Any]) -> dict[str, Any]:
         """Return its result as it is recorded."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -65,8 +65,10 @@ class TheirModel:
         self._request = request
         self._tell = tell
 
-    async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> ModelReply:
+    def complete(
+        self, messages: Any, actions: Any = None, schema: Any = None
+    ) -> Awaitable[ModelReply]:
         """Return its answer."""
         if self.begins is not None:
             self.begins()
-        return await self._request.send(self._tell)
+        return self._request.send(self._tell)

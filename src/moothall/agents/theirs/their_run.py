@@ -200,7 +200,8 @@ class TheirRun:
 
     async def _run(self) -> Reply:
         self._begin()
-        program = asyncio.create_task(self._run_program())
+        with context_value(_RUN, self), context_value(THEIR_SCOPE, TheirScope()):
+            program = asyncio.create_task(self.agent.run_theirs(self))
         try:
             await self.parking.wait_for_end(program)
         finally:
@@ -235,13 +236,6 @@ class TheirRun:
         roles = [each["role"] for each in self.state.messages]
         return next((n for n, role in enumerate(roles) if role != "user"), len(roles))
 
-    async def _run_program(self) -> tuple[str, Any]:
-        _RUN.set(self)
-        THEIR_SCOPE.set(TheirScope())
-        value, schema = await self.agent.run_theirs(self), self.request.answer
-        text = value if isinstance(value, str) else json_text(self.agent.write_value(value))
-        return text, value if schema is None else schema.read(text)
-
     def _reply_of(self, program: asyncio.Task[Any]) -> Reply:
         stops = self.parking.stops
         final = next((each for each in stops if each.reason != "waiting"), None)
@@ -249,11 +243,13 @@ class TheirRun:
             if isinstance(final.error, JournalError):
                 raise final.error
             return self.turn_end.stopped(final)
-        error = None
+        error: BaseException | None = None
         if program.done() and not program.cancelled():
-            error = program.exception()
-            if error is None:
-                text, value = program.result()
+            try:
+                text, value = self._read_end(program.result())
+            except BaseException as raised:  # by the program, or its value is another than asked
+                error = raised
+            else:
                 self.turns.finish(text)
                 return self.turn_end.reply("done", "", value)
         if stops and (error is None or self.parking.is_ending):
@@ -273,6 +269,12 @@ class TheirRun:
             "error", f"{kind}: {text}" if text else kind, error
         )
         return self.turn_end.stopped(stop)
+
+    def _read_end(self, value: Any) -> tuple[str, Any]:
+        """Return the text and the value of a reply by what the program returned."""
+        text = value if isinstance(value, str) else json_text(self.agent.write_value(value))
+        schema = self.request.answer
+        return text, value if schema is None else schema.read(text)
 
     def _forget_failures(self, error: BaseException) -> None:
         """Note the steps as failed by which the program ended: a resumed run makes them again.

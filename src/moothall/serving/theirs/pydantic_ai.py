@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic_ai import exceptions
 from pydantic_ai.capabilities import AbstractCapability
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from moothall import Action
 
 
-_CALL: ContextVar[Any] = ContextVar("moothall_their_call", default=None)  # under way here
 _FINISH = {"length": "length", "content_filter": "content_filter"}
 
 
@@ -49,13 +48,12 @@ class AsSteps(AbstractCapability[Any]):
     `Agent(…, capabilities=[AsSteps()])`.
     """
 
+    id: str | None = "as_steps"  # by which the framework knows that an agent has it once
+
     def get_wrapper_model(self, model: Model) -> Model | None:
         """Return what asks the model by the run."""
-        return (
-            None
-            if TheirRun.current() is None or isinstance(model, _ModelOfSteps)
-            else _ModelOfSteps(model)
-        )
+        is_outside = TheirRun.current() is None or type(model) is _ModelOfSteps
+        return None if is_outside else _ModelOfSteps(model)
 
     async def handle_deferred_tool_calls(self, ctx: Any, *, requests: Any) -> Any:
         """Approve at once, as ours is asked when the call is made; wait for what others execute."""
@@ -79,7 +77,7 @@ class AsSteps(AbstractCapability[Any]):
     ) -> Any:
         """Call a tool by the run."""
         run = TheirRun.current()
-        if run is None or _CALL.get() is call:  # the agent was given this twice
+        if run is None:
             return await handler(args)
         call_args = call.args_as_dict()
         tool: Any = None if ctx.tool_manager is None else ctx.tool_manager.tools.get(call.tool_name)
@@ -108,24 +106,35 @@ def action_of(agent: Any, definition: Any, tool: Any, is_asked: bool) -> Action:
     options: dict[str, Any] = {}
     if is_asked or definition.kind == "unapproved":
         options["access_policy"] = ACCESS_REQUESTED
-    if any("mcp" in each.__module__ for each in type(getattr(tool, "toolset", None)).__mro__):
+    if _is_of_server(type(getattr(tool, "toolset", None))):
         options["outside"] = True
     parts = (definition.name, definition.description or "", definition.parameters_json_schema)
     action: Action = agent.tools.action(*parts, **options)
     return action
 
 
+@cache
+def _is_of_server(toolset: type) -> bool:
+    return any("mcp" in each.__module__ for each in toolset.__mro__)
+
+
 class _ModelOfSteps(WrapperModel):
     """A model that is asked by the run around its agent."""
+
+    async def __aenter__(self) -> Self:
+        """Leave the model within as it is: its agent opens and closes it."""
+        return self
+
+    async def __aexit__(self, *parts: object) -> None:
+        """Leave the model within as it is."""
 
     async def request(
         self, messages: Any, model_settings: Any, model_request_parameters: Any
     ) -> Any:
-        run = TheirRun.current()
-        request = _PydanticRequest(
-            run, self.wrapped, messages, model_settings, model_request_parameters
-        )
-        return await request.answer() if run is None else await run.ask(request)
+        run, parts = TheirRun.current(), (messages, model_settings, model_request_parameters)
+        if run is None:
+            return await self.wrapped.request(*parts)
+        return await run.ask(_PydanticRequest(run, self.wrapped, *parts))
 
 
 class _PydanticRequest:
@@ -160,16 +169,12 @@ class _PydanticRequest:
         tools = (*self._params.function_tools, *self._params.output_tools)
         return [(e.name, e.description or "", e.parameters_json_schema) for e in tools]
 
-    async def answer(self) -> ModelResponse:
-        """Ask the model."""
-        return await self._model.request(self._messages, self._settings, self._params)
-
     async def send(self, tell: Any) -> ModelReply:
         """Ask the model; tell the pieces, if it streams and somebody listens."""
+        parts = (self._messages, self._settings, self._params)
         if tell is None or not _streams(self._model):
-            self.raw = await self.answer()
+            self.raw = await self._model.request(*parts)
         else:
-            parts = (self._messages, self._settings, self._params)
             async with self._model.request_stream(*parts) as stream:
                 async for event in stream:
                     if text := _text_in(event):
@@ -221,7 +226,7 @@ def _retry_text(part: Any) -> str:
 def _reply_of(response: ModelResponse) -> ModelReply:
     """Return an answer of a model as ours."""
     (message,) = ours_of(response)
-    calls = tuple(Call(each["id"], each["name"], each["args"]) for each in message["tool_calls"])
+    calls = tuple([Call(each["id"], each["name"], each["args"]) for each in message["tool_calls"]])
     thoughts = [each.content for each in response.parts if isinstance(each, ThinkingPart)]
     used = response.usage
     usage = Usage(
@@ -234,12 +239,13 @@ def _reply_of(response: ModelResponse) -> ModelReply:
 def ours_of(message: ModelMessage) -> list[dict[str, Any]]:
     """Return a message as chat messages of ours."""
     if isinstance(message, ModelResponse):
-        text = "".join(each.content for each in message.parts if isinstance(each, TextPart))
-        calls = [
-            {"id": each.tool_call_id, "name": each.tool_name, "args": each.args_as_dict()}
-            for each in message.parts
-            if isinstance(each, ToolCallPart)
-        ]
+        text, calls = "", []
+        for each in message.parts:
+            if isinstance(each, TextPart):
+                text += each.content
+            elif isinstance(each, ToolCallPart):
+                args = each.args_as_dict()
+                calls.append({"id": each.tool_call_id, "name": each.tool_name, "args": args})
         return [{"role": "assistant", "content": text, "tool_calls": calls}]
     return [_part_of(each) for each in message.parts]
 

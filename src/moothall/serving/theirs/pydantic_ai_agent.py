@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Union
 
 from moothall.build import TheirAgent, as_json, json_text
@@ -27,16 +28,17 @@ class PydanticAIAgent(TheirAgent):
 
     async def run_theirs(self, run: TheirRun) -> Any:
         """Run the program to its end."""
-        from pydantic_ai import StructuredDict
-        from pydantic_ai.capabilities import ReinjectSystemPrompt
-
         from moothall.serving.theirs.pydantic_ai import AsSteps, content_for, history_of
 
         schema, options = run.request.answer, dict[str, Any]()
         if schema is not None:
+            from pydantic_ai import StructuredDict
+
             options["output_type"] = StructuredDict(schema.json, name="final_result")
-        capabilities: list[Any] = [AsSteps()]
+        capabilities: list[Any] = [] if self._has_steps else [AsSteps()]
         if run.history:  # else a thread has its system prompt the first time only
+            from pydantic_ai.capabilities import ReinjectSystemPrompt
+
             capabilities.append(ReinjectSystemPrompt())
         history = history_of(run.history)
         result = await self.theirs.run(
@@ -47,6 +49,15 @@ class PydanticAIAgent(TheirAgent):
             **options,
         )
         return result.output
+
+    @cached_property
+    def _has_steps(self) -> bool:
+        """Whether its agent has `AsSteps` of its own: what a run adds is composed in each run."""
+        from moothall.serving.theirs.pydantic_ai import AsSteps
+
+        parts: list[Any] = []
+        self.theirs.root_capability.apply(parts.append)
+        return any(isinstance(each, AsSteps) for each in parts)
 
     def known_tools(self) -> list[Action]:
         """Return the tools of functions; others are known once they are called."""
@@ -75,7 +86,7 @@ class PydanticAIAgent(TheirAgent):
 
     def write_value(self, value: Any) -> Any:
         """Return what a tool returned as JSON data."""
-        from pydantic_ai import ToolReturn
+        from pydantic_ai.messages import ToolReturn
 
         return as_json(value.return_value if isinstance(value, ToolReturn) else value)
 
