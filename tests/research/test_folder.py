@@ -7,7 +7,9 @@ import os
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import datetime
@@ -462,10 +464,18 @@ def test_report_says_which_files_were_not_read(tmp_path: Path, index: Path) -> N
         assert said in report.markdown.replace("\\", "")
 
 
-def test_folder_file_that_could_not_be_read_is_read_once_it_can(tmp_path: Path) -> None:
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "cats.md").write_text("Cats sleep on the roof.")
-    (tmp_path / "docs" / "dogs.md").write_text("Dogs bark.")
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """One whose parents every user may enter, whatever other sessions of pytest do to theirs."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def test_folder_file_that_could_not_be_read_is_read_once_it_can(open_folder: Path) -> None:
+    (open_folder / "docs").mkdir()
+    (open_folder / "docs" / "cats.md").write_text("Cats sleep on the roof.")
+    (open_folder / "docs" / "dogs.md").write_text("Dogs bark.")
     script = """
 import os, sys
 os.umask(0)
@@ -477,15 +487,12 @@ if os.geteuid() == 0:  # root reads what nobody may read
 search = search_folder(docs, index=index)
 print(len(search.execute(query="Where do cats sleep?")))
 """
-    (tmp_path / "index").mkdir(mode=0o777)
-    (tmp_path / "index").chmod(0o777)
-    for each in (tmp_path, *tmp_path.parents):
-        if each.is_relative_to("/tmp") and str(each) != "/tmp":
-            each.chmod(0o755)
-    where = [str(tmp_path / "docs"), str(tmp_path / "index" / "i.db")]
+    (open_folder / "index").mkdir(mode=0o777)
+    (open_folder / "index").chmod(0o777)
+    where = [str(open_folder / "docs"), str(open_folder / "index" / "i.db")]
     done = subprocess.run([sys.executable, "-c", script, *where], capture_output=True, text=True)
     assert done.stdout == "0\n", done.stderr
-    (tmp_path / "docs" / "cats.md").chmod(0o644)
+    (open_folder / "docs" / "cats.md").chmod(0o644)
     search = search_folder(where[0], index=where[1])
     assert names(search, "Where do cats sleep?") == ["cats.md"]
 
@@ -509,9 +516,6 @@ print(*report(index).notes)
 """
     (tmp_path / "index").mkdir()
     (tmp_path / "index").chmod(0o777)
-    for each in (tmp_path, *tmp_path.parents):
-        if each.is_relative_to("/tmp") and str(each) != "/tmp":
-            each.chmod(0o755)
     where = [str(tmp_path / "docs"), str(tmp_path / "index" / "i.db")]
     done = subprocess.run([sys.executable, "-c", script, *where], capture_output=True, text=True)
     (tmp_path / "docs" / "closed").chmod(0o755)

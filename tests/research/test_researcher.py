@@ -1226,7 +1226,7 @@ def test_extractive_report_quotes_what_was_found_before_the_time_limit() -> None
         """Wait."""
         await asyncio.Event().wait()
 
-    timed = Budget(seconds=0.3, clock=StandingClock())
+    timed = Budget(seconds=2, clock=StandingClock())
     researcher = Researcher("r", None, "alpha port", [look, hang], budget=timed)
     report = researcher.report_sync()
     assert (report.stop_reason, report.iterations) == ("deadline", 0)

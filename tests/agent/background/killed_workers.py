@@ -66,20 +66,16 @@ async def pause() -> str:
 
 def chief() -> ReActAgent:
     helper = ReActAgent("helper", Helping(), actions=[look])
+    helper.deaths = None
     actions = [helper.as_action(background=True), pause]
-    return ReActAgent(
-        "chief",
-        Directing(),
-        actions=actions,
-        journal=JOURNAL,
-        max_iterations=9999,
-        max_background=4,
-    )
+    options: dict[str, Any] = {"max_iterations": 9999, "max_background": 4}
+    agent = ReActAgent("chief", Directing(), actions=actions, journal=JOURNAL, **options)
+    agent.deaths = None
+    return agent
 
 
 async def main() -> None:
     agent = chief()
-    agent.deaths = None
     while ROLE == "resume":
         await agent.resume_runs(budget=lambda run: Budget(model_calls=MODEL_CALLS))
         await asyncio.sleep(0.01)

@@ -102,7 +102,7 @@ def test_event_stream_after_an_unknown_number_begins_with_reset(port: Port, afte
         told = frame(page)
         assert (told["reset"], told["last"], told["events"]) == (True, feed.last, [])
         feed.publish("next", after[:9])
-        assert until(page, feed.last)[-1][1:] == ["next", after[:9]]
+        assert ["next", after[:9]] in [told for _, *told in until(page, feed.last)]
 
 
 def test_epoch_of_another_studio_is_answered_by_reset(port: Port) -> None:
