@@ -38,9 +38,11 @@ class Gated:
     def __init__(self, answer: Answer | None = None) -> None:
         self.gate = asyncio.Event()
         self.working = self.most = 0
+        self.prompt = ""
         self._answer = answer or (lambda messages: f"{messages[-1]['content']} is done")
 
     async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> ModelReply:
+        self.prompt = str(messages)
         self.working += 1
         self.most = max(self.most, self.working)
         await self.gate.wait()
@@ -494,3 +496,82 @@ def test_background_work_is_deleted_with_the_run_that_asked_for_it(
 
     deleted = asyncio.run(main())
     assert {*deleted} == {"r", "r/1.0", *(["r/woken-1"] if state == "done" else [])}
+
+
+def told_by(messages: list[dict[str, Any]]) -> list[str]:
+    return [str(each["content"]) for each in messages if each["role"] == "user"]
+
+
+def test_background_work_is_told_more_and_asked_again_and_its_asker_has_actions_meanwhile(
+    journals: Any,
+) -> None:
+    id = "r/1.0" if journals[0] else "r/1"
+    offered, called, heard = list[list[str]](), list[str](), list[str]()
+
+    async def main() -> Reply:
+        def help(messages: list[dict[str, Any]]) -> str:
+            return " / ".join(told_by(messages))
+
+        model = Gated(help)
+
+        def direct(messages: list[dict[str, Any]], actions: Any) -> Any:
+            offered.append([each.name for each in actions])
+            answered = sum(each["role"] == "assistant" for each in messages)
+            last = str(messages[-1]["content"])
+            if "Result of" in last and last not in heard:
+                heard.append(last)
+            if answered == 0:
+                return Call("1", "helper", {"text": "A"})
+            if answered == 1:
+                return Call("2", "tell", {"id": id, "text": "And B."})
+            if len(heard) == 1 and "resume" not in called:
+                called.append("resume")
+                return Call("3", "helper", {"text": "C", "resume": id})
+            return heard[-1] if len(heard) == 2 else pause(answered)
+
+        def go_on() -> bool:
+            if "And B." in model.prompt:
+                model.gate.set()
+            return model.gate.is_set()
+
+        agent = chief(
+            ScriptedModel(direct),
+            ReActAgent("helper", model, journal=journals[1]),
+            actions=[waiting_for(go_on)],
+            journal=journals[0],
+            max_iterations=9999,
+        )
+        return await agent.reply("Go.", thread="t", run_id="r")
+
+    reply = asyncio.run(main())
+    assert reply.text.endswith("in the background:\nA / chief: And B. / C")
+    assert offered[0] == ["helper", "pause"]
+    assert offered[1] == ["helper", "pause", "tell", "cancel"]
+
+
+@pytest.mark.parametrize("journaled", (False, True))
+def test_background_work_that_its_asker_cancels_brings_nothing_more(
+    journaled: bool, tmp_path: Path
+) -> None:
+    async def main() -> Reply:
+        journal, model = Journal(tmp_path / "runs.db") if journaled else None, Gated()
+        id = "r/1.0" if journaled else "r/1"
+        calls = [
+            Call("1", "helper", {"text": "A"}),
+            Call("2", "cancel", {"id": "r/9"}),
+            Call("3", "cancel", {"id": id}),
+            Call("4", "helper", {"text": "B", "resume": "r/9"}),
+            "I have no need of it.",
+        ]
+        helper = ReActAgent("helper", model)
+        agent = chief(ScriptedModel(calls), helper, journal=journal)
+        reply = await agent.reply("Go.", thread="t", run_id="r")
+        if journal is not None:
+            await until(lambda: journal.run(id).state == "cancelled")
+        assert (reply.under_way, reply.detail) == ((), "")
+        return reply
+
+    texts = results(asyncio.run(main()))
+    assert "id= must be of work under way (r/1" in texts[1]
+    assert "It is cancelled." in texts[2]
+    assert "resume= must be the id of work of helper" in texts[3]

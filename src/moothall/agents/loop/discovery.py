@@ -79,13 +79,19 @@ def offered_actions(
     results = None if thread.results is None else thread.results.action
     is_name_free = results is not None and all(each.name != READ_RESULT for each in actions)
     own_actions = (results,) if results is not None and is_name_free else ()
+    last_actions: list[Action] = []
+    if (workers := thread.workers) is not None:
+        names = {each.name for each in actions}
+        free = [each for each in workers.actions if each.name not in names]
+        last_actions = free if workers.under_way else []
+        own_actions += (*free,)
     if not hidden:
         own_and_found = (
             [each for each in own_actions if each.name in thread.found_actions]
             if own_actions
             else []
         )
-        offered = OfferedActions([*actions, *own_and_found])
+        offered = OfferedActions([*actions, *own_and_found, *last_actions])
         offered.own_actions = own_actions
         return offered
     old = None if last_shown is None else last_shown.finder
@@ -94,7 +100,7 @@ def offered_actions(
     visible = [each for each in actions if each.name not in actions_by_name]
     actions_by_name |= {each.name: each for each in own_actions}
     matched = [actions_by_name[name] for name in thread.found_actions if name in actions_by_name]
-    offered = OfferedActions([*visible, finder.action, *matched], hidden)
+    offered = OfferedActions([*visible, finder.action, *matched, *last_actions], hidden)
     offered.finder, offered.own_actions = finder, (finder.action, *own_actions)
     finder.safe_names = {
         each.name: safe.name for each, safe in zip(hidden, offered.hidden, strict=True)

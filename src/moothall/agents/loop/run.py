@@ -327,7 +327,7 @@ class LoopRun:
         """Hear what has come of the work in the background since the last turn."""
         if not self._past_steps(f"{self.state.iteration + 1}"):  # else its answer was without
             self._take_texts(await workers.take_results())
-            if not workers.under_way:
+            if not workers.is_needed:
                 self.thread.workers = None
 
     def _take_new_texts(self) -> None:

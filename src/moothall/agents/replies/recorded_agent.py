@@ -25,6 +25,7 @@ from moothall.agents.replies.state import (
 from moothall.agents.replies.sub_agents.askers import asker_data
 from moothall.agents.replies.sub_agents.away import agents_that_resume
 from moothall.agents.replies.sub_agents.background import Workers
+from moothall.agents.replies.sub_agents.beside import may_have_workers
 from moothall.agents.replies.sub_agents.going_on import go_on
 from moothall.agents.replies.sub_agents.late_replies import ASKED_BY, keep_late_reply
 from moothall.agents.replies.sub_agents.resuming import (
@@ -173,7 +174,8 @@ class RecordedAgent(ConversationalAgent):
             part = await self._open_run(journal, request)
             if request.background:  # if the loop ends; cancelled by its id, it has its end
                 part.run.resumes_later = True
-            if part.run.has_workers and request.state.workers is None:
+            has_workers = part.run.has_workers or (part.past_entries and may_have_workers(self))
+            if has_workers and request.state.workers is None:
                 request.state.workers = Workers(self, request.state)
         record: Record[Any] = NULL_RECORD
         try:

@@ -152,6 +152,14 @@ class DueRuns:
         with self._store.reading() as db:
             return next(iter(read_workers(db, "r.id = ?", run_id)), None)
 
+    def told_worker(self, run_id: str, agent: str, thread: str) -> WorkerRow | None:
+        """Return a run in the background of a conversation, also once its end is told."""
+        condition = "r.id = ? AND w.agent = ? AND w.thread = ?"
+        with suppress(ValueError), self._store.reading() as db:  # an id with a lone surrogate
+            cells = (run_id, agent, thread)
+            return next(iter(read_workers(db, condition, *cells, told_too=True)), None)
+        return None
+
     def end_workers(self, asker: str, cancel: Callable[[str], object], run_id: str = "") -> bool:
         """End what works for a run in the background, or one run of that; nobody is told.
 

@@ -51,7 +51,8 @@ _INSERT_PAUSE: Final = (
 )
 _INSERT_TOLD: Final = (
     "INSERT INTO waits (run, key, kind, agent, thread, path, step, place, since, due, decided_by, "
-    f"sources) VALUES (?, ?, '{TELL}', '', '', '', ?, 0, ?, {_MARK_UNTIMELY}, ?, ?)"
+    f"sources) VALUES (?, ?, '{TELL}', '', '', '', ?, 0, ?, {_MARK_UNTIMELY}, ?, ?) "
+    "ON CONFLICT (run, key) DO NOTHING"
 )
 _GO_ON: Final = (
     f"UPDATE waits SET value = ?, decided_by = ?, answered = ?, due = ? WHERE key = '{PAUSE_KEY}' "
@@ -149,14 +150,14 @@ def let_go_on(db: Database, run: int, id: str, by: str | None) -> bool:
 
 
 def keep_told(
-    db: Database, run: int, id: str, text: str, by: str | None, sources: Sequence[str]
+    db: Database, run: int, id: str, text: str, by: str | None, sources: Sequence[str], call: str
 ) -> str:
-    """Keep a text until a run has heard it; return its key."""
+    """Keep a text until a run has heard it; return its key. What one call says is kept once."""
     query = "SELECT count(*) FROM waits WHERE run = ? AND kind = ? AND NOT taken"
     if db.execute(query, (run, TELL)).fetchone()[0] >= _MAX_TOLD:
         raise StateError(f"run {id!r} has {_MAX_TOLD} texts already that it has not heard")
     now = time.time()
-    key = f"\x01tell:{now:020.6f}:{secrets.token_hex(4)}"
+    key = f"\x01tell:{call or f'{now:020.6f}:{secrets.token_hex(4)}'}"
     db.execute(_INSERT_TOLD, (run, key, text, now, by, json.dumps([*sources]) if sources else None))
     return key
 

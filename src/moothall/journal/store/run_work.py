@@ -164,12 +164,17 @@ class RunRequests:
             if not let_go_on(db, self._store.run_number(db, run_id), run_id, by):
                 raise StateError(f"run {run_id!r} is not paused")
 
-    def tell(self, run_id: str, text: str, by: str | None, sources: Sequence[str] = ()) -> str:
-        """Have a run hear a text; return the key by which `is_heard` knows it."""
+    def tell(
+        self, run_id: str, text: str, by: str | None, sources: Sequence[str] = (), call: str = ""
+    ) -> str:
+        """Have a run hear a text; return the key by which `is_heard` knows it.
+
+        `call` is what says so, if that may be repeated.
+        """
         with self._store.writing() as db:
             number = self._store.run_number(db, run_id)
             check_askable(db, number, run_id, "told something", ended_too=True)
-            return keep_told(db, number, run_id, text, by, sources)
+            return keep_told(db, number, run_id, text, by, sources, call)
 
     def is_heard(self, run_id: str, key: str) -> bool:
         """Return whether a run has heard a text."""

@@ -92,8 +92,7 @@ _END_WORKER: Final = (
 )
 _WORKERS: Final = (
     "SELECT r.id, w.name, w.path, w.agent, r.thread, w.step, w.sources, w.answered, w.value "
-    f"FROM waits w JOIN runs r ON r.number = w.run WHERE w.kind = '{WORKER}' AND NOT w.taken "
-    "AND NOT r.deleted AND "
+    f"FROM waits w JOIN runs r ON r.number = w.run WHERE w.kind = '{WORKER}' AND NOT r.deleted AND "
 )
 
 
@@ -279,11 +278,14 @@ def fail_worker(db: Database, run_id: str, fault: str) -> None:
     db.execute(query, (fault, time.time(), WORKER, run_id))
 
 
-def read_workers(db: Database, condition: str, *cells: str) -> list[WorkerRow]:
+def read_workers(
+    db: Database, condition: str, *cells: str, told_too: bool = False
+) -> list[WorkerRow]:
     """Return the runs in the background that fulfil a condition, in the order of their ends.
 
     The end of each is read with its row: both are written in one transaction.
     """
+    condition = condition if told_too else f"NOT w.taken AND {condition}"
     rows = db.execute(f"{_WORKERS}{condition} ORDER BY w.answered, w.since, w.run", cells)
     return [
         WorkerRow._make((*row[:6], tuple(json.loads(row[6] or "[]")), *row[7:]))

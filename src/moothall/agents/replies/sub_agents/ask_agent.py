@@ -8,7 +8,7 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions import Action
 from moothall.actions.approval import Later
@@ -45,6 +45,12 @@ if TYPE_CHECKING:
     from moothall.journal import RunPart
 
 
+_RESUME_HELP: Final = (
+    " It works in the background: you get an id at once, and its result later. With the id of work "
+    "that has ended as `resume`, it goes on in that conversation; leave it out for new work."
+)
+
+
 def ask_action(
     agent: Any,
     name: str | None,
@@ -69,7 +75,7 @@ def ask_action(
         )
     is_fresh = fresh or fork or background
 
-    async def ask(text: str, context: Context) -> Any:
+    async def ask(text: str, context: Context, resume: str = "") -> Any:
         caller = current_request(context.agent)
         deps = None if caller is None else caller.deps
         budget = budget_in_call(agent, context.budget)
@@ -82,8 +88,10 @@ def ask_action(
         if background and caller is not None and call and may_work_beside(context.agent, caller):
             if caller.state.workers is None:
                 caller.state.workers = Workers(context.agent, caller.state)
-            call_args = (agent, text, thread, caller, call)
-            return await caller.state.workers.begin(*call_args, context.budget)
+            call_args = (agent, text, thread, caller, call, context.budget)
+            return await caller.state.workers.begin(*call_args, resume)
+        if resume:
+            raise ConfigError(f"resume= must be left out: no work of {id} has ended here")
         before: Sequence[dict[str, Any]] = ()
         results = None
         if fork and caller is not None and caller.memory is not None:
@@ -102,7 +110,14 @@ def ask_action(
 
     id = str(agent.id)
     about_agent = description or agent.description or f"Ask the agent {id}."
-    action = Action(id if name is None else name, ask, about_agent, guard=())
+
+    async def ask_once(text: str, context: Context) -> Any:
+        return await ask(text, context)
+
+    if background:
+        about_agent += _RESUME_HELP
+    function = ask if background else ask_once
+    action = Action(id if name is None else name, function, about_agent, guard=())
     is_part = is_fresh and is_recording(agent)
     action.origin = ActionOrigin(agent=agent, is_part=is_part, in_background=background)
     return action

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Container
+import secrets
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +14,7 @@ from moothall.actions import Action
 from moothall.actions.acting import CALL_SCOPE, CallScope
 from moothall.actions.message import ENCLOSING_REPLIES
 from moothall.actions.provenance.origin import SourcedText
+from moothall.actions.provenance.reading import current_reading
 from moothall.agents.agent import CURRENT
 from moothall.agents.replies.charging import budget_in_call
 from moothall.agents.replies.reply import Reply
@@ -23,12 +25,20 @@ from moothall.agents.replies.reply_context import (
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.sub_agents.beside import (
     asking_in_background,
+    earlier_replies,
+    in_thread,
+    may_be_woken,
+    read_end,
+    reply_to_results,
+    told_end,
     work,
     worker_id,
     worker_request,
 )
+from moothall.agents.replies.sub_agents.told_texts import hear
 from moothall.agents.replies.thread import Thread
 from moothall.foundation.errors import (
+    ConfigError,
     DefinitionError,
     JournalError,
     NoSuchRun,
@@ -42,14 +52,12 @@ from moothall.foundation.text import error_text, log_failure
 from moothall.foundation.threads import WORKERS
 from moothall.journal.attributes import attributes_json
 from moothall.journal.run_view import RunView
-from moothall.journal.stop_reason import FINAL_REASONS, PARKED_STATES
-from moothall.journal.store.run_requests import WORKER_KEY
-from moothall.journal.store.wait_rows import WorkerRow, woken_id
+from moothall.journal.store.run_requests import WORKER_KEY, ToldText
+from moothall.journal.store.wait_rows import WorkerRow
 from moothall.journal.tally import TASK_CHARS
 
 if TYPE_CHECKING:
     from moothall.budget import Budget
-    from moothall.journal import Journal, Outline
 
 logger: logging.Logger = logging.getLogger("moothall.agents")
 _NO_END: Final = (RequestCancelled, NoSuchRun, RunHeld, RunMismatch)
@@ -77,11 +85,22 @@ class Workers:
         self._loop: asyncio.AbstractEventLoop | None = None  # of what works here
         self._waking: asyncio.Task[None] | None = None
         self._places: tuple[Any, asyncio.Semaphore] | None = None  # of an event loop
+        self._agents: dict[str, Any] = {}  # that work here
+        self._finished: dict[str, tuple[WorkerRow, Reply]] = {}  # without a journal
+        self.actions: tuple[Action, ...] = tuple(
+            Action(each.__name__.strip("_"), each, guard=(), idempotent=True)
+            for each in (self._tell, self._cancel)
+        )
 
     @property
     def under_way(self) -> tuple[str, ...]:
         """The ids of those of whose end the conversation has not heard."""
         return (*self._rows,)
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the conversation has to hear of something, or may ask what has worked again."""
+        return bool(self._rows or self._finished)
 
     def with_names(self, detail: str) -> str:
         """Return more on a stop reason with what is still under way."""
@@ -93,12 +112,22 @@ class Workers:
     # -- beginning ---------------------------------------------------------------------------------
 
     async def begin(
-        self, agent: Any, text: str, thread: str, caller: ReplyRequest, call: Any, budget: Any
+        self,
+        agent: Any,
+        text: str,
+        thread: str,
+        caller: ReplyRequest,
+        call: Any,
+        budget: Any,
+        resume: str,
     ) -> dict[str, str]:
         """Begin a call's work, once; return what the call gives."""
         self._count += 1
         id = worker_id(caller.run_id, call.key or str(self._count))
         sources, texts = sources_of_asker(agent)
+        if resume:
+            earlier, outside = await self._finished_work(resume, call.action.name)
+            thread, sources = earlier.thread, [*dict.fromkeys((*sources, *outside))]
         asker_cells = (caller.run_id, str(self._asker.id))
         row = WorkerRow(id, call.action.name, *asker_cells, thread, readable(text), (*sources,))
         if (journal := self._asker.journal) is not None:
@@ -106,7 +135,7 @@ class Workers:
             attributes = attributes_json(caller.attributes)
             run = (agent.run_kind, str(agent.id), task, thread, attributes)
             begin = journal.held_runs.begin_worker
-            await _in_thread(begin, run, self._thread.id, row)
+            await in_thread(begin, run, self._thread.id, row)
         self._rows.setdefault(id, row)
         self._callers[row.asker], self._loop = caller, asyncio.get_running_loop()
         self.start(row, call.action, caller, budget, texts)
@@ -141,6 +170,7 @@ class Workers:
         asking = asking_in_background(row, self._asker, replying, texts)
         budget = budget and budget_in_call(action.origin.agent, budget)
         request = worker_request(row, self._asker.journal, caller.deps, budget)
+        self._agents[row.id] = action.origin.agent
         task = asyncio.create_task(self._work(row, action, request, asking))
         self._tasks[row.id] = task
         _RUNNING.add(task)
@@ -151,6 +181,7 @@ class Workers:
     def _end(self, row: WorkerRow, task: asyncio.Task[Reply]) -> None:
         """Wake who asked, unless its reply goes on: that hears it."""
         self._tasks.pop(row.id, None)
+        self._agents.pop(row.id, None)
         is_here = row.asker in self._callers and not task.cancelled()
         if is_here and self._waking is None and not isinstance(task.exception(), _NO_END):
             self._waking = asyncio.ensure_future(self.wake())
@@ -163,7 +194,10 @@ class Workers:
         journal = self._asker.journal
         try:
             async with self._place():
-                self._ends[row.id] = reply = await work(action, request, asking)
+                earlier = await self._earlier(row)
+                self._ends[row.id] = reply = await work(action, request, asking, earlier)
+            if journal is None:
+                self._finished[row.id] = row, reply
             return reply
         except _NO_END as error:
             logger.warning("run %r does not go on in the background here: %s", row.id, error)
@@ -177,7 +211,7 @@ class Workers:
             self._ends[row.id] = error_text(error)
             if journal is not None:
                 with suppress(JournalError):
-                    await _in_thread(journal.waits.fail_worker, row.id, error_text(error))
+                    await in_thread(journal.waits.fail_worker, row.id, error_text(error))
             raise
         finally:
             if journal is not None:  # which has what came of it
@@ -226,13 +260,84 @@ class Workers:
     def cancel(self, asker: str) -> None:
         """Cancel what works for a run here, since it is cancelled; nobody is told."""
         for row in [row for row in self._rows.values() if row.asker == asker]:
-            if (task := self._tasks.get(row.id)) is not None:
-                task.cancel()
-            self._rows.pop(row.id)
-            self._ends.pop(row.id, None)
+            self._leave(row)
         if (journal := self._asker.journal) is not None:
             with suppress(TooManyThreads):  # the next process ends them
                 WORKERS.submit(journal.waits.end_workers, asker, journal.cancel)
+
+    def _leave(self, row: WorkerRow) -> None:
+        if (task := self._tasks.get(row.id)) is not None:
+            task.cancel()
+        self._rows.pop(row.id, None)
+        self._ends.pop(row.id, None)
+
+    # -- what the model may do while one works -----------------------------------------------------
+
+    async def _tell(self, id: str, text: str) -> str:
+        """Tell an agent that works in the background for you something more.
+
+        Args:
+            id: the id of its work
+            text: what it is to hear before its next step
+        """
+        row, journal, asker = await self._working(id), self._asker.journal, str(self._asker.id)
+        agent, call = self._agents.get(id), current_reading()
+        sources, _ = sources_of_asker(agent)
+        if journal is not None:
+            key = f"{row.asker}:{getattr(call, 'key', '') or secrets.token_hex(4)}"
+            told = (id, readable(text), asker, (*sources,), key)
+            await in_thread(journal.held_runs.requests.tell, *told)
+        elif agent is not None:
+            hear(agent, agent.all_threads.get(row.thread), ToldText("", text, asker, (*sources,)))
+        return "It hears that before its next step."
+
+    async def _cancel(self, id: str) -> str:
+        """Cancel what an agent does in the background for you. You hear no more of it.
+
+        Args:
+            id: the id of its work
+        """
+        row, journal = await self._working(id), self._asker.journal
+        self._leave(row)
+        if journal is not None:
+            await in_thread(journal.waits.end_workers, row.asker, journal.cancel, id)
+        return "It is cancelled."
+
+    async def _working(self, id: str) -> WorkerRow:
+        """Return work that is under way."""
+        if self._asker.journal is not None:
+            await self._read()
+        row = self._rows.get(id)
+        if row is None or row.end_time is not None or id in self._ends:
+            ids = ", ".join(each for each in self._rows if each not in self._ends)
+            text = f"id= must be of work under way ({ids}), got {id!r:.80}"
+            raise ConfigError(f"{text}: what has ended is asked again by resume=")
+        return row
+
+    # -- what has worked, asked again --------------------------------------------------------------
+
+    async def _finished_work(self, id: str, action: str) -> tuple[WorkerRow, tuple[str, ...]]:
+        """Return work of the conversation that has ended, and the sources of what it has read."""
+        journal, (row, reply) = self._asker.journal, self._finished.get(id, (None, None))
+        if journal is not None:
+            find = journal.waits.told_worker
+            row = await in_thread(find, id, str(self._asker.id), self._thread.id or "")
+            with suppress(NoSuchRun):
+                reply = row and (await in_thread(RunView, journal, id)).reply
+        if row is None or reply is None or row.action != action:
+            raise ConfigError(
+                f"resume= must be the id of work of {action} in this conversation that has ended, "
+                f"got {id!r:.80}"
+            )
+        return row, reply.outside
+
+    async def _earlier(self, row: WorkerRow) -> list[tuple[str, Reply]]:
+        """Return what its agent was asked before in its conversation, each with the reply."""
+        if (journal := self._asker.journal) is not None:
+            found: list[tuple[str, Reply]] = await in_thread(earlier_replies, journal, row)
+            return found
+        finished = [each for each in self._finished.values() if each[0].thread == row.thread]
+        return [(each.text, reply) for each, reply in finished]
 
     # -- telling -----------------------------------------------------------------------------------
 
@@ -241,10 +346,10 @@ class Workers:
         journal, texts = self._asker.journal, list[str]()
         for row in await self._ended_rows():
             if journal is None:
-                text, sources = _told_end(row, self._ends.pop(row.id))
+                text, sources = told_end(row, self._ends.pop(row.id))
             else:
                 try:
-                    text, sources = await _in_thread(_read_end, journal, row)
+                    text, sources = await in_thread(read_end, journal, row)
                 except NoSuchRun:  # it was deleted: nobody is told
                     text, sources = "", ()
             del self._rows[row.id]
@@ -266,83 +371,5 @@ class Workers:
 
     async def _read(self) -> None:
         waits, asker = self._asker.journal.waits, str(self._asker.id)
-        rows = await _in_thread(waits.workers, asker, self._thread.id or "")
+        rows = await in_thread(waits.workers, asker, self._thread.id or "")
         self._rows = {row.id: row for row in rows if row.id not in self._told_here}
-
-
-async def reply_to_results(
-    asker: Any, caller: ReplyRequest, thread: str | None, told_ids: Collection[str] = ()
-) -> Reply | None:
-    """Reply to what came of the work for a run, with the options of that.
-
-    None if another process does now. Two that begin at a time have one id: one of them does.
-    """
-    journal, number = asker.journal, len(told_ids) + 1
-    while journal is not None:
-        try:
-            run = await _in_thread(journal.run, woken_id(caller.run_id, number))
-        except NoSuchRun:
-            break
-        if run.held:
-            return None
-        number += 1
-    id = woken_id(caller.run_id, number)
-    text, options = "What came of the work in the background.", (caller.deps, caller.budget)
-    request = ReplyRequest(text, None, thread, id, *options)
-    request.attributes = caller.attributes
-    request.background, request.door_data = "woken", {"background": "woken"}
-    reply: Reply = await asker.reply_to_request(request)
-    return reply
-
-
-def may_be_woken(asker: Any, run_id: str) -> bool:
-    """Return whether a run of an agent has ended: one that goes on hears what has come itself."""
-    with suppress(NoSuchRun):
-        return asker.journal is None or asker.journal.run(run_id).state in FINAL_REASONS
-    return False
-
-
-def workers_to_resume(agent: Any, runs: Container[str], cut_off: bool) -> list[Outline]:
-    """Return the runs in the background that can go on, and that none of these runs goes on with.
-
-    `cut_off`: also those that were cut off.
-    """
-    journal: Journal = agent.journal
-    rows = [each for each in journal.waits.workers(str(agent.id)) if each.end_time is None]
-    due_ids = {*journal.waits.run_ids()} if rows else set[str]()
-    outlines: list[Outline] = []
-    for row in rows:
-        with suppress(NoSuchRun):  # it was deleted, or who asked for it
-            run, asker = journal.run(row.id), journal.run(row.asker)
-            is_cut_off = cut_off and run.state == "stopped" and not asker.held
-            is_due = run.state in PARKED_STATES and run.id in due_ids
-            if asker.state == "cancelled":
-                journal.waits.end_workers(row.asker, journal.cancel)
-            elif row.asker not in runs and (is_cut_off or is_due):
-                outlines.append(run)
-    return outlines
-
-
-def _read_end(journal: Journal, row: WorkerRow) -> tuple[str, tuple[str, ...]]:
-    """Return what is told of a run that has ended, and where that is from."""
-    if row.fault is not None:
-        return _told_end(row, row.fault)
-    view = RunView(journal, row.id)
-    if (reply := view.reply) is not None:
-        return _told_end(row, reply)
-    end = {} if view.end is None else view.end.data
-    return _told_end(row, str(end.get("detail") or end.get("reason", "its end is not known")))
-
-
-def _told_end(row: WorkerRow, end: Reply | str) -> tuple[str, tuple[str, ...]]:
-    head = f"{row.action} ({row.id}), in the background"
-    if isinstance(end, str):
-        return f"{head}, has no result: {end}", row.sources
-    if Reply.gives_text(None, end.stop_reason, end.text):
-        return f"Result of {head}:\n{end.text}", end.outside
-    detail = end.detail or end.stop_reason
-    return f"{head}, has no result ({end.stop_reason}): {detail}", end.outside
-
-
-def _in_thread(function: Callable[..., Any], *args: Any) -> Any:
-    return WORKERS.run(asyncio.get_running_loop(), lambda: function(*args))

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import itertools
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from moothall.actions import Action
 from moothall.actions.acting import CALL_SCOPE, CallScope
 from moothall.actions.message import ENCLOSING_REPLIES
 from moothall.actions.provenance.reading import MemberReading
+from moothall.agents.replies.reply import Reply
 from moothall.agents.replies.reply_context import ASK_CONTEXT, Replying, ask_context
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.thread import Thread
+from moothall.foundation.errors import NoSuchRun
 from moothall.foundation.threads import WORKERS
-from moothall.journal.store.wait_rows import WorkerRow
+from moothall.journal.run_view import RunView
+from moothall.journal.stop_reason import FINAL_REASONS, PARKED_STATES
+from moothall.journal.store.wait_rows import WorkerRow, woken_id
 
 if TYPE_CHECKING:
-    from moothall.agents.replies.reply import Reply
     from moothall.budget import Budget
-    from moothall.journal import Journal
+    from moothall.journal import Journal, Outline
 
 
 def may_work_beside(asker: Any, caller: ReplyRequest | None) -> bool:
@@ -39,6 +42,12 @@ def may_work_beside(asker: Any, caller: ReplyRequest | None) -> bool:
         and caller.fresh is None
         and caller.conversation is None
     )
+
+
+def may_have_workers(asker: Any) -> bool:
+    """Return whether agents may work in the background for an agent."""
+    actions = asker.actions.get_actions() if hasattr(asker, "max_background") else ()
+    return any(isinstance(each, Action) and each.origin.in_background for each in actions)
 
 
 def worker_id(run_id: str, key: str) -> str:
@@ -93,9 +102,27 @@ def worker_request(
     return request
 
 
-async def work(action: Action, request: ReplyRequest, asking: Replying) -> Reply:
-    """Have the agent of an action work, in a task of its own."""
+async def work(
+    action: Action,
+    request: ReplyRequest,
+    asking: Replying,
+    earlier: Sequence[tuple[str, Reply]] = (),
+) -> Reply:
+    """Have the agent of an action work, in a task of its own.
+
+    `earlier` is what it was asked before in the conversation, each with its reply: its model has
+    their messages, that of an agent of another kind reads them in its task.
+    """
     agent = action.origin.agent
+    if earlier and agent.begins_with_messages:
+        request.first_messages = [{**m} for _, each in earlier for m in each.messages]
+    elif earlier:
+        parts = [
+            f"You were asked before:\n{text}\n\nYour answer:\n{each.text}" for text, each in earlier
+        ]
+        request.content = request.original_content = "\n\n".join(
+            [*parts, f"Now:\n{request.content}"]
+        )
     CALL_SCOPE.set(CallScope(_BackgroundCall(action.name, action=action)))
     ENCLOSING_REPLIES.set((asking,))
     try:
@@ -104,5 +131,91 @@ async def work(action: Action, request: ReplyRequest, asking: Replying) -> Reply
         return reply
     finally:
         if (journal := request.journal) is not None:
-            finish = partial(journal.deletions.finish_run, request.run_id)
-            await WORKERS.run(asyncio.get_running_loop(), finish)
+            await in_thread(journal.deletions.finish_run, request.run_id)
+
+
+def earlier_replies(journal: Journal, row: WorkerRow) -> list[tuple[str, Reply]]:
+    """Return what was asked before in the conversation of a run, each with the reply."""
+    views = [RunView(journal, each) for each in journal.runs(thread=row.thread)]
+    before = itertools.takewhile(lambda each: each.outline.id != row.id, views)
+    return [(each.outline.task, each.reply) for each in before if each.reply is not None]
+
+
+def read_end(journal: Journal, row: WorkerRow) -> tuple[str, tuple[str, ...]]:
+    """Return what is told of a run that has ended, and where that is from."""
+    if row.fault is not None:
+        return told_end(row, row.fault)
+    view = RunView(journal, row.id)
+    if (reply := view.reply) is not None:
+        return told_end(row, reply)
+    end = {} if view.end is None else view.end.data
+    return told_end(row, str(end.get("detail") or end.get("reason", "its end is not known")))
+
+
+def told_end(row: WorkerRow, end: Reply | str) -> tuple[str, tuple[str, ...]]:
+    """Return what is told of an end, and where that is from."""
+    head = f"{row.action} ({row.id}), in the background"
+    if isinstance(end, str):
+        return f"{head}, has no result: {end}", row.sources
+    if Reply.gives_text(None, end.stop_reason, end.text):
+        return f"Result of {head}:\n{end.text}", end.outside
+    detail = end.detail or end.stop_reason
+    return f"{head}, has no result ({end.stop_reason}): {detail}", end.outside
+
+
+async def reply_to_results(
+    asker: Any, caller: ReplyRequest, thread: str | None, told_ids: Collection[str] = ()
+) -> Reply | None:
+    """Reply to what came of the work for a run, with the options of that.
+
+    None if another process does now. Two that begin at a time have one id: one of them does.
+    """
+    journal, number = asker.journal, len(told_ids) + 1
+    while journal is not None:
+        try:
+            run = await in_thread(journal.run, woken_id(caller.run_id, number))
+        except NoSuchRun:
+            break
+        if run.held:
+            return None
+        number += 1
+    id = woken_id(caller.run_id, number)
+    text, options = "What came of the work in the background.", (caller.deps, caller.budget)
+    request = ReplyRequest(text, None, thread, id, *options)
+    request.attributes = caller.attributes
+    request.background, request.door_data = "woken", {"background": "woken"}
+    reply: Reply = await asker.reply_to_request(request)
+    return reply
+
+
+def may_be_woken(asker: Any, run_id: str) -> bool:
+    """Return whether a run of an agent has ended: one that goes on hears what has come itself."""
+    with suppress(NoSuchRun):
+        return asker.journal is None or asker.journal.run(run_id).state in FINAL_REASONS
+    return False
+
+
+def workers_to_resume(agent: Any, runs: Container[str], cut_off: bool) -> list[Outline]:
+    """Return the runs in the background that can go on, and that none of these runs goes on with.
+
+    `cut_off`: also those that were cut off.
+    """
+    journal: Journal = agent.journal
+    rows = [each for each in journal.waits.workers(str(agent.id)) if each.end_time is None]
+    due_ids = {*journal.waits.run_ids()} if rows else set[str]()
+    outlines: list[Outline] = []
+    for row in rows:
+        with suppress(NoSuchRun):  # it was deleted, or who asked for it
+            run, asker = journal.run(row.id), journal.run(row.asker)
+            is_cut_off = cut_off and run.state == "stopped" and not asker.held
+            is_due = run.state in PARKED_STATES and run.id in due_ids
+            if asker.state == "cancelled":
+                journal.waits.end_workers(row.asker, journal.cancel)
+            elif row.asker not in runs and (is_cut_off or is_due):
+                outlines.append(run)
+    return outlines
+
+
+def in_thread(function: Callable[..., Any], *args: Any) -> Any:
+    """Return what awaits a function's call in a worker thread."""
+    return WORKERS.run(asyncio.get_running_loop(), lambda: function(*args))

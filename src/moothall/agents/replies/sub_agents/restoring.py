@@ -12,8 +12,13 @@ from weakref import WeakValueDictionary
 from moothall.actions import Action
 from moothall.agents.replies.charging import ReplayOffsets, budget_in_call, charge_spent
 from moothall.agents.replies.reply_request import ReplyRequest
-from moothall.agents.replies.sub_agents.background import Workers, may_be_woken, reply_to_results
-from moothall.agents.replies.sub_agents.beside import with_passing_thread, worker_id
+from moothall.agents.replies.sub_agents.background import Workers
+from moothall.agents.replies.sub_agents.beside import (
+    may_be_woken,
+    reply_to_results,
+    with_passing_thread,
+    worker_id,
+)
 from moothall.foundation.errors import NoSuchRun, RunHeld
 from moothall.foundation.text import log_failure
 from moothall.journal.stop_reason import FINAL_REASONS

@@ -21,7 +21,7 @@ from moothall.agents.replies.sub_agents.away import (
     until_up,
     with_asked_agents,
 )
-from moothall.agents.replies.sub_agents.background import workers_to_resume
+from moothall.agents.replies.sub_agents.beside import workers_to_resume
 from moothall.agents.replies.sub_agents.late_replies import LateReplies
 from moothall.agents.replies.sub_agents.restoring import ResumedWorkers
 from moothall.foundation.errors import NoSuchRun, RequestCancelled, RunHeld, RunMismatch

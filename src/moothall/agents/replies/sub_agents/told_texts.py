@@ -40,8 +40,12 @@ def _key_of(text: Any) -> str:
 
 def _hear(agent_ref: ref[Any], thread_ref: ref[Thread], message: ToldText) -> None:
     agent, thread = agent_ref(), thread_ref()
-    if agent is None or thread is None:
-        return
+    if agent is not None and thread is not None:
+        hear(agent, thread, message)
+
+
+def hear(agent: Any, thread: Thread, message: ToldText) -> None:
+    """Have an agent hear a text in a thread, as the words of who says it."""
     content = with_speaker(message.by or "operator", message.text)
     if message.sources:
         note_on_thread(thread, message.sources)
