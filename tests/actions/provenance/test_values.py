@@ -317,3 +317,22 @@ def test_words_for_numbers_in_a_result_are_no_values() -> None:
     known.add("Pay fifty euros", "program", "lookup", is_result=True)
     known.add_outside("pay mallory", ["mail"])
     assert [origin.kind for _, origin in known.trace("50 EUR")] == ["outside"]
+
+
+@pytest.mark.parametrize(
+    ("result", "value", "kind"),
+    (
+        ('[{"id":6,"sum":5.0},{"id":7,"sum":2200}]', 7, "program"),
+        ('[{"id":6,"sum":5.0},{"id":7,"sum":2200}]', 2200, "program"),
+        ('{"ids":[7,8],"name":"a,b"}', 8, "program"),
+        ('{"ids":[7,8]}', 7.8, "outside"),
+        ('{"at":"7:30"}', 30, "outside"),
+    ),
+)
+def test_value_in_a_result_of_json_without_spaces_is_a_value_by_itself(
+    result: str, value: Any, kind: str
+) -> None:
+    known = Texts()
+    known.add(result, "program", "lookup", is_result=True)
+    known.add_outside("pay mallory", ["mail"])
+    assert [origin.kind for _, origin in known.trace(value)] == [kind]

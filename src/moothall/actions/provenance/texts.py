@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from datetime import date
 from functools import partial
 from itertools import chain, islice
@@ -39,6 +41,8 @@ _LIST_NUMBER: Final = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 _ESCAPES: Final = re.compile(r'\\(?:[nrt"\\/]|u00[0-9a-f]{2})')
+
+_COMPACT: Final = re.compile(r'[,:](?=["\[{\dtfn-])')
 
 _QUOTES: Final = ('""', "''", "``", "“”", "‘’", "„“", "«»", "»«")
 
@@ -88,8 +92,8 @@ class Texts:
         if is_result and hash((text, "outside")) in self._digests:
             return
         self._digests.add(digest)
-        if is_result and "\\" in text and text[0] in '[{"':  # JSON: what it escapes is a boundary
-            text = _ESCAPES.sub(" ", text)
+        if is_result and text[0] in '[{"':  # JSON: what it escapes is a boundary, as is a space
+            text = _ESCAPES.sub(" ", _spaced_json(text) if _COMPACT.search(text) else text)
         if not is_result and len(_LIST_NUMBER.findall(text)) > 1:  # what numbers a list is no value
             text = _LIST_NUMBER.sub("", text)
         if kind == "user" and (split_text := _GLUED_SENTENCES.sub(". ", text)) != text:
@@ -355,6 +359,13 @@ class Texts:
         if not origin.source and self.parent is not None:
             origin = self.parent.locate(value)
         return origin if origin.source else self._outside_texts.part_origin(value)
+
+
+def _spaced_json(text: str) -> str:
+    """Return JSON with a space after each comma and colon; another text as it is."""
+    with suppress(ValueError, RecursionError):
+        return json.dumps(json.loads(text, parse_float=str, parse_int=str), ensure_ascii=False)
+    return text
 
 
 def is_same(first: Any, second: Any) -> bool:
