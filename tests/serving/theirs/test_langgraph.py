@@ -18,7 +18,7 @@ from langgraph.types import interrupt
 from moothall import CallbackApprover, ConfigError, Journal, Later, SQLiteMemory
 from moothall.serving.theirs.langgraph import as_steps
 from moothall.serving.theirs.langgraph_agent import LangGraphAgent
-from serving.theirs.kills import Points, kill_everywhere, reply_once_decided
+from serving.theirs.kills import Points, Store, kill_everywhere, reply_once_decided
 
 
 class FunctionModel(BaseChatModel):
@@ -168,7 +168,9 @@ async def test_framework_graph_without_steps_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_framework_killed_run_does_nothing_twice_and_loses_nothing(tmp_path: Path) -> None:
+def test_framework_killed_run_does_nothing_twice_and_loses_nothing(
+    tmp_path: Path, is_on_server: bool, journal_store: Store
+) -> None:
     def make(points: Points, path: str) -> LangGraphAgent:
         def answer(messages: Any) -> AIMessage:
             points.model()
@@ -189,7 +191,9 @@ def test_framework_killed_run_does_nothing_twice_and_loses_nothing(tmp_path: Pat
             """Note."""
             return points.effect(f"note-{text}")
 
+        note.metadata = {"requires_approval": is_on_server}
         graph = create_agent(as_steps(FunctionModel(function=answer)), as_steps([pay, note]))
-        return LangGraphAgent("clerk", graph, journal=path)
+        approver = CallbackApprover(lambda request: Later())
+        return LangGraphAgent("clerk", graph, journal=path, approver=approver)
 
-    kill_everywhere(make, tmp_path)
+    kill_everywhere(make, tmp_path, journal_store)

@@ -24,7 +24,7 @@ from moothall import (
 )
 from moothall.serving.theirs.agents_sdk_agent import AgentsSDKAgent
 from moothall.serving.theirs.openai_agents import as_steps
-from serving.theirs.kills import Points, kill_everywhere, reply_once_decided
+from serving.theirs.kills import Points, Store, kill_everywhere, reply_once_decided
 
 set_tracing_disabled(True)
 
@@ -182,7 +182,9 @@ def test_framework_tool_that_cannot_be_a_step_is_refused() -> None:
 
 
 @pytest.mark.timeout(600)
-def test_framework_killed_run_does_nothing_twice_and_loses_nothing(tmp_path: Path) -> None:
+def test_framework_killed_run_does_nothing_twice_and_loses_nothing(
+    tmp_path: Path, is_on_server: bool, journal_store: Store
+) -> None:
     def make(points: Points, path: str) -> AgentsSDKAgent:
         def answer(items: Any) -> list[Any]:
             points.model()
@@ -197,11 +199,12 @@ def test_framework_killed_run_does_nothing_twice_and_loses_nothing(tmp_path: Pat
         async def pay(to: str) -> str:
             return points.effect(f"pay-{to}")
 
-        @function_tool
+        @function_tool(needs_approval=is_on_server)
         async def note(text: str) -> str:
             return points.effect(f"note-{text}")
 
         agent = Agent("shop", model=FunctionModel(answer), tools=[pay, note])
-        return AgentsSDKAgent("clerk", agent, journal=path)
+        approver = CallbackApprover(lambda request: Later())
+        return AgentsSDKAgent("clerk", agent, journal=path, approver=approver)
 
-    kill_everywhere(make, tmp_path)
+    kill_everywhere(make, tmp_path, journal_store)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from moothall import (
 from moothall.models import Call, ModelReply
 from moothall.serving.theirs.pydantic_ai import AsSteps
 from moothall.serving.theirs.pydantic_ai_agent import PydanticAIAgent
-from serving.theirs.kills import Points, in_file, kill_everywhere, reply_once_decided
+from serving.theirs.kills import Points, Store, kill_everywhere, reply_once_decided
 
 
 def returns(messages: Any) -> list[Any]:
@@ -284,9 +283,8 @@ def test_options_of_a_tool_that_it_has_not_are_refused() -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("is_on_server", (False, pytest.param(True, marks=pytest.mark.long)))
 def test_framework_killed_run_does_nothing_twice_and_loses_nothing(
-    request: pytest.FixtureRequest, tmp_path: Path, is_on_server: bool
+    tmp_path: Path, is_on_server: bool, journal_store: Store
 ) -> None:
     def make(points: Points, path: str) -> PydanticAIAgent:
         def model(messages: Any, info: Any) -> ModelResponse:
@@ -312,8 +310,4 @@ def test_framework_killed_run_does_nothing_twice_and_loses_nothing(
         approver = CallbackApprover(lambda request: Later())
         return PydanticAIAgent("clerk", agent, journal=path, approver=approver)
 
-    store = in_file
-    if is_on_server:
-        server, name = request.getfixturevalue("postgresql"), secrets.token_hex(6)
-        store = lambda folder: str(server.url(f"t{name}_{folder.name}"))  # noqa: E731
-    kill_everywhere(make, tmp_path, store)
+    kill_everywhere(make, tmp_path, journal_store)
