@@ -76,7 +76,7 @@ def test_eval_of_a_file_whose_evaluators_are_not_installed_says_so(folder: Path)
     (
         (("--agent", "nobody"), "there is no case: no run of agent 'desk' that is over"),
         (("--min", "same_calls_as_record"), "--min must be GRADER=NUMBER"),
-        (("--min", "other=1"), "no grade is of 'other'"),
+        (("--min", "other=1"), "--min must be one of same_calls_as_record, got 'other'"),
         (("--graders", "nothing.py"), "there is no file"),
         (("--live", "sell"), "live=: agent 'desk' has no action 'sell'"),
     ),

@@ -236,10 +236,47 @@ async def test_evaluation_that_stops_early_goes_on_past_a_look_without_a_grade(
         agent, cases, [right], conditions, stop_early="right", **options
     ).run()
     assert (len(results.cells), results.looks) == (2 * 32, 2)
-    with pytest.raises(ConfigError, match="no grade is of 'wrong'; there are: right"):
-        await Evaluation(
-            agent, cases[16:], [right], conditions, stop_early="wrong", **options
-        ).run()
+
+
+async def test_evaluation_told_the_name_of_no_grader_says_so_when_it_is_made(
+    tmp_path: Path,
+) -> None:
+    def tone(reply: Reply[Any], case: Case) -> str:
+        return reply.text
+
+    options: dict[str, Any] = {"journal": tmp_path / "evals.db"}
+    agent = ReActAgent("a", ScriptedModel(lambda messages, actions: "no"))
+    parts: tuple[Any, ...] = (agent, [Case("c", "Go")], [tone], {"as it is": {}, "other": {}})
+    with pytest.raises(ConfigError, match="stop_early= must be one of tone, got 'wrong'"):
+        Evaluation(*parts, stop_early="wrong", **options)
+    Evaluation(*parts, stop_early="tone=warm", **options)
+
+
+async def test_evaluation_conditions_that_nothing_recorded_tells_apart_are_refused(
+    tmp_path: Path,
+) -> None:
+    asked = list[str]()
+
+    def model(text: str, **options: Any) -> ScriptedModel:
+        return ScriptedModel(lambda messages, actions: asked.append(text) or text, **options)
+
+    async def evaluate(conditions: dict[str, Any]) -> Any:
+        agent = ReActAgent("a", model("as it is"))
+        cases = [Case("c", "Go")]
+        evaluation = Evaluation(agent, cases, [], conditions, journal=tmp_path / "evals.db")
+        return [each.text for each in (await evaluation.run()).cells]
+
+    conditions: dict[str, Any] = {"one": {"model": model("1")}, "two": {"model": model("2")}}
+    with pytest.raises(ConfigError, match="conditions 'one' and 'two' are told apart by nothing"):
+        await evaluate(conditions)
+    agents = {name: {"agent": lambda n=name: ReActAgent("a", model(n))} for name in ("a", "b")}
+    with pytest.raises(ConfigError, match="conditions 'a' and 'b'"):
+        await evaluate(agents)
+    assert asked == []
+    conditions["two"] = {"model": model("2", name="two")}
+    assert await evaluate(conditions) == ["1", "2"]
+    same = {"model": model("3", name="same")}
+    assert await evaluate({"a": same, "b": same}) == ["3", "3"]
 
 
 _PROGRAM = """

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from inspect import signature
+from itertools import chain
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from weakref import WeakValueDictionary
@@ -30,7 +31,7 @@ from moothall.evals.cases import Case, Dataset
 from moothall.evals.equality import json_key
 from moothall.evals.frozen_world import FrozenWorld
 from moothall.evals.graders import GradedCell, Grader, call_lines
-from moothall.evals.grading import check_grader, grades_of, with_names
+from moothall.evals.grading import check_grader, check_grader_name, grades_of, with_names
 from moothall.evals.other_programs import run_elsewhere
 from moothall.evals.results import CellResult, Evaluated
 from moothall.journal import REASONS, Journal, RunView
@@ -111,6 +112,8 @@ class Evaluation:
             check_grader(grader)
         self.data: Dataset = data if isinstance(data, Dataset) else Dataset(data)
         self.graders: list[Grader] = list(graders)
+        if stop_early is not None:
+            self.check_grader("stop_early=", stop_early)
         self.conditions: dict[str, dict[str, Any]] = {
             name: dict(parts) for name, parts in (conditions or {"as it is": {}}).items()
         }
@@ -132,6 +135,10 @@ class Evaluation:
         self._stop_early = stop_early
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
+    def check_grader(self, argument: str, name: str) -> None:
+        """Raise ConfigError if an argument names a grader that there is not."""
+        check_grader_name(argument, name, chain(self.graders, *self.data.graders.values()))
+
     def run_sync(self, progress: Callable[[int, int], object] | None = None) -> Evaluated:
         """Call `run` from a script, and wait for the results."""
         refuse_on_loop("Evaluation.run_sync", "run()")
@@ -147,9 +154,8 @@ class Evaluation:
             ConfigError: the agent cannot reply in a frozen world
         """
         cases = [*self.data]
-        for parts in self.conditions.values():
-            if cases and "program" not in parts and self._world == "frozen":
-                self._world_of(parts, None).check(self._make_agent(cases[0], parts))
+        if cases:
+            self._check_conditions(cases[0])
         total, done = len(cases) * len(self.conditions) * self._seeds, 0
 
         def note_done() -> None:
@@ -181,6 +187,22 @@ class Evaluation:
             if self._stop_early is not None and evaluated.is_decided(self._stop_early):
                 break
         return evaluated
+
+    def _check_conditions(self, case: Case) -> None:
+        """Raise ConfigError for conditions of one cell, and for an agent that cannot reply here."""
+        names: dict[str, str] = {}  # by the ids of their runs
+        for name, parts in self.conditions.items():
+            if "program" in parts:
+                continue
+            agent = self._make_agent(case, parts)
+            if self._world == "frozen":
+                self._world_of(parts, None).check(agent)
+            first = names.setdefault(self._run_id(agent, case, parts, 1), name)
+            if self.conditions[first] != parts:
+                raise ConfigError(
+                    f"conditions {first!r} and {name!r} are told apart by nothing that is "
+                    "recorded: give the model, or the function, a name of its own"
+                )
 
     # -- asking ------------------------------------------------------------------------------------
 

@@ -37,6 +37,18 @@ def with_names(graders: Iterable[Any]) -> Iterator[tuple[str, Any]]:
         yield name if counts[name] == 1 else f"{name}_{counts[name]}", each
 
 
+def check_grader_name(argument: str, name: str, graders: Iterable[Any]) -> None:
+    """Raise ConfigError for a name of which no grader can give a grade."""
+    named_graders = dict(with_names(graders))
+    grader, _, _ = name.partition("=")
+    if grader in named_graders or any(map(_is_evaluator, named_graders.values())):
+        return  # only an evaluator itself says what it names its grades
+    scorer = named_graders.get(grader.rpartition(".")[0])
+    if scorer is None or _scorer_info(scorer) is None:
+        names = ", ".join(named_graders) or "none"
+        raise ConfigError(f"{argument} must be one of {names}, got {name!r:.80}")
+
+
 def _name_of(grader: Any) -> str:
     if _is_evaluator(grader):
         return str(grader.get_default_evaluation_name())

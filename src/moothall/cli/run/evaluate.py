@@ -122,6 +122,8 @@ def command(
             budget=None if usd is None else Budget(usd=usd),
             stop_early=stop_early,
         )
+        for grader in minimums:
+            evaluation.check_grader("--min", grader)
     # What fails is told with its case.
     logging.getLogger("moothall").addHandler(logging.NullHandler())
     evaluated = evaluation.run_sync()
