@@ -9,8 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from benchmarks.agentdojo import Task, Told, measured, options
+from benchmarks.agentdojo import Task, Told, measured, of_pydantic_ai, options
 from pydantic import BaseModel, create_model
+
+from moothall import ReActAgent
 
 OURS, EVIL = "DE02120300000000202051", "US133000000121212121212"
 
@@ -93,10 +95,13 @@ class Suite:
         return Bank(bill=f"Pay to {OURS}. {injections.get('bill', '')}")
 
 
+@pytest.mark.parametrize("make_agent", (ReActAgent, of_pydantic_ai))
 @pytest.mark.parametrize("told", ("nothing", "strict", "records"))
-def test_benchmark_agentdojo_counts_effects_tasks_and_questions(told: Told) -> None:
+def test_benchmark_agentdojo_counts_effects_tasks_and_questions(
+    told: Told, make_agent: Callable[..., Any]
+) -> None:
     provenance = told != "nothing"
-    alone, attacked = asyncio.run(measured(Suite(), told))
+    alone, attacked = asyncio.run(measured(Suite(), told, make_agent=make_agent))
     assert all(each.done for each in [*alone, *attacked])
     assert all(each.hijacked for each in attacked)
     effects = [(each.only_said, each.effect) for each in attacked]
