@@ -223,6 +223,9 @@ class World:
     def answer(self, journal: Journal, hands_over: bool) -> None:
         """Answer what waits in a journal; `hands_over`: a run may go on by a changed program."""
         for wait in journal.waiting(kind="operator"):
+            if wait.key == "operator:deaths":  # here each process ends soon
+                journal.answer(wait.run, wait.key, "resume")
+                continue
             assert "its program has changed" in wait.text
             assert journal.run(wait.run).state == "mismatch"
             if hands_over and self.random.random() < 0.5:
