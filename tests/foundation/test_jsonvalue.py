@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from moothall.foundation.errors import ConfigError
-from moothall.foundation.jsonvalue import NotJSON, copy_json, json_text, read_json, to_json
+from moothall.foundation.jsonvalue import NotJSON, as_json, copy_json, json_text, read_json, to_json
 
 BOTH = pytest.mark.parametrize("copy", (to_json, copy_json))
 
@@ -403,9 +403,24 @@ def test_arrays_and_tables_are_json_with_every_value(value: Any, data: Any) -> N
 
 
 def test_array_of_more_than_100_000_cells_is_shown_in_short() -> None:
-    assert json_text(np.zeros(100_001)) == "[0. 0. 0. ... 0. 0. 0.]"
+    assert as_json(np.zeros(100_001)) == "[0. 0. 0. ... 0. 0. 0.]"
     with pytest.raises(NotJSON, match="ndarray is not JSON"):
         to_json(np.zeros(100_001))
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    (
+        (object(), "object is not JSON"),
+        (b"bytes", "bytes is not JSON"),
+        ({"a": [1, object()]}, r"a\[1\]: object is not JSON"),
+        ({"share": float("inf")}, "share: inf is not JSON"),
+        ({1: "a key"}, "a key is integer, not string"),
+    ),
+)
+def test_text_of_what_is_no_json_is_refused_with_its_place(value: Any, reason: str) -> None:
+    with pytest.raises(NotJSON, match=reason):
+        json_text(value)
 
 
 def test_json_of_bytes_is_refused_as_no_text() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from moothall import Budget
-from moothall.build import ToolCall, completed, json_text
+from moothall.build import ToolCall, as_json, completed, json_line, json_text
 from moothall.evals.equality import json_key
 from moothall.journal import RecordedCall, RunView
 
@@ -59,7 +59,7 @@ class LeftCall:
     outcome: Literal["refused", "live", "computed", "played", "undecided"]
 
     def __str__(self) -> str:
-        args = ", ".join(f"{name}={json_text(each)}" for name, each in self.args.items())
+        args = ", ".join(f"{name}={json_text(as_json(each))}" for name, each in self.args.items())
         return f"{self.action}({args}): {self.outcome}"
 
 
@@ -103,18 +103,18 @@ async def play(
     action: Any = call.action
     examples = [each for each in calls if each.action == call.name and each.result]
     example_texts = [
-        f"Call: {json_text(each.asked_args)}\nResult: "
-        f"{json_text((each.result or {}).get('result', (each.result or {}).get('error')))}"
+        f"Call: {json_text(as_json(each.asked_args))}\nResult: "
+        f"{json_text(as_json((each.result or {}).get('result', (each.result or {}).get('error'))))}"
         for each in examples[:_EXAMPLES]
     ]
     prompt = "\n\n".join(
         [
             f"You play the tool {call.name!r}: {action.description}",
-            f"Its arguments follow this JSON schema: {json_text(action.parameters)}",
+            f"Its arguments follow this JSON schema: {json_line(action.parameters)}",
             "What it has returned so far:" if example_texts else "Nobody has called it so far.",
             *example_texts,
             "Answer with the result alone, in the same form.",
-            f"Call: {json_text(args)}\nResult:",
+            f"Call: {json_line(args)}\nResult:",
         ]
     )
     reply = await completed(model, budget, [{"role": "user", "content": prompt}], None, None)

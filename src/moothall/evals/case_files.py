@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from moothall import ConfigError
-from moothall.build import error_text, json_text, read_yaml
+from moothall.build import as_json, error_text, json_text, read_yaml
 
 logger: logging.Logger = logging.getLogger("moothall.evals")
 
@@ -125,7 +125,7 @@ def case_fields(row: Any, place: str) -> dict[str, Any]:
         raise ConfigError(f"{place}: run must be the id of a run, got {run!r:.80}")
     name = next((row[key] for key in _NAMES if row.get(key) is not None), "")
     return {
-        "name": json_text(name),
+        "name": json_text(as_json(name)),
         "inputs": inputs,
         "expected": next((row[key] for key in _EXPECTED if key in row), None),
         "metadata": {**{key: row[key] for key in row if key not in known_names}, **metadata},

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from moothall import ConfigError, Reply, StateError
-from moothall.build import AnswerSchema, UnreadableText, json_text
+from moothall.build import AnswerSchema, UnreadableText, as_json, json_text
 from moothall.evals.cases import Case
 from moothall.evals.equality import json_key
 from moothall.journal import RecordedCall, RunView
@@ -80,14 +80,14 @@ def equals(reply: Reply[Any], case: Case) -> Grade:
         raise ConfigError(f"case {case.name!r}: equals needs `expected`")
     values = [json_key(reply.value), json_key(reply.text)]
     is_equal = any(json_key(each) in values for each in _expected_values(case))
-    return Grade(is_equal, "" if is_equal else f"{json_text(reply.value):.200}")
+    return Grade(is_equal, "" if is_equal else f"{json_text(as_json(reply.value)):.200}")
 
 
 def contains(reply: Reply[Any], case: Case) -> Grade:
     """Whether the reply's text contains what is expected, with its case."""
     if case.expected is None:
         raise ConfigError(f"case {case.name!r}: contains needs `expected`")
-    is_there = any(json_text(each) in reply.text for each in _expected_values(case))
+    is_there = any(json_text(as_json(each)) in reply.text for each in _expected_values(case))
     return Grade(is_there, "" if is_there else f"{reply.text:.200}")
 
 
@@ -216,7 +216,7 @@ def footnotes_stand(reply: Reply[Any], case: Case, cell: GradedCell) -> Grade:
     passages: dict[int, str] = {}
     for number, source in _NOTE.findall(reply.text):
         calls = [each for each in cell.view.calls if _is_named(each, source)]
-        texts = [json_text((each.result or {}).get("result")) for each in calls]
+        texts = [json_text(as_json((each.result or {}).get("result"))) for each in calls]
         if not texts:
             return Grade(False, f"no call has read what footnote {number} names: {source:.200}")
         passages[int(number)] = "\n".join(texts)

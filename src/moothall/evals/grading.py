@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from moothall import ConfigError, Reply, StateError
-from moothall.build import call_user, json_text
+from moothall.build import as_json, call_user, json_text
 from moothall.evals.cases import Case
 from moothall.evals.graders import Grade, GradedCell
 from moothall.journal import RunView
@@ -137,7 +137,7 @@ def _span_tree(view: RunView) -> Any:
     for call in view.calls:
         if call.was_executed:
             names = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": call.action}
-            names["gen_ai.tool.call.arguments"] = json_text(call.asked_args)
+            names["gen_ai.tool.call.arguments"] = json_text(as_json(call.asked_args))
             has_failed = (call.result or {}).get("error") is not None
             spans.append((f"execute_tool {call.action}", names, "error" if has_failed else "unset"))
     nodes = []
@@ -187,7 +187,7 @@ def _scorer_arguments(reply: Reply[Any], cell: GradedCell) -> tuple[Any, Any]:
         if call.was_executed and not call.path:
             names = {"id": call.key, "function": call.action, "arguments": call.asked_args}
             messages.append(ChatMessageAssistant(content="", tool_calls=[ToolCall(**names)]))
-            result = json_text((call.result or {}).get("result"))
+            result = json_text(as_json((call.result or {}).get("result")))
             names = {"tool_call_id": call.key, "function": call.action}
             messages.append(ChatMessageTool(content=result, **names))
     output = ModelOutput.from_content(model, reply.text)

@@ -7,6 +7,7 @@ from typing import Any
 from moothall import ConfigError, Reply
 from moothall.build import (
     AnswerSchema,
+    as_json,
     ask_value,
     check_boolean,
     check_text,
@@ -87,7 +88,7 @@ def _prompt(question: str, case: Case, texts: dict[str, str]) -> str:
         f"The request:\n{marked(json_text(case.inputs))}",
     ]
     if case.expected is not None:
-        parts.append(f"What is expected:\n{marked(json_text(case.expected))}")
+        parts.append(f"What is expected:\n{marked(json_text(as_json(case.expected)))}")
     parts += [f"{name}:\n{marked(text[:_CHARS])}" for name, text in texts.items()]
     parts.append(f"The question: {question}\nGive the reason first.")
     return "\n\n".join(parts)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from moothall import ConfigError, Interval
-from moothall.build import SafeHTML, json_text, one_line, written_whole
+from moothall.build import SafeHTML, as_json, json_text, one_line, written_whole
 from moothall.evals.cases import Case
 
 _WIDTH = 400  # of a text in a page
@@ -249,4 +249,4 @@ _PARTS_SHOWN = {
 
 
 def _lines(value: Any) -> str:
-    return "; ".join(map(str, value)) if isinstance(value, list) else json_text(value)
+    return "; ".join(map(str, value)) if isinstance(value, list) else json_text(as_json(value))

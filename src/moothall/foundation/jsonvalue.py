@@ -289,8 +289,11 @@ def json_line(value: Any, *, escapes: bool = False) -> str:
 
 
 def json_text(value: Any) -> str:
-    """Return a value as text: a string (or a path, a date) as it is, else JSON, else `str()`."""
-    return readable(value) if type(value) is str else json_and_text(value)[1]
+    """Return a value as text: a string, path or date as it is, else JSON; or raise NotJSON."""
+    if type(value) is str:
+        return readable(value)
+    data = _checked_copy(value, "", _DEEPEST_COPY, _TYPES)
+    return data if type(data) is str else _JSON.encode(data)
 
 
 def json_and_text(value: Any) -> tuple[Any, str]:
@@ -347,9 +350,6 @@ def deep_json(value: Any) -> Any:
         return [*items.values()] if isinstance(value, list | tuple) else items
 
     return json_of(value, 0)
-
-
-# -- texts -----------------------------------------------------------------------------------------
 
 
 class UnreadableText(Exception):

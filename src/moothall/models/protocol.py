@@ -21,7 +21,7 @@ from typing import (
     runtime_checkable,
 )
 
-from moothall.foundation.jsonvalue import json_text
+from moothall.foundation.jsonvalue import as_json, json_text
 from moothall.foundation.text import escaped_json
 
 if TYPE_CHECKING:
@@ -261,7 +261,7 @@ def _call_json(call: Any) -> dict[str, Any]:
         "id": id if isinstance(id, str) else "",
         "name": name if isinstance(name, str) else "",
         # As JSON text, other data is refused as it was: arguments are an object.
-        "args": args if isinstance(args, dict | str) else json_text(args),
+        "args": args if isinstance(args, dict | str) else json_text(as_json(args)),
     }
 
 

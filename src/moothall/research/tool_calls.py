@@ -222,7 +222,7 @@ def _gathered_result(result: Any, task: ResearchTask, pool: ResourcePool) -> dic
         content = value["result"] if isinstance(value, dict) and [*value] == ["result"] else value
         text = "" if content in (None, "", [], {}) else json_text(content)
         if text.strip() and not any(each.visited for each in changes):
-            args = {name: json_text(value) for name, value in task.args.items()}
+            args = {name: json_text(as_json(value)) for name, value in task.args.items()}
             url = f"action:{task.tool}{'?' * bool(args)}{urlencode(args)}"
             title = f"{task.tool}({', '.join(map('='.join, args.items()))})"
             cited_url = getattr(task, "citation", None) or url

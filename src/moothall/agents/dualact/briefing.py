@@ -11,7 +11,7 @@ from moothall.agents.decision import DECISIONS, Conclusion, DecisionAction
 from moothall.agents.dualact.conclusions import steps_text
 from moothall.agents.replies.checked_parts import actions_of_agent
 from moothall.foundation.errors import ConfigError
-from moothall.foundation.jsonvalue import json_text
+from moothall.foundation.jsonvalue import as_json, json_text
 from moothall.foundation.text import marked
 
 _DECISION_FIELDS = ("original_task", "summary", "steps", "evidence", "confidence")
@@ -199,7 +199,7 @@ def text_of(task: Any) -> str:
 def call_text(item: dict[str, Any]) -> str:
     """Return a call as text; evidence of a user's own extractor may lack parts."""
     prefix = f"{item['agent']}: " if "agent" in item else ""
-    return f"{prefix}{item.get('action')} {json_text(item.get('args', {}))}"
+    return f"{prefix}{item.get('action')} {json_text(as_json(item.get('args', {})))}"
 
 
 def _outcome(item: dict[str, Any], prefix: str = "") -> str:

@@ -15,7 +15,7 @@ from moothall.foundation.jsonvalue import (
     NotJSON,
     UnreadableText,
     copy_json,
-    json_text,
+    json_and_text,
     read_json,
     readable,
 )
@@ -106,13 +106,13 @@ def evidence_of(reply: Reply) -> list[dict[str, Any]]:
 def _evidence_item(step: Step) -> dict[str, Any]:
     item: dict[str, Any] = {
         "action": step.action,
-        "args": cut(json_text(step.args), MAX_EVIDENCE_CHARS),
+        "args": cut(json_and_text(step.args)[1], MAX_EVIDENCE_CHARS),
     }
     if step.error is not None:
         item["error"] = cut(readable(step.error), MAX_EVIDENCE_CHARS)
     else:
         result = step.result.get("result", step.result)
-        item["result"] = cut(json_text(result), MAX_EVIDENCE_CHARS)
+        item["result"] = cut(json_and_text(result)[1], MAX_EVIDENCE_CHARS)
     return item
 
 

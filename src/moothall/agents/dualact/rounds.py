@@ -35,7 +35,7 @@ from moothall.foundation.errors import (
     JournalError,
     RunMismatch,
 )
-from moothall.foundation.jsonvalue import UnreadableText, json_text
+from moothall.foundation.jsonvalue import UnreadableText, as_json, json_text
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import call_user, side_by_side
 from moothall.journal.stop_reason import (
@@ -214,7 +214,7 @@ class Rounds:
             if reply.stop_reason not in ANSWERED_REASONS:
                 raise self._stop_for_member("H", human, reply)
             # The object by the schema or from a terminal action, or the text.
-            return json_text(reply.value) if isinstance(reply.value, dict) else reply.text
+            return json_text(as_json(reply.value)) if isinstance(reply.value, dict) else reply.text
 
         try:
             question = [{"role": "user", "content": prompt}]

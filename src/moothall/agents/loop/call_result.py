@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from moothall.foundation.jsonvalue import as_json, json_and_text, json_text
+from moothall.foundation.jsonvalue import as_json, json_and_text, json_line, json_text
 from moothall.models.blocks import block_note, is_seen, without_seen
 
 MAX_RESULT_CHARS = 20_000
@@ -48,9 +48,9 @@ class CallResult:
             if self.value.__class__ in _CONTAINERS and (with_notes := _with_notes(self.value)):
                 self.text, self.has_blocks = json_text(with_notes), True
         if error is not None:
-            self.text = json_text({"error": self.error})
+            self.text = json_line({"error": self.error})
         elif "result" not in data:
-            self.text = json_text({key: data[key] for key in data if key != "traceback"})
+            self.text = json_and_text({key: data[key] for key in data if key != "traceback"})[1]
 
     def to_json(self) -> dict[str, Any]:
         """Return its dict as JSON data."""

@@ -33,7 +33,7 @@ from moothall.foundation.errors import (
     JournalError,
     RunMismatch,
 )
-from moothall.foundation.jsonvalue import json_text
+from moothall.foundation.jsonvalue import as_json, json_text
 from moothall.foundation.text import cut, log_failure
 from moothall.foundation.threads import is_cancelled, reset, side_by_side
 
@@ -62,7 +62,7 @@ class ToolCalls(CallBatch):
         if not record.run.past_entries:  # it is a new run
             return ""
         doubts = [
-            f'"{past_step.about["action"]}" {cut(json_text(past_step.args), 200)}'
+            f'"{past_step.about["action"]}" {cut(json_text(as_json(past_step.args)), 200)}'
             for past_step in record.past(f"{iteration}.")
             if past_step.in_doubt
         ]

@@ -40,7 +40,7 @@ from moothall.agents.replies.reply import Reply, Step, Stop
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.step import StepHandle as RecordedStep
 from moothall.foundation.errors import BudgetExceeded, HookError, JournalError
-from moothall.foundation.jsonvalue import UnreadableText, json_text
+from moothall.foundation.jsonvalue import UnreadableText, json_and_text
 from moothall.foundation.text import counted, error_message, log_failure
 from moothall.foundation.threads import is_cancelled
 from moothall.memory.memory import Memory
@@ -268,7 +268,7 @@ class LoopRun:
     def _terminal_reply(self, step: Step) -> Reply:
         """Return the reply, now that a terminal action has succeeded."""
         value = step.result.get("result")
-        self.state.text = "" if value is None else json_text(value)
+        self.state.text = "" if value is None else json_and_text(value)[1]
         return self.turn_end.stopped(Stop("terminal", ""), value)
 
     def _terminal_before(self) -> Reply | None:

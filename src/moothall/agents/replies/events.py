@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 from moothall.actions.provenance import Origins
 from moothall.agents.decision import Conclusion, HumanDecision
 from moothall.agents.replies.reply import Reply, Utterance
-from moothall.foundation.jsonvalue import json_text
+from moothall.foundation.jsonvalue import as_json, json_and_text, json_line, json_text
 from moothall.foundation.text import escaped_json
 from moothall.models.protocol import ChatMessage, ReasoningPiece, TextPiece
 
@@ -76,7 +76,7 @@ class CallStarted(ReplyEvent):
     @property
     def progress(self) -> str:
         """Return what a waiting caller reads, in one line."""
-        return f"{self.agent}: {self.action} {json_text(self.args)}"
+        return f"{self.agent}: {self.action} {json_line(self.args)}"
 
 
 @dataclass(slots=True)
@@ -122,7 +122,7 @@ class CallEnded(ReplyEvent):
     @property
     def line(self) -> str:
         """Return what a person who watches reads, in one line."""
-        result = self.error or json_text(self.result.get("result"))
+        result = self.error or json_and_text(self.result.get("result"))[1]
         return f"{'✗' if self.error else '←'} {self.action}: {result}"
 
     @property
@@ -279,12 +279,12 @@ class Emitted(ReplyEvent):
     @property
     def line(self) -> str:
         """Return what a person who watches reads, in one line."""
-        return f"· {json_text(self.value)}"
+        return f"· {json_text(as_json(self.value))}"
 
     @property
     def progress(self) -> str:
         """Return what a waiting caller reads, in one line."""
-        return f"{self.agent}: {json_text(self.value)}"
+        return f"{self.agent}: {json_text(as_json(self.value))}"
 
 
 def _no_reply() -> Any:

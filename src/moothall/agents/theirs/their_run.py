@@ -43,7 +43,7 @@ from moothall.foundation.errors import (
     JournalError,
     RunMismatch,
 )
-from moothall.foundation.jsonvalue import json_text
+from moothall.foundation.jsonvalue import as_json, json_text
 from moothall.foundation.text import error_message, log_failure
 from moothall.foundation.threads import context_value
 from moothall.journal.entry import read_list
@@ -304,7 +304,7 @@ class TheirRun:
         if id is not None:
             key = self._keys.get((prefix, id)) or self._keys.get((None, id))
         if key is None:  # of the program's own
-            digest = hashlib.sha256(json_text(args).encode()).hexdigest()[:6]
+            digest = hashlib.sha256(json_text(as_json(args)).encode()).hexdigest()[:6]
             stem = f"{prefix}{name}-{digest}."
             return f"{stem}{self._count(stem)}"
         count = self._count(f"={key}")
@@ -431,5 +431,5 @@ class TheirRun:
     async def _wait(self, key: str, question: Any) -> Any:
         if self.record is None:
             raise Stop("error", f"agent {self.agent.id!r} asks a person, which needs a journal=")
-        later = Later(key.replace("/", "."), text=json_text(question))
+        later = Later(key.replace("/", "."), text=json_text(as_json(question)))
         return await self.record.wait(key, later, action="interrupt", args=question)

@@ -21,7 +21,7 @@ from moothall import (
     Reply,
     TextPiece,
 )
-from moothall.build import counted, escaped, json_line, json_text
+from moothall.build import as_json, counted, escaped, json_line, json_text
 from moothall.cli.recorded_runs import RecordedRun
 from moothall.cli.run.outcome import exit_code, failed_actions, model_hint
 from moothall.cli.screen import Screen
@@ -332,7 +332,7 @@ def _result_lines(result: Any) -> list[str]:
             return ["  ".join(escaped(item) for item in result)]
         if all(_is_numbered(item) for item in result):
             return [f"line {number}: {text.expandtabs(4)}" for number, text in result]
-    return [json.dumps(result) if isinstance(result, dict) else json_text(result)]
+    return [json.dumps(result) if isinstance(result, dict) else json_text(as_json(result))]
 
 
 def _is_numbered(item: Any) -> bool:

@@ -22,7 +22,7 @@ from moothall import (
     TerminalApprover,
 )
 from moothall.actions import Decision
-from moothall.build import approve, cut, json_text
+from moothall.build import approve, as_json, cut, json_text
 from moothall.cli.recorded_runs import RecordedRun
 from moothall.cli.run.outcome import exit_code
 from moothall.cli.run.run_display import RunDisplay
@@ -214,7 +214,7 @@ def _short_result(event: Any) -> dict[str, Any]:
     if event.error is not None:
         return {"result": None}  # its traceback is for the program's own authors
     value = event.result.get("result")
-    text = json.dumps(value) if isinstance(value, str) else json_text(value)
+    text = json.dumps(value) if isinstance(value, str) else json_text(as_json(value))
     return {"result": cut(text, MAX_CHARS)}
 
 

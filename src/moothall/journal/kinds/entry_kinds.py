@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from moothall.foundation.jsonvalue import json_text
+from moothall.foundation.jsonvalue import as_json, json_text
 from moothall.foundation.text import cut
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def data_fault(data_type: Any, data: Any) -> str:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "it"
         problem = first["msg"].replace("Input should be", "must be")
-        return f"{place} {problem}, got {cut(json_text(first['input']), _EXCERPT_CHARS)}"
+        return f"{place} {problem}, got {cut(json_text(as_json(first['input'])), _EXCERPT_CHARS)}"
     return ""
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from moothall.actions.approval.decision import DECISION_KINDS
 from moothall.actions.facts import Fact
 from moothall.budget.limits import RESERVABLE
-from moothall.foundation.jsonvalue import json_text
+from moothall.foundation.jsonvalue import as_json, json_text
 from moothall.foundation.text import cut
 from moothall.journal.entry import Entry, begin_data_of
 from moothall.journal.kinds.entry_kinds import data_fault, kind_at
@@ -232,4 +232,4 @@ def _fault_of_object(value: Any, shape: dict[str, Shape], path: str) -> str:
 
 
 def _excerpt(value: Any) -> str:
-    return cut(json_text(value), _EXCERPT_CHARS)
+    return cut(json_text(as_json(value)), _EXCERPT_CHARS)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from moothall import Action, InvalidArguments
-from moothall.build import UnreadableText, cut, json_text, one_line
+from moothall.build import UnreadableText, as_json, cut, json_text, one_line
 from moothall.research.findings import ResearchTask
 from moothall.research.tool_calls import one_text_tools
 from moothall.research.writing.json_in_text import is_all_json, values_in, without_thinking
@@ -73,7 +73,7 @@ def _read_task(item: Any, tools: Mapping[str, Action]) -> ResearchTask:
     name, args = item.get("tool"), item.get("args")
     if not isinstance(name, str) or name not in tools:
         raise InvalidArguments(
-            f"there is no tool {json_text(name)!r:.80}; there are {', '.join(tools)}"
+            f"there is no tool {json_text(as_json(name))!r:.80}; there are {', '.join(tools)}"
         )
     if isinstance(args, str):  # as JSON, or what alone it takes
         own_tool = {name: tools[name]}

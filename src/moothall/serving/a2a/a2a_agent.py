@@ -34,6 +34,7 @@ from moothall.build import (
     UnreadableText,
     answer,
     approve,
+    as_json,
     check_seconds,
     json_text,
     names_checked,
@@ -364,11 +365,11 @@ class A2AAgent(ConversationalAgent):
                 "args": args if isinstance(args, dict) else {"args": args},
             },
         }
-        note = f"asked by agent {json_text(approval.get('agent'))} at {self.url}"
+        note = f"asked by agent {json_text(as_json(approval.get('agent')))} at {self.url}"
         if approval.get("facts"):  # as its server says: no fact of ours
-            note += f" ({json_text(approval['facts'])})"
+            note += f" ({json_text(as_json(approval['facts']))})"
         if approval.get("note"):
-            note += f": {json_text(approval['note'])}"
+            note += f": {json_text(as_json(approval['note']))}"
         return ApprovalRequest.of(message, request.run_id, request.thread, note)
 
     async def _cancel(self, task: RemoteTask, work: asyncio.Future[None] | None = None) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, Final
 
 from moothall import ModelError
-from moothall.build import json_text, one_line
+from moothall.build import as_json, json_text, one_line
 from moothall.serving.a2a.wire import (
     COMPLETED,
     ENDED_STATES,
@@ -63,7 +63,7 @@ class RemoteTask:
     def reason(self) -> str:
         """What its status says: why the task stands, or what it asks; else the answer's text."""
         details = (p.get("text") or p.get("url") or p.get("data") for p in self.status_parts)
-        return "\n\n".join(json_text(each) for each in details if each) or self.text
+        return "\n\n".join(json_text(as_json(each)) for each in details if each) or self.text
 
     @property
     def data(self) -> list[Any]:
@@ -173,7 +173,7 @@ class RemoteTask:
 def _text_of(parts: list[dict[str, Any]], separator: str) -> str:
     texts = [part["text"] for part in parts if "text" in part]
     if not texts:
-        texts = [json_text(part["data"]) for part in parts if "data" in part]
+        texts = [json_text(as_json(part["data"])) for part in parts if "data" in part]
     return separator.join(texts)
 
 

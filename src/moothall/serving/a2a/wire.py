@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from mimetypes import guess_type
 from typing import Any, Final
 
-from moothall.build import SchemaValidator, json_text, shorten
+from moothall.build import SchemaValidator, as_json, json_text, shorten
 from moothall.models import BLOCKS, file_text
 
 VERSION: Final = "1.0"
@@ -202,7 +202,7 @@ def answer_text(parts: list[dict[str, Any]]) -> str:
 def _block_of(part: dict[str, Any]) -> dict[str, Any]:
     """Return a part of a client's message as a block."""
     if "text" in part or "data" in part:
-        text = part["text"] if "text" in part else json_text(part["data"])
+        text = part["text"] if "text" in part else json_text(as_json(part["data"]))
         return {"type": "text", "text": text}
     name, media = str(part.get("filename") or ""), str(part.get("mediaType") or "").lower()
     media = media.partition(";")[0].strip() or guess_type(name)[0] or ""

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from moothall import ReActAgent
 from moothall.agents import ReplyRequest
-from moothall.build import json_text
+from moothall.build import json_line
 from moothall.journal import REASONS, RunView
 from moothall.serving.doors import ag_ui_wire as wire
 from moothall.serving.doors.ag_ui_run import PageRun
@@ -194,7 +194,7 @@ class AGUIDoor:
     ) -> ServedRun:
         """Give a waiting run its answers; each counts for what it answers, once."""
         run_id, entries = wire.resume_entries(body["resume"])
-        sender, token = sender_of(AG_UI.sender, caller), hash_of(json_text([run_id, entries]), 32)
+        sender, token = sender_of(AG_UI.sender, caller), hash_of(json_line([run_id, entries]), 32)
         try:
             run = await self._runs.find_asking(agent, sender, run_id, token)
         except RunRefused:
@@ -229,7 +229,7 @@ class AGUIDoor:
             return secrets.token_hex(16)
         # Some clients name all their runs alike.
         return hash_of(
-            json_text([id, caller, body["threadId"], body["runId"], body.get("messages")]), 32
+            json_line([id, caller, body["threadId"], body["runId"], body.get("messages")]), 32
         )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from moothall import CallEnded, CallProgress, CallStarted, Reply
-from moothall.build import json_text
+from moothall.build import json_line
 from moothall.serving.doors.asks import Ask
 from moothall.serving.doors.openai.input import OpenAIRequest
 from moothall.serving.doors.openai.message_content import BadRequest
@@ -109,11 +109,11 @@ class PageRun:
         if not ask.is_approval:
             return next(iter(self.calls)) if len(self.calls) == 1 else ""
         asked_calls = {each.call for each in asks.values()}
-        call_text = json_text([ask.details["action"], ask.details["args"]])
+        call_text = json_line([ask.details["action"], ask.details["args"]])
         matching_ids = (
             id
             for id, each in self.calls.items()
-            if id not in asked_calls and json_text([each.action, each.args]) == call_text
+            if id not in asked_calls and json_line([each.action, each.args]) == call_text
         )
         return next(matching_ids, "")
 

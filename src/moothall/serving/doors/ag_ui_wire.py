@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
-from moothall.build import json_text, shorten, with_sources
+from moothall.build import as_json, json_line, json_text, shorten, with_sources
 from moothall.serving.a2a.wire import as_block
 from moothall.serving.doors.ag_ui_run import PageRun
 from moothall.serving.doors.asks import Ask, answer_schema, read_form
@@ -82,7 +82,7 @@ class EventWriter:
         names = {"toolCallName": name, "parentMessageId": self._parent_id}
         return [
             {"type": "TOOL_CALL_START", **call_field, **names},
-            {"type": "TOOL_CALL_ARGS", **call_field, "delta": json_text(event.args)},
+            {"type": "TOOL_CALL_ARGS", **call_field, "delta": json_line(event.args)},
             {"type": "TOOL_CALL_END", **call_field},
         ]
 
@@ -96,7 +96,7 @@ class EventWriter:
         self._turn = None  # its message is not the last one any more
         content = failed_call_text(event.result) if event.error else event.result.get("result")
         ids = {"toolCallId": event.call_id, "messageId": secrets.token_hex(8)}
-        return [{"type": "TOOL_CALL_RESULT", **ids, "content": json_text(content)}]
+        return [{"type": "TOOL_CALL_RESULT", **ids, "content": json_text(as_json(content))}]
 
     def _review_events(self, event: Any) -> list[dict[str, Any]]:
         data = getattr(event, event.kind).to_json()
@@ -151,7 +151,7 @@ def messages_of(items: Any) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = []
     for number, each in enumerate(items):
         if not isinstance(each, dict):
-            text = f"messages[{number}] must be an object, got {shorten(json_text(each), 80)}"
+            text = f"messages[{number}] must be an object, got {shorten(json_line(each), 80)}"
             raise BadRequest(text, f"messages[{number}]")
         if each.get("role") in ("activity", "reasoning"):
             continue
@@ -159,7 +159,7 @@ def messages_of(items: Any) -> list[dict[str, Any]]:
         if "toolCallId" in message:
             message["tool_call_id"] = message["toolCallId"]
             if isinstance(error := message.get("error"), str) and not message.get("content"):
-                message["content"] = json_text({"error": error})
+                message["content"] = json_line({"error": error})
         calls = message.get("toolCalls")
         if "toolCalls" in message:
             message["tool_calls"] = [*calls] if isinstance(calls, list) else calls
@@ -199,7 +199,7 @@ def context_messages(items: Any) -> list[dict[str, Any]]:
         description = each.get("description") if isinstance(each, dict) else None
         if not isinstance(description, str) or "value" not in each:
             raise BadRequest(f"context[{number}] must have a description and a value", "context")
-        lines.append(f"- {description}: {json_text(each['value'])}")
+        lines.append(f"- {description}: {json_text(as_json(each['value']))}")
     if not lines:
         return []
     text = "\n".join(("What the page of the user shows:", *lines))

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from moothall import ApprovalRequest, Event, Later, NobodyToAsk, Question, Refused, Waiting
 from moothall.actions import DECISION_KINDS
-from moothall.build import CURRENT, CallerContext, escaped, json_text
+from moothall.build import CURRENT, CallerContext, escaped, json_line
 from moothall.journal import Outline, Wait
 from moothall.serving.doors.callers import LOCAL
 from moothall.serving.doors.checks import hash_of
@@ -151,7 +151,7 @@ class OpenAsks:
 
     async def _ask(self, request: ApprovalRequest | Question) -> Any:
         ask = ask_of(request, "")
-        unique_text = f"{json_text(ask.details)}\n{secrets.token_hex(16)}"
+        unique_text = f"{json_line(ask.details)}\n{secrets.token_hex(16)}"
         ask.key = hash_of(unique_text)
         ask.future = asyncio.get_running_loop().create_future()
         self.open[ask.key] = ask

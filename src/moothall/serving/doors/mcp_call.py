@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall import Action, ActionError, MoothallError, RunHeld
-from moothall.build import Thread, json_text
+from moothall.build import Thread, as_json, json_text
 from moothall.journal import RunView
 from moothall.serving.doors.asks import Ask, Caller, answer_schema, read_form
 from moothall.serving.doors.callers import LOCAL, caller_of
@@ -194,7 +194,7 @@ def answer_in(ask: Ask, result: Any) -> Any:
 def answer_token(state: str, result: Any) -> str:
     """Return what names an answer of a client, by which one that is sent again is known."""
     content = dict(getattr(result, "content", None) or {})
-    return hash_of(json_text([state, str(getattr(result, "action", "")), content]), 32)
+    return hash_of(json_text(as_json([state, str(getattr(result, "action", "")), content])), 32)
 
 
 def input_required_result(run_id: str, ask: Ask) -> types.InputRequiredResult:

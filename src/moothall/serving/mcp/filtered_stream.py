@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
-from moothall.build import counted, json_text, one_line, shorten
+from moothall.build import counted, json_line, one_line, shorten
 from moothall.serving.mcp.listing import MAX_TOOLS, OUTPUT_SCHEMA
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ def _known_block(block: Any) -> Any:
         _block_adapter().validate_python(block)
         return block
     except ValueError:
-        excerpt = shorten(json_text(block), _EXCERPT_CHARS)
+        excerpt = shorten(json_line(block), _EXCERPT_CHARS)
         return {"type": "text", "text": f"(a part of a kind that is not known here: {excerpt})"}
 
 

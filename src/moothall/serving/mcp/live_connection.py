@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
 from moothall import MCPServerError, MoothallError
-from moothall.build import error_text, json_text, one_line
+from moothall.build import error_text, json_line, one_line
 from moothall.serving.mcp.filtered_stream import filtered_streams
 from moothall.serving.mcp.server_request import Send
 from moothall.serving.mcp.web import refusal_in
@@ -138,7 +138,7 @@ def as_moothall_error(name: str, label: str, error: BaseException) -> MoothallEr
     elif isinstance(error, MCPError):
         reason = error.message
         if error.code == UNSUPPORTED_PROTOCOL_VERSION and isinstance(error.data, dict):
-            versions = one_line(json_text(error.data.get("supported")), 150)
+            versions = one_line(json_line(error.data.get("supported")), 150)
             reason = f"{one_line(reason, 100)}: it speaks {versions}"
             reason += f", and moothall {KNOWN_PROTOCOL_VERSIONS}"
     elif type(error).__name__ == "ConnectError":  # the HTTP client's

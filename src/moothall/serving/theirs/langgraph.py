@@ -135,7 +135,7 @@ async def _call(run: Any, tool: Any, tool_input: Any, parts: Any, options: Any) 
     if id is None or isinstance(value, ToolMessage | Command):
         return value
     status = "error" if outcome.refused else "success"
-    text = value if isinstance(value, str) else json_text(value)
+    text = value if isinstance(value, str) else json_text(as_json(value))
     return ToolMessage(text, tool_call_id=id, name=tool.name, status=status)
 
 

@@ -14,7 +14,7 @@ from agents.usage import deserialize_usage, serialize_usage
 from pydantic import TypeAdapter
 
 from moothall import ACCESS_REQUESTED, ConfigError, ModelReply, TextPiece
-from moothall.build import TheirRun, json_text
+from moothall.build import TheirRun, as_json, json_line, json_text
 from moothall.models import Call, Usage
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _caller_of(tool: Any) -> Callable[[Any, str], Awaitable[Any]]:
 
         async def execute(new_args: dict[str, Any]) -> Any:
             return await tool.on_invoke_tool(
-                context, text if new_args == args else json_text(new_args)
+                context, text if new_args == args else json_line(new_args)
             )
 
         action = action_of(run.agent, tool, is_asked)
@@ -256,7 +256,7 @@ def ours_of(items: list[Any]) -> list[dict[str, Any]]:
             id = item["call_id"]
             result = {"role": "tool", "tool_call_id": id, "name": names.get(id, "")}
             output = item["output"]
-            content = output if isinstance(output, str) else json_text(output)
+            content = output if isinstance(output, str) else json_line(output)
             messages.append({**result, "content": content})
             is_open = False
         elif kind in ("message", "function_call"):
@@ -294,7 +294,7 @@ def _content_of(content: Any) -> Any:
         if each.get("type") == "input_image" and each.get("image_url"):
             blocks.append({"type": "image_url", "image_url": {"url": each["image_url"]}})
         else:
-            text = str(each["text"]) if "text" in each else json_text(each)
+            text = str(each["text"]) if "text" in each else json_line(each)
             blocks.append({"type": "text", "text": text})
     return blocks
 
@@ -314,11 +314,11 @@ def items_of(messages: list[dict[str, Any]]) -> list[Any]:
             items.append({"role": each["role"], "content": content})
         for call in each.get("tool_calls", ()):
             form = {"type": "function_call", "call_id": call["id"], "name": call["name"]}
-            items.append({**form, "arguments": json_text(call["args"])})
+            items.append({**form, "arguments": json_text(as_json(call["args"]))})
     return items
 
 
 def _block_for(block: dict[str, Any]) -> dict[str, Any]:
     if block.get("type") == "image_url" and isinstance(block.get("image_url"), dict):
         return {"type": "input_image", "image_url": block["image_url"]["url"], "detail": "auto"}
-    return {"type": "input_text", "text": str(block.get("text", "")) or json_text(block)}
+    return {"type": "input_text", "text": str(block.get("text", "")) or json_line(block)}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import ref
 
 from moothall.actions.capability import Action
-from moothall.foundation.jsonvalue import json_text
+from moothall.foundation.jsonvalue import as_json, json_text
 from moothall.journal.entry import read_list
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def _json_bytes(data: Any) -> bytes:
     try:
         return pydantic_core.to_json(data, inf_nan_mode="strings")
     except ValueError:  # something that is not JSON
-        return json_text(data).encode()
+        return json_text(as_json(data)).encode()
 
 
 def _common_end(first: Sequence[Any], second: Sequence[Any]) -> int:

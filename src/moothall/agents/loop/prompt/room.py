@@ -15,7 +15,7 @@ from moothall.agents.replies.events import ResultsCleared
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.foundation.errors import MissingExtra, ModelError
-from moothall.foundation.jsonvalue import json_text
+from moothall.foundation.jsonvalue import json_line
 from moothall.foundation.text import counted, cut
 from moothall.foundation.text.pages import excerpt, page_chars
 from moothall.memory.bounded import ASSUMED_CONTEXT, TokenBoundedMemory
@@ -104,7 +104,7 @@ def result_chars(model: Any, max_chars: int, results: int) -> int:
 
 
 def _args_text(args: Any) -> str:
-    return cut(json_text(args), _ARGS_CHARS) if args else ""
+    return cut(json_line(args), _ARGS_CHARS) if args else ""
 
 
 class LongResults:
@@ -169,7 +169,7 @@ class LongResults:
                 for name, each in call.args.items()
                 if call.original_args.get(name) != each
             }
-            note = f"[A person changed the arguments of this call: {json_text(args)}]"
+            note = f"[A person changed the arguments of this call: {json_line(args)}]"
             content = f"{content}\n{cut(note, limit)}"
         return content, mark
 

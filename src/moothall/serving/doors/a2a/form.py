@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from moothall.build import json_text
+from moothall.build import json_line, json_text
 from moothall.serving.a2a.task_json import artifact_of, status_json, task_json
 from moothall.serving.a2a.wire import (
     CANCELED,
@@ -190,7 +190,7 @@ def _read_data_answer(part: dict[str, Any], asks: Mapping[str, Ask]) -> tuple[st
         or ask.is_approval != (kind == "approval")
         or not isinstance(answer, bool if ask.is_approval else str)
         or any(
-            key not in ask.details or json_text(ask.details[key]) != json_text(value)
+            key not in ask.details or json_line(ask.details[key]) != json_line(value)
             for key, value in fields.items()
         )
     ):

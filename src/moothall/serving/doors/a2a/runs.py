@@ -9,7 +9,7 @@ import secrets
 from typing import Any, Final
 
 from moothall import ConversationalAgent
-from moothall.build import escaped, json_text
+from moothall.build import escaped, json_line, json_text
 from moothall.journal import Journal, Outline, RunView
 from moothall.serving.a2a.task_json import first_message
 from moothall.serving.a2a.wire import A2AFault, content_of, text_in
@@ -104,7 +104,7 @@ def _task_id(nonce: str, agent: str, sender: str) -> str:
 def task_id_of_message(message: dict[str, Any], agent: str, sender: str) -> str:
     """Return the id of the task that a message begins: the same if it is sent again."""
     context_and_task = (message.get("contextId") or "", message.get("taskId") or "")
-    text = json_text([message["messageId"], *context_and_task, message["parts"]])
+    text = json_line([message["messageId"], *context_and_task, message["parts"]])
     return _task_id(hash_of(text, 24), agent, sender)
 
 

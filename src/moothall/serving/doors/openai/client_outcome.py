@@ -17,7 +17,7 @@ from moothall import (
     UnknownPrice,
     Usage,
 )
-from moothall.build import AnswerSchema, UnreadableText, json_text
+from moothall.build import AnswerSchema, UnreadableText, as_json, json_text
 from moothall.journal import REASONS, Wait
 from moothall.models import FINISH_REASONS
 from moothall.serving.doors.asks import waiting_text
@@ -123,7 +123,7 @@ def _json_by_schema(reply: Reply, schema: dict[str, Any]) -> str:
     texts = [reply.text] if reply.value is None else [json.dumps(reply.value), reply.text]
     for each in texts:
         try:
-            return json_text(answer_schema.parse(each))
+            return json_text(as_json(answer_schema.parse(each)))
         except UnreadableText as error:
             fault = fault or str(error)
     raise BadRequest(f"the answer {fault}", None, "unreadable", 500, "server_error")

@@ -19,7 +19,7 @@ from moothall import (
     Usage,
 )
 from moothall.agents import ReplyRequest
-from moothall.build import Thread, json_text
+from moothall.build import Thread, json_line
 from moothall.journal import REASONS
 from moothall.memory import join_messages, with_unanswered
 from moothall.serving.doors.asks import waiting_text
@@ -188,7 +188,7 @@ class OpenAIDoor:
         id = str(agent.id)
         if self._served.journal_of(id) is None:
             return None
-        text = json_text([sender, {name: each for name, each in body.items() if name != IS_AGAIN}])
+        text = json_line([sender, {name: each for name, each in body.items() if name != IS_AGAIN}])
         digest = openai_request.digest = hash_of(text, 32)
         if not body.get(IS_AGAIN):
             return None

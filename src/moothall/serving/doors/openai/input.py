@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moothall import Action, DefinitionError
-from moothall.build import ToolCall, UnreadableText, json_text, read_json, shorten
+from moothall.build import ToolCall, UnreadableText, json_line, read_json, shorten
 from moothall.memory import split_message
 from moothall.serving.doors.checks import Scope, json_of
 from moothall.serving.doors.openai.message_content import BadRequest, content_of, text_in
@@ -170,7 +170,7 @@ def field_of(body: dict[str, Any], name: str, kind: type, default: Any = None) -
         return default
     if type(value) is not kind:
         type_names = {str: "a text", list: "a list", dict: "an object", bool: "true or false"}
-        raise BadRequest(f"{name} must be {type_names[kind]}, got {json_text(value)[:80]}", name)
+        raise BadRequest(f"{name} must be {type_names[kind]}, got {json_line(value)[:80]}", name)
     return value
 
 
@@ -243,7 +243,7 @@ def chosen_tools(body: dict[str, Any], tools: dict[str, Action]) -> tuple[tuple[
     if kind not in ("auto", "required") or not set(names) <= tools.keys():
         choices = "auto, none, required, or name a function of tools"
         raise BadRequest(
-            f"tool_choice must be {choices}, got {json_text(choice)[:80]}", "tool_choice"
+            f"tool_choice must be {choices}, got {json_line(choice)[:80]}", "tool_choice"
         )
     return tuple(tools[name] for name in names), kind == "required" and bool(tools)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from moothall.build import json_text
+from moothall.build import json_line
 from moothall.serving.doors.openai.input import (
     OpenAIRequest,
     call_of,
@@ -36,7 +36,7 @@ def response_request(body: dict[str, Any]) -> OpenAIRequest:
         messages = [{"role": "user", "content": input_value}]
     elif not isinstance(input_value, list):
         raise BadRequest(
-            f"input must be a text or a list, got {json_text(input_value)[:80]}", "input"
+            f"input must be a text or a list, got {json_line(input_value)[:80]}", "input"
         )
     else:
         messages = messages_of_items(field_of(body, "input", list))
@@ -111,5 +111,5 @@ def _as_function(item: dict[str, Any], kind: str) -> dict[str, Any]:
     args = {key: item[key] for key in ("input", "action", "operation") if key in item}
     return {
         "name": str(item.get("name") or kind.removesuffix("_call")),
-        "arguments": json_text(args),
+        "arguments": json_line(args),
     }

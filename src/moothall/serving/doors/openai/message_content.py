@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from moothall.build import json_text
+from moothall.build import as_json, json_text
 from moothall.models import BLOCKS
 from moothall.serving.doors.protocols import openai_error
 
@@ -54,12 +54,12 @@ def text_in(content: Any, label: str) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list):
-        return json_text(content)
+        return json_text(as_json(content))
     lines: list[str] = []
     for each in content:
         part = _block_of_part(each, label)
         if part is None:  # such as the thoughts of a model; or a result in a form of its own
-            lines += [] if isinstance(each, dict) and "type" in each else [json_text(each)]
+            lines += [] if isinstance(each, dict) and "type" in each else [json_text(as_json(each))]
         elif part["type"] == "text":
             lines.append(part["text"])
         else:

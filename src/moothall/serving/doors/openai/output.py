@@ -6,7 +6,7 @@ import time
 from typing import Any, Final, Literal, TypeAlias
 
 from moothall import Usage
-from moothall.build import json_text
+from moothall.build import json_line
 from moothall.serving.doors.checks import Send, as_json, sse_event
 from moothall.serving.doors.openai.client_outcome import ClientOutcome
 from moothall.serving.doors.openai.input import OpenAIRequest
@@ -110,7 +110,7 @@ class ChatCompletion:
 
 
 def _chat_call(call: dict[str, Any]) -> dict[str, Any]:
-    function = {"name": call["name"], "arguments": json_text(call["args"])}
+    function = {"name": call["name"], "arguments": json_line(call["args"])}
     return {"id": call["id"], "type": "function", "function": function}
 
 
@@ -321,7 +321,7 @@ class ResponseForm:
             "status": "completed",
             "call_id": call["id"],
             "name": call["name"],
-            "arguments": json_text(call["args"]),
+            "arguments": json_line(call["args"]),
         }
 
     def _final_response(

@@ -8,7 +8,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from moothall import NoSuchRun, RunHeld, StateError, Usage
-from moothall.build import json_text
+from moothall.build import as_json, json_text
 from moothall.journal import Outline, RunView
 from moothall.memory import split_message
 from moothall.models import BLOCKS
@@ -226,7 +226,7 @@ def _items_of(message: dict[str, Any]) -> list[dict[str, Any]]:
     if parts:
         items.append({"type": "message", "role": role, "status": "completed", "content": parts})
     for call in message.get("tool_calls") or ():
-        args = {"name": call["name"], "arguments": json_text(call["args"])}
+        args = {"name": call["name"], "arguments": json_text(as_json(call["args"]))}
         items.append(
             {"type": "function_call", "call_id": call["id"], "status": "completed", **args}
         )
