@@ -19,13 +19,7 @@ from moothall.actions.approval import Later
 from moothall.actions.retry import retries_in_thread
 from moothall.foundation.arguments import is_async
 from moothall.foundation.text import error_message
-from moothall.foundation.threads import (
-    DATA_TYPES,
-    WORKERS,
-    awaited,
-    is_cancelled,
-    loop_is_running,
-)
+from moothall.foundation.threads import DATA_TYPES, WORKERS, awaited, is_cancelled, loop_is_running
 
 
 class AnyEnvironment(Protocol):

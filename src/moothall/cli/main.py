@@ -36,10 +36,7 @@ _GROUPS = {
     "Journal": {
         "runs": ("runs", "List, show, delete and move the runs of a journal."),
         "replay": ("replay", "Replay a run from its record."),
-        "eval": (
-            "run.evaluate",
-            "Run recorded runs again, and grade them.",
-        ),
+        "eval": ("run.evaluate", "Run recorded runs again, and grade them."),
         "memory": ("operate.memories", "Forget old conversations."),
     },
     "Serve": {

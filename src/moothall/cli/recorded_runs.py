@@ -60,10 +60,7 @@ def next_lines(journal: Journal, run_id: str) -> list[str]:
     if outline.under_way:
         return []
     commands = RecordedRun(
-        journal,
-        run_id,
-        order,
-        None if order or has_resume(outline) else AGENT_PLACEHOLDER,
+        journal, run_id, order, None if order or has_resume(outline) else AGENT_PLACEHOLDER
     ).next_commands(outline.state)
     return [f"{words}: {escaped(command)}" for words, command in commands]
 

@@ -227,10 +227,7 @@ class Recall:
 
 RECALL_METHODS: Final[
     dict[RecallBy, Callable[[Recall, str, int, str | None], list[dict[str, Any]]]]
-] = {
-    "words": Recall.by_words,
-    "meaning": Recall.by_meaning,
-}
+] = {"words": Recall.by_words, "meaning": Recall.by_meaning}
 
 
 def row_of(memory: Any) -> tuple[dict[str, Any], str | None, str, str]:

@@ -81,11 +81,7 @@ _EXPERIMENT_PARAMS: Final = ("experiment", "sweep", "seeds", "jobs", "odd", "out
     default=None,
     help="Threads for citizens in columns.  [default: as many as pay]",
 )
-@click.option(
-    "--parquet/--csv",
-    default=None,
-    help="Format of the tables.  [default: CSV]",
-)
+@click.option("--parquet/--csv", default=None, help="Format of the tables.  [default: CSV]")
 @click.option(
     "--trajectories", is_flag=True, help="Write where each citizen was in each step, too."
 )

@@ -33,11 +33,7 @@ from moothall.models.remote.messages_stream import (
 from moothall.models.remote.remote import RemoteModel
 from moothall.models.remote.schema_form import SchemaForms
 from moothall.models.remote.server_settings import ServerOptions, ServerSettings
-from moothall.models.settings import (
-    KeyLike,
-    joined_url,
-    server_of,
-)
+from moothall.models.settings import KeyLike, joined_url, server_of
 
 _MAX_PAUSES = 16  # of a turn in which the server's own tools work
 # What it says of a call that another model made, once this one reasons.

@@ -13,11 +13,7 @@ from typing import Any, Final
 from moothall.foundation.errors import ContextOverflow, ModelError
 from moothall.foundation.http import HTTPResponse, retry_after_s, tries_note
 from moothall.models.blocks import BLOCK_TOKENS
-from moothall.models.chat_answer import (
-    UnreadableCall,
-    has_no_credit,
-    request_error_of,
-)
+from moothall.models.chat_answer import UnreadableCall, has_no_credit, request_error_of
 from moothall.models.refusal import Refusal, is_page, refuses_content, server_text
 
 _MAX_SECRETS: Final = 200

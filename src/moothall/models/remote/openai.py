@@ -31,11 +31,7 @@ from moothall.models.remote.responses_format import (
 )
 from moothall.models.remote.responses_stream import ResponseStream
 from moothall.models.remote.server_settings import ServerOptions, ServerSettings
-from moothall.models.settings import (
-    KeyLike,
-    joined_url,
-    server_of,
-)
+from moothall.models.settings import KeyLike, joined_url, server_of
 
 # Fields of a request that complete() and stream() set themselves.
 _OWN_FIELDS = frozenset(

@@ -43,11 +43,7 @@ from moothall.models.providers import listed_context
 from moothall.models.refusal import Refusal
 from moothall.models.remote.adapting import Adaptations
 from moothall.models.remote.batch import Batches, BatchServer
-from moothall.models.remote.chat_format import (
-    chat_messages,
-    response_format,
-    tools,
-)
+from moothall.models.remote.chat_format import chat_messages, response_format, tools
 from moothall.models.remote.exchange import parts_of, parts_of_body
 from moothall.models.remote.failures import ErrorMaker, estimated_tokens, has_actions
 from moothall.models.remote.schema_form import Form, SchemaForms, as_text, in_form

@@ -14,12 +14,7 @@ from moothall.foundation.arguments import (
 )
 from moothall.foundation.errors import ConfigError, DefinitionError
 from moothall.foundation.http.headers import HeadersLike, check_headers
-from moothall.models.settings import (
-    KeyLike,
-    check_key,
-    check_name_and_options,
-    check_sampling,
-)
+from moothall.models.settings import KeyLike, check_key, check_name_and_options, check_sampling
 
 if TYPE_CHECKING:
     from moothall.models.providers import Provider

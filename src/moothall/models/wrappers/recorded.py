@@ -29,11 +29,7 @@ from moothall.models.base import (
     prepare,
 )
 from moothall.models.names import model as named
-from moothall.models.protocol import (
-    Model,
-    ModelReply,
-    StreamPart,
-)
+from moothall.models.protocol import Model, ModelReply, StreamPart
 
 if TYPE_CHECKING:
     from moothall.actions import Action

@@ -42,12 +42,7 @@ from moothall.spaces.amqp.observers import Observers
 from moothall.spaces.amqp.presence import Presence
 from moothall.spaces.amqp.queues import Queues
 from moothall.spaces.amqp.receiver import Receiver
-from moothall.spaces.amqp.recorder import (
-    InFlight,
-    Recorder,
-    in_flight_of,
-    key_of_late_answer,
-)
+from moothall.spaces.amqp.recorder import InFlight, Recorder, in_flight_of, key_of_late_answer
 from moothall.spaces.amqp.requests import OpenRequests
 from moothall.spaces.amqp.wire import Outbound
 from moothall.spaces.deadlock import WaitGraph

@@ -54,10 +54,7 @@ class Queues:
         }
         self._shared_claim_options: dict[str, Any] = {
             "durable": True,
-            "arguments": {
-                "x-expires": _SHARED_CLAIM_MS,
-                "x-queue-type": self.broker.queue_type,
-            },
+            "arguments": {"x-expires": _SHARED_CLAIM_MS, "x-queue-type": self.broker.queue_type},
         }
 
     # -- declared ----------------------------------------------------------------------------------
