@@ -32,9 +32,8 @@ class ActionIndex:
     """Finds actions, each by the words of its name, description and parameters."""
 
     def __init__(self, actions: Iterable[Action]) -> None:
-        from moothall.foundation.text.ranking import (
-            Ranking,  # its words' patterns take long to compile
-        )
+        # Its words' patterns take long to compile.
+        from moothall.foundation.text.ranking import Ranking
         from moothall.foundation.text.vocabulary import Words
 
         self._actions = list(actions)

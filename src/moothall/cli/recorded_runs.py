@@ -117,9 +117,8 @@ class RecordedRun:
         words = "to resume with a higher limit N" if limits else "to resume it"
         limit_options = [part for name in limits for part in (f"--{name.replace('_', '-')}", "N")]
         commands = [(words, self.command("resume", *limit_options))]
-        if (
-            self.agent == AGENT_PLACEHOLDER
-        ):  # the process that serves it goes on with it, or this one
+        # The process that serves it goes on with it, or this one.
+        if self.agent == AGENT_PLACEHOLDER:
             local = commands[0][1]
             if stop_reason != "waiting":
                 served = replace(self, agent=None).command("resume")
@@ -132,9 +131,7 @@ class RecordedRun:
         """Return the commands to decide about the calls in doubt with these numbers."""
         pronoun, suffix = "it" if len(numbers) == 1 else "all", " and resume"
         make_command = self.command
-        if (
-            self.agent == AGENT_PLACEHOLDER
-        ):  # to decide needs no agent, so the commands work as copied
+        if self.agent == AGENT_PLACEHOLDER:  # to decide needs none: the commands work as copied
             suffix, make_command = "", replace(self, agent=None).command
         commands = []
         for word, kind in Doubt.decisions.items():

@@ -266,9 +266,8 @@ class TokenBoundedMemory(Memory):
             limit = max(limit, sum(self._sizes[self._task_index :]) + self.max_tokens // 8)
         items, sizes = self._items, self._sizes
         newest = self._newest_start if in_reply else self._task_index
-        one_by_one = (
-            self._numbered_count > 0
-        )  # a line for cleared results changes with each that goes
+        # A line for cleared results changes with each that goes.
+        one_by_one = self._numbered_count > 0
         start = 0
         while (tokens := self._tokens) > limit:
             while start < newest and (

@@ -168,9 +168,10 @@ class Memory:
         shown_runs = [runs_by_id.get(id(item), "") for item in self._items]
         view, is_shown = self, True
         started_runs = (*(self._first_items or ()), *self._dropped_firsts)
+        # If its beginning is dropped or summarised, so is what was before.
         if any(run.startswith(runs[0]) for run in started_runs) and not any(
             run.startswith(runs[0]) for run in shown_runs
-        ):  # its beginning, and what was before, are dropped or summarised
+        ):
             view, is_shown = self._begin_view(0), False
         for index, (item, run) in enumerate(zip(self._items, shown_runs, strict=True)):
             if view is self and run.startswith(runs[0]):

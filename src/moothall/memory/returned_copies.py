@@ -22,9 +22,8 @@ class ReturnedCopies:
     def copy_messages(self, messages: _Messages) -> _Messages:
         """Return copies of messages, those of before where there are such that are still equal."""
         before, copies = self._messages, self._copies
-        if (
-            messages and messages[: len(before)] != before
-        ):  # mostly, some were dropped after the first ones
+        # Mostly, some were dropped after the first ones.
+        if messages and messages[: len(before)] != before:
             pairs = zip(messages, before, strict=False)
             first = next((n for n, (each, old) in enumerate(pairs) if each is not old), 0)
             rest = enumerate(before[first:], first)

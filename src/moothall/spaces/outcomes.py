@@ -64,9 +64,7 @@ class Outcomes:
         self.observers: tuple[Callable[[dict[str, Any]], Any], ...] = ()
         self.ending = False  # whether the space is being closed: no agent is added any more
         self.closed = False  # whether it is closed: nothing is delivered any more
-        self.on_request_end: Callable[[Delivery], None] | None = (
-            None  # told of each request that ended
-        )
+        self.on_request_end: Callable[[Delivery], None] | None = None  # told of each that ended
         self.thread = thread
         self.thread_id: int = thread.ident
         self.loop: asyncio.AbstractEventLoop = thread.loop

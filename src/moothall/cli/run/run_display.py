@@ -230,9 +230,8 @@ class RunDisplay:
 
     def _show_result(self, event: CallEnded) -> None:
         call = self._calls.pop((event.agent, event.call_id), None)
-        if (
-            call is not None and call is not self._last_call
-        ):  # calls at the same time end in any order
+        # Calls at the same time end in any order.
+        if call is not None and call is not self._last_call:
             self._print("← ", "    ", *call)
         self._last_call = None
         if event.error is not None:

@@ -12,9 +12,8 @@ from moothall.build import counted, one_line
 from moothall.cli.exit_codes import FAILED, NotBegun
 from moothall.cli.shared_options import as_usage_error, json_data_option, print_json, print_text
 
-_CONTEXT_SETTINGS = {
-    "allow_interspersed_args": False
-}  # what follows the target's first word is the target's
+# What follows the target's first word is the target's.
+_CONTEXT_SETTINGS = {"allow_interspersed_args": False}
 
 
 @click.group()

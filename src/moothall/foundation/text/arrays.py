@@ -9,9 +9,7 @@ from typing import Any, Final
 
 from moothall.foundation.errors import MissingExtra
 
-_MAX_CELLS: Final = (
-    100_000  # cells; a larger table is a text that leaves most of it out, by its class
-)
+_MAX_CELLS: Final = 100_000  # a larger table is a text that leaves most of it out, by its class
 
 
 def plain_data(value: Any) -> Any:

@@ -191,9 +191,7 @@ class OpenAIModel(RemoteModel):
         if is_response(content):
             is_read = request.schema is not None
             return ResponseStream(self.name, earlier_call_count, self.base_url, is_read)
-        thinking = self.request_fields.get(
-            "thinking"
-        )  # Z.ai keeps that of earlier turns if asked to
+        thinking = self.request_fields.get("thinking")  # Z.ai keeps earlier turns' if asked to
         keeps_reasoning = isinstance(thinking, dict) and thinking.get("clear_thinking") is False
         keeps_reasoning |= self._adapter.reasons
         audio = self.request_fields.get("audio")
@@ -206,10 +204,8 @@ class OpenAIModel(RemoteModel):
         messages, actions, schema, _ = request
         adapted = self._adapter.adapt_messages(messages)
         items = responses_input(adapted, self.name, self.base_url)
-        body = {
-            "input": items,
-            **responses_fields(self.request_fields),
-        }  # the first field tells the form
+        # The first field tells the form.
+        body = {"input": items, **responses_fields(self.request_fields)}
         if actions:
             body["tools"] = [*body.get("tools", ()), *responses_tools(actions)]
         if schema is not None:

@@ -328,9 +328,7 @@ class AgentQueues:
                 raise LinkLost("the channel was lost")
             if not state.messages:
                 return
-            if (
-                clock() > deadline
-            ):  # nothing is taken, for example because its inbox cannot be written
+            if clock() > deadline:  # nothing is taken, as when its inbox cannot be written
                 logger.error(
                     "agent %r is removed, and %d messages are lost with its queue",
                     queue.id,

@@ -139,9 +139,7 @@ class Inbound(NamedTuple):
     kind: str
     envelope: Envelope
     reply_to: str | None
-    delivery_fields: Mapping[
-        str, Any
-    ]  # what its headers say of its delivery, by the names of the fields
+    delivery_fields: Mapping[str, Any]  # what its headers say of its delivery, by field
 
 
 def encode(envelope: Envelope) -> bytes:

@@ -77,10 +77,7 @@ class Quantity(NamedTuple):
     place: int  # the power of ten of the last digit of the first reading that is no zero
     digits: int  # of the first reading, without zeros at the end; 0 if it may be a year
     relation: str = ""  # `>` after “more than”, `≈` after “about”, `~` of “a third of”
-    words_around: tuple[str, str] = (
-        "",
-        "",
-    )  # the words before and after a plain number: it may name
+    words_around: tuple[str, str] = ("", "")  # of a plain number: what it may name
 
     def is_in(self, quantities: Iterable[Quantity]) -> bool:
         """Return whether one of other quantities is equal to this one, or is rounded by it."""
