@@ -15,6 +15,7 @@ from moothall.actions.provenance import merged_sources, sources_of, with_sources
 from moothall.actions.provenance.reading import add_sources_of
 from moothall.foundation.arguments import check_integer, names_checked
 from moothall.foundation.errors import ConfigError, ModelError, StateError, TooManyThreads
+from moothall.foundation.jsonvalue import copy_json
 from moothall.foundation.text import copied_example, copied_stretch, counted, one_line
 from moothall.foundation.threads import WORKERS, guard, in_child
 from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
@@ -143,7 +144,7 @@ class SummarizingMemory(TokenBoundedMemory):
         """Add a chat message. If that is too much, a summary is begun, but not awaited."""
         check_memory(memory)
         # A copy: the summarising thread must not find it changed, nor twice in the list.
-        memory = _deep_copy(dict(memory))
+        memory = copy_json(dict(memory))
         with self._lock:
             items_before = [*self._items, memory]
             super().add_memory(memory)
@@ -180,13 +181,13 @@ class SummarizingMemory(TokenBoundedMemory):
                 items = _last_fitting(tokens, self._count, items).raw_items
             add_sources_of((*summary, *items))
             summary = [*map(as_kept, summary)] if has_refusals(items) else summary
-            return self.last_of(_deep_copy([*summary, *items]), limit)
+            return self.last_of(copy_json([*summary, *items]), limit)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the summary and the verbatim messages, as JSON data."""
         with self._lock:
             add_sources_of((*self._summary_message(), *self._items))
-            items = _deep_copy(self._items)
+            items = copy_json(self._items)
             state = {"summary": self._summary, "items": items, **self.runs_state()}
             return with_sources(state, self._sources)
 
@@ -210,7 +211,7 @@ class SummarizingMemory(TokenBoundedMemory):
         with self._lock:
             self.load_runs_state(state)
             self._summary, self._sources = summary, sources_of(state)
-            self._items[:] = _deep_copy(items)
+            self._items[:] = copy_json(items)
             # The loaded list may be as long as the saved one.
             self._sizes = []
             self._batch_in_work = []
@@ -388,12 +389,3 @@ def _message_line(item: dict[str, Any]) -> str:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=repr)
-
-
-def _deep_copy(value: Any) -> Any:
-    """Return a copy that shares no list and no dict."""
-    if type(value) is dict:
-        return {key: _deep_copy(item) for key, item in value.items()}
-    if type(value) is list:
-        return [_deep_copy(item) for item in value]
-    return value
