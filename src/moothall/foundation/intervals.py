@@ -44,9 +44,7 @@ class Interval:
         Raises:
             ConfigError: there is no value
         """
-        n = len(values)
-        if n == 0:
-            raise ConfigError("there is no value to take the mean of")
+        n = _count_of(values)
         mean = math.fsum(values) / n
         if n == 1:
             return cls(mean, mean, mean, 1)
@@ -69,9 +67,7 @@ class Interval:
         Raises:
             ConfigError: there is no value
         """
-        n = len(values)
-        if n == 0:
-            raise ConfigError("there is no value to take the mean of")
+        n = _count_of(values)
         mean = math.fsum(values) / n
         square = 2 * math.log(2**looks / (1 - _LEVEL))
         if n <= square:  # so few signs may all be equal by chance
@@ -87,9 +83,7 @@ class Interval:
         Raises:
             ConfigError: there is no value
         """
-        n = len(values)
-        if n == 0:
-            raise ConfigError("there is no value to take the mean of")
+        n = _count_of(values)
         share = math.fsum(values) / n
         z2 = NormalDist().inv_cdf(_LEVEL) ** 2
         middle = (share + z2 / (2 * n)) / (1 + z2 / n)
@@ -110,9 +104,7 @@ class Interval:
         Raises:
             ConfigError: there is no case
         """
-        n = len(cases)
-        if n == 0:
-            raise ConfigError("there is no value to take the mean of")
+        n = _count_of(cases)
         draw = Random(seed)
         measures = sorted(measure(draw.choices(cases, k=n)) for _ in range(_DRAWS))
         low, high = measures[int(_DRAWS * (1 - _LEVEL))], measures[int(_DRAWS * _LEVEL) - 1]
@@ -125,6 +117,12 @@ class Interval:
 
     def __contains__(self, value: float) -> bool:
         return self.low <= value <= self.high
+
+
+def _count_of(values: Sequence[object]) -> int:
+    if len(values) == 0:
+        raise ConfigError("there is no value to take the mean of")
+    return len(values)
 
 
 def t_quantile(level: float, freedom: int) -> float:
