@@ -326,24 +326,17 @@ def _references(schema: Any) -> Iterator[str]:
             yield from _references(inner)
 
 
-_SCHEMA_MAP_KEYS: Final = frozenset(("$defs", "properties"))
 _ZONED_FORMATS: Final = frozenset(("date-time", "time"))
 
 
 def with_open_objects(schema: Any) -> Any:
     """Return a schema of values given out: they may have more keys, and times without a zone."""
-    if isinstance(schema, list):
-        return [with_open_objects(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    result: dict[str, Any] = {}
-    for key, item in schema.items():
-        if key in _VALUE_KEYWORDS:
-            result[key] = item
-        elif key in _SCHEMA_MAP_KEYS:
-            result[key] = {name: with_open_objects(each) for name, each in item.items()}
-        elif (key, item) != ("additionalProperties", False) and (
-            key != "format" or item not in _ZONED_FORMATS
-        ):
-            result[key] = with_open_objects(item)
-    return result
+    return map_schemas(_open_schema, schema)
+
+
+def _open_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    if schema.get("additionalProperties") is False:
+        del schema["additionalProperties"]
+    if schema.get("format") in _ZONED_FORMATS:
+        del schema["format"]
+    return schema
