@@ -16,20 +16,18 @@ _CASE: Final = re.compile(r"^Now ", re.MULTILINE)
 _WORD: Final = re.compile(r"\w+")
 
 
-def copied_stretch(answer: str, texts: Iterable[str], word_count: int = COPIED_WORDS) -> str:
-    """Return the first stretch of so many words in a row that stands in a shown text, else ""."""
-    answer_words = answer.split()
-    if len(answer_words) < word_count:
-        return ""
-    stretches = {
-        tuple(source_words[start : start + word_count])
-        for source_words in (text.split() for text in texts)
-        for start in range(len(source_words) - word_count + 1)
-    }
-    for start in range(len(answer_words) - word_count + 1):
-        if tuple(answer_words[start : start + word_count]) in stretches:
-            return " ".join(answer_words[start : start + word_count])
-    return ""
+def copied_stretch(answer: str, texts: Iterable[str]) -> str:
+    """Return the first stretch of `COPIED_WORDS` words that stands in a shown text, else ""."""
+    stretches = frozenset(_stretches(answer))
+    copied = (each for text in texts for each in _stretches(text) if each in stretches)
+    return " ".join(next(copied, ()))
+
+
+def _stretches(text: str) -> Iterator[tuple[str, ...]]:
+    """Yield each `COPIED_WORDS` words in a row."""
+    words = text.split()
+    for start in range(len(words) - COPIED_WORDS + 1):
+        yield tuple(words[start : start + COPIED_WORDS])
 
 
 def copied_example(answer: str, prompt: str) -> str:
