@@ -24,6 +24,7 @@ SEARCHED_CHARS = 100_000
 """How many characters of a message, from its start, are searched."""
 EMBEDDED_CHARS = 8_000
 """How many characters of a message, from its start, are embedded."""
+_FORGET_QUERY = "UPDATE threads SET forgotten = forgotten + 1 WHERE number = ?"
 
 
 RecallBy: TypeAlias = Literal["words", "meaning"]
@@ -127,9 +128,7 @@ class Recall:
             "DELETE FROM memories WHERE thread = ? AND number > ?", thread_and_number
         ).rowcount
         if deleted:
-            db.execute(
-                "UPDATE threads SET forgotten = forgotten + 1 WHERE number = ?", (thread_number,)
-            )
+            db.execute(_FORGET_QUERY, (thread_number,))
         return deleted
 
     def set_aside_later(
@@ -171,8 +170,7 @@ class Recall:
         self._tables.remove_words(db, thread_number, texts)
         db.executemany("DELETE FROM vectors WHERE memory = ?", rows)
         db.executemany("DELETE FROM memories WHERE number = ?", rows)
-        query = "UPDATE threads SET forgotten = forgotten + 1 WHERE number = ?"
-        db.execute(query, (thread_number,))
+        db.execute(_FORGET_QUERY, (thread_number,))
 
     def _required_embedder(self) -> Embedder:
         if self._embedder is None:

