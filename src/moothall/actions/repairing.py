@@ -91,7 +91,6 @@ def _parse_text(text: str, kinds: set[Any]) -> Any:
 
 
 def _allowed_forms(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Iterable[Any]:
-    """Yield the forms that a schema allows."""
     name = schema.get("$ref")
     if isinstance(name, str) and name.startswith("#/$defs/"):
         schema = (root.get("$defs") or {}).get(name.removeprefix("#/$defs/")) or {}

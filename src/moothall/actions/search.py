@@ -60,7 +60,6 @@ class ActionIndex:
         return [*matches, *surplus][:MAX_MATCHES]
 
     def _weighted_words(self, action: Action) -> dict[str, float]:
-        """Return the words of an action by weight."""
         indexed_parts = (action.description, action.parameters)
         cached = _TERM_WEIGHTS.get(action)
         if cached is not None and cached[0] == indexed_parts:
@@ -77,7 +76,6 @@ class ActionIndex:
 
 
 def _weighted_texts(action: Action) -> Iterator[tuple[float, str]]:
-    """Yield the texts of an action with their weights."""
     yield _NAME_WEIGHT, _split_words(action.name)
     yield _DESCRIPTION_WEIGHT, action.description
     schemas: list[Any] = [action.parameters]

@@ -218,7 +218,6 @@ def _print_next(recorded: RecordedRun, outline: Outline, *, as_json: bool, decid
 
 
 def _resume_order(order: AnyOrder, as_json: bool, recorded: RecordedRun) -> int:
-    """Resume a run by its order."""
     if isinstance(order, ResearchOrder):
         from moothall.cli.run.research import run_research
 

@@ -196,7 +196,6 @@ class RunDisplay:
     # -- the kinds of events -----------------------------------------------------------------------
 
     def _is_shown(self, event: Event) -> bool:
-        """Return whether an event is shown."""
         if event.kind == "conclusion":
             return not self._is_for_person
         return event.kind not in self._hidden_kinds and not (

@@ -272,7 +272,6 @@ def resend(group: BrokerOptions, key: str | None, all_: bool, broker: BrokerOpti
 
 
 def _dead_letters_of(broker: BrokerOptions) -> DeadLetters:
-    """Return the dead letters of an exchange."""
     MissingExtra.unless("moothall dead-letters", "amqp", "pika")
     from moothall.spaces import DeadLetters
 

@@ -170,7 +170,6 @@ class DeadLetters:
         self._taken_count = 0  # how many letters the channel has got and not removed
 
     def __enter__(self) -> Self:
-        """Connect."""
         errors: list[BrokerError] = []
         for node in node_options(self._options):
             node_parameters = connection_parameters(node, "moothall dead-letters")
