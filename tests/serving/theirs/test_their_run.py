@@ -305,4 +305,4 @@ def test_framework_killed_run_does_nothing_twice_and_loses_nothing(tmp_path: Pat
 
         return LittleAgent("clerk", Little(script, pay=pay, note=note), journal=path)
 
-    kill_everywhere(make, tmp_path)
+    kill_everywhere(make, tmp_path, every=1)
