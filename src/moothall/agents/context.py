@@ -177,10 +177,32 @@ class Context(Generic[T]):
         Raises:
             ConfigError: the question is not a text
         """
+        return self._pending(question, "ask_person")
+
+    def ask_parent(self, question: str) -> PendingQuestion:
+        """Ask the agent for which this one works in the background.
+
+        Its model has the question in its next turn, with the action to answer. If it has no turn
+        left, or there is no such agent, a person is asked, as by `ask_person`.
+
+        Args:
+            question: the question's text
+
+        Returns:
+            What `ask_person` returns.
+
+        Raises:
+            ConfigError: the question is not a text
+        """
+        ask_parent = None if self._request is None else self._request.ask_parent
+        return self._pending(question, "ask_parent", ask_parent)
+
+    def _pending(self, question: str, name: str, ask_parent: Any = None) -> PendingQuestion:
         if not isinstance(question, str):
-            raise ConfigError(f"ask_person takes a text, got {type(question).__name__}")
+            raise ConfigError(f"{name} takes a text, got {type(question).__name__}")
         pending = Question(str(self.agent.id), question, self.run_id)
-        return PendingQuestion(self.agent, pending, self._channel or CallChannel(), self._loop)
+        channel = self._channel or CallChannel()
+        return PendingQuestion(self.agent, pending, channel, self._loop, ask_parent)
 
 
 SystemPrompt: TypeAlias = (
@@ -223,7 +245,9 @@ class PendingQuestion(Coroutine[Any, Any, str]):
     _question: Question
     _channel: CallChannel
     _loop: asyncio.AbstractEventLoop | None
+    _ask_parent: Callable[[str], Awaitable[tuple[str, Sequence[str]] | None]] | None = None
     _coroutine: Coroutine[Any, Any, str] | None = None
+    _outside: Sequence[str] = ()  # the sources of the answer
 
     def __await__(self) -> Generator[Any, None, str]:
         return self._answer().__await__()
@@ -255,13 +279,18 @@ class PendingQuestion(Coroutine[Any, Any, str]):
                 f"agent {self._question.agent!r} has a question whose answer would come later: "
                 "that needs a reply of an agent with a journal= here"
             ) from None
-        if self._channel.on_answer is not None:
+        if self._channel.on_answer is not None and not self._outside:
             self._channel.on_answer(text)
         return text
 
     async def _ask(self, question: Question) -> str:
         if self._channel.wait_for_reader is not None:
             await self._channel.wait_for_reader()  # a display shows the call before its question
+        by_parent = self._ask_parent and await self._ask_parent(question.text)
+        if by_parent is not None:
+            text, self._outside = by_parent
+            add_sources(self._outside, text)
+            return text
         return await answer(self._agent.find_approver(), question)
 
     def result(self) -> str:

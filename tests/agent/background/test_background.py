@@ -13,6 +13,8 @@ import pytest
 from moothall import (
     Action,
     Budget,
+    CallbackApprover,
+    Context,
     Conversation,
     Journal,
     Later,
@@ -575,3 +577,83 @@ def test_background_work_that_its_asker_cancels_brings_nothing_more(
     assert "id= must be of work under way (r/1" in texts[1]
     assert "It is cancelled." in texts[2]
     assert "resume= must be the id of work of helper" in texts[3]
+
+
+@action
+async def ask_colour(context: Context) -> str:
+    """Ask for the colour."""
+    return await context.ask_parent("Which colour?")
+
+
+def painter(model: Gated, journal: Any) -> ReActAgent:
+    return ReActAgent("helper", model, actions=[ask_colour], journal=journal)
+
+
+def paint(messages: list[dict[str, Any]]) -> Any:
+    last = messages[-1]
+    return str(last["content"]) if last["role"] == "tool" else Call("1", "ask_colour", {})
+
+
+def test_background_work_asks_its_parent_whose_next_turn_answers(journals: Any) -> None:
+    id = "r/1.0" if journals[0] else "r/1"
+
+    async def main() -> Reply:
+        model = Gated(paint)
+        model.gate.set()
+
+        def direct(messages: list[dict[str, Any]], _: Any) -> Any:
+            last, answered = str(messages[-1]["content"]), len(messages)
+            if "asks you" in last:
+                return Call("2", "tell", {"id": id, "text": "Red."})
+            if answered == 1:
+                return Call("1", "helper", {"text": "Paint."})
+            return last if "Result of" in last else pause(answered)
+
+        actions = [waiting_for(lambda: True)]
+        helper = painter(model, journals[1])
+        agent = chief(ScriptedModel(direct), helper, actions=actions, journal=journals[0])
+        return await agent.reply("Go.", thread="t", run_id="r")
+
+    reply = asyncio.run(main())
+    assert reply.text == f"Result of helper ({id}), in the background:\nRed."
+    assert sum("Which colour?" in str(each["content"]) for each in reply.messages) == 1
+
+
+@pytest.mark.parametrize("asks_first", (False, True))
+def test_background_work_asks_the_person_of_a_parent_that_has_no_turn_left(
+    asks_first: bool, journals: Any
+) -> None:
+    asked = list[str]()
+
+    async def main() -> str:
+        model, asking = Gated(paint), asyncio.Event()
+        woken = asyncio.get_running_loop().create_future()
+
+        async def answer(question: Any) -> str:
+            asked.append(str(question))
+            return "Blue."
+
+        async def direct(messages: list[dict[str, Any]], _: Any) -> Any:
+            if len(messages) == 1 and messages[0]["content"] == "Go.":
+                return Call("1", "helper", {"text": "Paint."})
+            if asks_first and not asking.is_set():
+                model.gate.set()
+                await asking.wait()
+            return str(messages[-1]["content"])
+
+        @action
+        async def ask_colour(context: Context) -> str:
+            """Ask for the colour."""
+            asking.set()
+            return await context.ask_parent("Which colour?")
+
+        helper = ReActAgent("helper", model, actions=[ask_colour], journal=journals[1])
+        person = CallbackApprover(lambda request: True, answer)
+        agent = chief(ScriptedModel(direct), helper, journal=journals[0], approver=person)
+        await agent.reply("Go.", thread="t", run_id="r")
+        agent.watch(lambda event: event.kind == "done" and woken.set_result(event.reply))
+        model.gate.set()
+        return str((await woken).text)
+
+    assert asyncio.run(main()).endswith("in the background:\nBlue.")
+    assert asked == ["helper asks: Which colour?"]

@@ -343,8 +343,8 @@ class ReActAgent(Looping):
         if thread.defers_actions is None:
             count = len(actions) + (len(discovered) if discovered else 0)
             thread.defers_actions = count > MAX_SHOWN if self.deferred is None else self.deferred
-        shown = thread.workers is not None and bool(thread.workers.under_way)
-        inputs = (actions, policies, thread.defers_actions, thread.found_actions, shown)
+        has_work = thread.workers is not None and bool(thread.workers.under_way)
+        inputs = (actions, policies, thread.defers_actions, thread.found_actions, has_work)
         cached: tuple[Any, OfferedActions] | None = thread.last_offer
         if cached is not None and cached[0] == inputs:
             return cached[1]

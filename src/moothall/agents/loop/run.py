@@ -133,6 +133,8 @@ class LoopRun:
         finally:
             if self.thread.reply is steering:
                 self.thread.reply = None
+            if self.thread.workers is not None:
+                self.thread.workers.end_hearing()
             if steering.pending_texts:
                 # What came after the last turn.
                 self.thread.pending_texts.extend(steering.pending_texts)

@@ -110,6 +110,7 @@ class ReplyRequest:
     """A request for a reply: the content, the schema and the options."""
 
     background: str = ""  # `worker` for work in the background, `woken` for what came of it
+    ask_parent: Any = None  # in the background: asks who has asked, if that has a turn left
     journal: Journal | None = None  # of who asks so, which records it; None: the agent's own
 
     def __init__(

@@ -24,6 +24,7 @@ from moothall.agents.replies.reply_context import (
 )
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.sub_agents.beside import (
+    ParentQuestion,
     asking_in_background,
     earlier_replies,
     in_thread,
@@ -87,6 +88,8 @@ class Workers:
         self._places: tuple[Any, asyncio.Semaphore] | None = None  # of an event loop
         self._agents: dict[str, Any] = {}  # that work here
         self._finished: dict[str, tuple[WorkerRow, Reply]] = {}  # without a journal
+        self._hears = False  # whether a reply is under way that has turns left
+        self._questions: dict[str, list[ParentQuestion]] = {}  # of those that work here
         self.actions: tuple[Action, ...] = tuple(
             Action(each.__name__.strip("_"), each, guard=(), idempotent=True)
             for each in (self._tell, self._cancel)
@@ -138,6 +141,7 @@ class Workers:
             await in_thread(begin, run, self._thread.id, row)
         self._rows.setdefault(id, row)
         self._callers[row.asker], self._loop = caller, asyncio.get_running_loop()
+        self._hears = True
         self.start(row, call.action, caller, budget, texts)
         return {"id": id, "state": "working"}
 
@@ -148,6 +152,7 @@ class Workers:
         self._told_here.clear()  # what an earlier reply has told is committed, or was not told
         await self._read()
         self._callers[caller.run_id], self._loop = caller, asyncio.get_running_loop()
+        self._hears = True
         resumed = self._asker.resuming.tasks
         for id, row in self._rows.items():
             if row.end_time is None and row.asker == caller.run_id and id not in resumed:
@@ -170,6 +175,7 @@ class Workers:
         asking = asking_in_background(row, self._asker, replying, texts)
         budget = budget and budget_in_call(action.origin.agent, budget)
         request = worker_request(row, self._asker.journal, caller.deps, budget)
+        request.ask_parent = partial(self._ask, row)
         self._agents[row.id] = action.origin.agent
         task = asyncio.create_task(self._work(row, action, request, asking))
         self._tasks[row.id] = task
@@ -274,7 +280,7 @@ class Workers:
     # -- what the model may do while one works -----------------------------------------------------
 
     async def _tell(self, id: str, text: str) -> str:
-        """Tell an agent that works in the background for you something more.
+        """Tell an agent that works in the background for you something more, or answer it.
 
         Args:
             id: the id of its work
@@ -283,10 +289,14 @@ class Workers:
         row, journal, asker = await self._working(id), self._asker.journal, str(self._asker.id)
         agent, call = self._agents.get(id), current_reading()
         sources, _ = sources_of_asker(agent)
+        if questions := self._questions.pop(id, ()):
+            for each in questions:
+                each.answer.set_result((text, sources))
+            return "It has your answer."
         if journal is not None:
             key = f"{row.asker}:{getattr(call, 'key', '') or secrets.token_hex(4)}"
-            told = (id, readable(text), asker, (*sources,), key)
-            await in_thread(journal.held_runs.requests.tell, *told)
+            message = (id, readable(text), asker, (*sources,), key)
+            await in_thread(journal.held_runs.requests.tell, *message)
         elif agent is not None:
             hear(agent, agent.all_threads.get(row.thread), ToldText("", text, asker, (*sources,)))
         return "It hears that before its next step."
@@ -314,6 +324,31 @@ class Workers:
             raise ConfigError(f"{text}: what has ended is asked again by resume=")
         return row
 
+    # -- what is asked meanwhile -------------------------------------------------------------------
+
+    async def _ask(self, row: WorkerRow, text: str) -> tuple[str, list[str]] | None:
+        """Return the answer of who asked for work, with its sources; None if it has no turn."""
+        if not self._hears:
+            return None
+        sources, _ = sources_of_asker(self._asker)
+        answer = asyncio.get_running_loop().create_future()
+        question = ParentQuestion(SourcedText(text, sources), answer)
+        self._questions.setdefault(row.id, []).append(question)
+        try:
+            result: tuple[str, list[str]] | None = await answer
+            return result
+        finally:
+            with suppress(KeyError, ValueError):  # it is answered
+                self._questions[row.id].remove(question)
+
+    def end_hearing(self) -> None:
+        """Have questions be asked of a person: the reply under way ends."""
+        self._hears = False
+        for questions in self._questions.values():
+            for each in questions:
+                if not each.answer.done():
+                    each.answer.set_result(None)
+
     # -- what has worked, asked again --------------------------------------------------------------
 
     async def _finished_work(self, id: str, action: str) -> tuple[WorkerRow, tuple[str, ...]]:
@@ -334,8 +369,8 @@ class Workers:
     async def _earlier(self, row: WorkerRow) -> list[tuple[str, Reply]]:
         """Return what its agent was asked before in its conversation, each with the reply."""
         if (journal := self._asker.journal) is not None:
-            found: list[tuple[str, Reply]] = await in_thread(earlier_replies, journal, row)
-            return found
+            replies: list[tuple[str, Reply]] = await in_thread(earlier_replies, journal, row)
+            return replies
         finished = [each for each in self._finished.values() if each[0].thread == row.thread]
         return [(each.text, reply) for each, reply in finished]
 
@@ -343,7 +378,7 @@ class Workers:
 
     async def take_results(self) -> list[str]:
         """Return what has come since the last turn, each once, in the order of the ends."""
-        journal, texts = self._asker.journal, list[str]()
+        journal, texts, self._hears = self._asker.journal, list[str](), True
         for row in await self._ended_rows():
             if journal is None:
                 text, sources = told_end(row, self._ends.pop(row.id))
@@ -359,6 +394,12 @@ class Workers:
                     note_on_thread(self._thread, sources)
                 key = "" if journal is None else WORKER_KEY + row.id
                 texts.append(SourcedText(text, sources, key))
+        for id, questions in self._questions.items():
+            for each in (each for each in questions if not each.is_told):
+                each.is_told = True
+                head = f"{self._agents[id].id} ({id}), in the background, asks you:"
+                advice = f'Answer by "tell" with the id {id!r}.'
+                texts.append(SourcedText(f"{head}\n{each.text}\n{advice}", each.text.sources))
         return texts
 
     async def _ended_rows(self) -> list[WorkerRow]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from moothall.actions import Action
 from moothall.actions.acting import CALL_SCOPE, CallScope
 from moothall.actions.message import ENCLOSING_REPLIES
+from moothall.actions.provenance.origin import SourcedText
 from moothall.actions.provenance.reading import MemberReading
 from moothall.agents.replies.reply import Reply
 from moothall.agents.replies.reply_context import ASK_CONTEXT, Replying, ask_context
@@ -26,6 +27,15 @@ from moothall.journal.store.wait_rows import WorkerRow, woken_id
 if TYPE_CHECKING:
     from moothall.budget import Budget
     from moothall.journal import Journal, Outline
+
+
+@dataclass(slots=True, eq=False)
+class ParentQuestion:
+    """What an agent in the background asks who asked."""
+
+    text: SourcedText
+    answer: asyncio.Future[tuple[str, list[str]] | None]
+    is_told: bool = False
 
 
 def may_work_beside(asker: Any, caller: ReplyRequest | None) -> bool:
