@@ -36,9 +36,12 @@ EQUIVALENT = ROOT / "tests" / "equivalent_breaks.toml"
 FOLDERS = {"agents": "agent"}
 """The folder of tests of a house, where a package on the index has the name of the house."""
 ELSEWHERE = {
+    "agents": ("serving/theirs",),
     "cli": ("serving/doors/test_serve_command.py", "serving/company/test_serve_company.py"),
     "foundation": ("research", "serving/telemetry", "test_notebook.py"),
+    "journal": ("cli/test_maintenance.py", "evals"),
     "memory": ("serving/doors/test_refused.py",),
+    "studio": ("cli/test_simulate.py",),
 }
 """Tests of a house that stand beside what they need of another."""
 CORE = ("actions", "agents", "budget", "foundation", "journal", "memory", "models", "spaces")

@@ -96,7 +96,7 @@ def _others(child: ast.AST) -> Iterator[ast.AST]:
         case ast.Constant(value=int() | float() as number):
             yield ast.Constant(value=number + 1)
             yield ast.Constant(value=number - 1)
-        case ast.Subscript(slice=ast.Constant(value=0)):
+        case ast.Subscript(slice=ast.Constant(value=0)) if not _is_row(child):
             yield _with(child, slice=ast.Constant(value=-1))
         case ast.Subscript(slice=ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=1))):
             yield _with(child, slice=ast.Constant(value=0))
@@ -145,6 +145,11 @@ def _is_text(node: ast.BinOp) -> bool:
         or (isinstance(each, ast.Constant) and isinstance(each.value, str | bytes))
         for each in ast.walk(node)
     )
+
+
+def _is_row(node: ast.Subscript) -> bool:
+    """Whether it is the value of a row of a database, most of which have one."""
+    return ast.unparse(node.value).endswith(".fetchone()")
 
 
 def _is_quiet(statement: ast.Expr) -> bool:

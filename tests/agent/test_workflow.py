@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from models.openai_server import OpenAIServer, text
 from moothall import (
     ACCESS_PERMITTED,
     ActionNotFound,
@@ -18,6 +19,7 @@ from moothall import (
     DefinitionError,
     ModelReply,
     NativeSpace,
+    OpenAIModel,
     ReActAgent,
     ScriptedModel,
     action,
@@ -539,6 +541,18 @@ def test_dispatcher_asks_once_more_after_an_answer_that_names_no_block() -> None
     assert asyncio.run(agent.dispatcher.dispatch("What now?")).name == "talk"
     assert [each.block for each in agent.dispatcher.decisions] == ["talk"]
     assert "Your answer names no block" in model.received[1][-1]["content"]
+
+
+def test_dispatcher_with_a_prompt_of_ones_own_asks_for_the_name_of_a_block_or_none() -> None:
+    with OpenAIServer(text('{"block": "talk", "reason": "lonely"}')) as server:
+        dispatcher = BlockDispatcher(OpenAIModel("m", server.url), "Which block is to act?")
+        dispatcher.register_blocks([Legs(), Talk()])
+        assert asyncio.run(dispatcher.dispatch("What now?")).name == "talk"
+    (request,) = server.requests
+    assert request.body["messages"][0]["content"] == "Which block is to act?"
+    form = request.body["response_format"]["json_schema"]["schema"]
+    assert form["properties"]["block"] == {"enum": ["legs", "talk", None]}
+    assert form["required"] == ["reason", "block"]
 
 
 class Small(ScriptedModel):

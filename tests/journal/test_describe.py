@@ -183,6 +183,7 @@ def test_describe_shows_interruptions(journal: Journal) -> None:
             {"state": {}, "appended": {"transcript": [1], "pages": [1, 2], "lost": [1]}},
             "turn finished (1 utterance, 2 pages, 1 in lost)",
         ),
+        ("state", {"state": {}, "appended": {"pages": []}}, "turn finished"),
         ("new", {"a": "\x07"}, r'new {"a": "\u0007"}'),
         ("over", {}, "over {}"),
     ),

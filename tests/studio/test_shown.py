@@ -95,6 +95,20 @@ def test_shown_model_has_the_map_of_its_space_and_its_own_metrics(
     assert bool(plan["roads"]) == bool(edges)
 
 
+def test_shown_citizens_without_places_stand_in_a_square_one_in_each_cell(studio: Studio) -> None:
+    studio.show(Society(wealth(1, citizens=5)), steps=2)
+    town = studio.society.town
+    assert town is not None
+    while town.state == "making":
+        pass
+    assert [*studio.society.map()["bounds"][2:]] == [60, 40]  # three cells by two
+    packed, acts = studio.society.frame().body[-25:], head_of(studio)["acts"]
+    shown = struct.unpack("<10H5B", packed)
+    assert [each * 3 // 65_535 for each in shown[:5]] == [0, 1, 2, 0, 1]
+    assert [each * 2 // 65_535 for each in shown[5:10]] == [0, 0, 0, 1, 1]
+    assert {acts[each] for each in shown[10:]} == {"other"}
+
+
 def test_shown_society_of_nobody_ends_and_a_mistake_in_a_rule_is_told(studio: Studio) -> None:
     studio.show(Society(), steps=1)
     assert studio.society.town is not None

@@ -288,7 +288,7 @@ class Telemetry(MessageSpans):
                     event[names.EVALUATION_LABEL] = grade.value
                 else:
                     event[names.EVALUATION_VALUE] = float(grade.value)
-                if self._content and grade.why:
+                if self._content:
                     event[names.EVALUATION_EXPLANATION] = grade.why
                 span.scope.span.add_event(names.EVALUATION_RESULT, event)
 
