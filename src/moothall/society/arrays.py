@@ -23,12 +23,11 @@ __all__ = [
     "Flag",
     "Number",
     "Numbers",
-    "PlaceOrPlaces",
     "WholeNumber",
     "any_of",
+    "chosen_at",
     "csv_rows",
     "import_package",
-    "is_place",
     "larger",
     "np",
     "sha256_of",
@@ -50,8 +49,6 @@ Flag: TypeAlias = bool | Array
 """Whether something holds of one citizen, or of each of many."""
 Number: TypeAlias = float | Array
 """A number of one, or those of many."""
-PlaceOrPlaces: TypeAlias = str | Array | None
-"""A place of one citizen by its id, None for none; or those of many by their numbers."""
 
 
 def import_package(name: str, feature: str = "moothall.society", extra: str = "society") -> Any:
@@ -84,12 +81,15 @@ def where(chosen: Flag, a: ArrayLike, b: ArrayLike) -> Any:
 
 def any_of(chosen: Flag) -> bool:
     """Return whether something holds, or holds anywhere in an array."""
-    return chosen if type(chosen) is bool else bool(chosen.any())
+    if type(chosen) is bool:
+        return chosen
+    return bool(chosen.any() if isinstance(chosen, np.ndarray) else chosen)
 
 
-def is_place(place: Any) -> Any:
-    """Return whether a place is one: an id and not None, or in arrays a number from 0 up."""
-    return place is not None if place is None or type(place) is str else place >= 0
+def chosen_at(chosen: Flag) -> Array:
+    """Return where something holds: positions in an array; 0, or none, of one citizen."""
+    is_array = isinstance(chosen, np.ndarray) and chosen.ndim > 0
+    return chosen.nonzero()[0] if is_array else np.flatnonzero(chosen)
 
 
 class Numbers:

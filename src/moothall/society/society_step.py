@@ -16,6 +16,7 @@ from moothall import (
     StateError,
 )
 from moothall.build import Delivery, Mailbox, Router, Space, WorkSpan
+from moothall.society.blocks.citizen_block import have_columns
 from moothall.society.blocks.row_block import check_for_agent
 from moothall.society.clock import Clock
 from moothall.society.columns.lives import Changes
@@ -98,6 +99,7 @@ class Steps(Space):
         self._arriving: list[SocietyMailbox] = []
         self._leaving_ids: list[str] = []
         self._heirs: dict[str, str | None] = {}  # of who is being removed
+        self.column_kinds: list[Any] = []  # columns of agents that have turns, one of each kind
         self.new_agent_rows: list[int] = []  # the rows that became agents after their turn
 
     # -- one step ----------------------------------------------------------------------------------
@@ -455,6 +457,7 @@ class Steps(Space):
         if mailbox.end_suspension is not None:  # it takes the place of another
             mailbox.inspect_agent()
             if mailbox.id in self.books.agent_statuses:
+                have_columns(agent, self.city, self.column_kinds)
                 self.books.hand_over(mailbox.id, cast(Any, agent).memory.status)
                 row = self.population.row_of(mailbox.id)
                 self.population.agents[row] = cast(CitizenAgent, agent)
@@ -508,6 +511,7 @@ class Steps(Space):
         agent = mailbox.agent
         if isinstance(agent, CitizenAgent):
             check_for_agent(agent, has_rows=self.has_columns)
+            have_columns(agent, self.city, self.column_kinds)
             self.books.enter(agent)
         self._adapt_agent(agent)
 

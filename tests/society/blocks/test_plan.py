@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.society.blocks.living import HOUR, STEADY, citizen, live, said, steady, town
 
-from moothall import ScriptedModel
+from moothall import ConfigError, ScriptedModel
 from moothall.society.blocks.mobility import MobilityBlock
 from moothall.society.blocks.needs import NeedsBlock
 from moothall.society.blocks.other import OtherBlock
 from moothall.society.blocks.plan import PlanBlock, PlanBlockParams
-from moothall.society.blocks.rules import item_at, with_item
 from moothall.society.city.city import City
 from moothall.society.city.map import Place
 from moothall.society.clock import DAY_S
@@ -199,15 +198,6 @@ def test_work_is_within_the_hours_of_its_place_and_not_at_weekends() -> None:
     assert "work" in {each["do"] for each in agent.status["plan"]}
 
 
-def test_plan_item_that_is_put_in_cuts_what_was_planned() -> None:
-    plan = [item("sleep", None, 0, 8), item("work", "work-1", 8, 16), item("leisure", None, 16, 24)]
-    made = with_item(plan, item("eat", None, 12, 12.5))
-    assert [each["do"] for each in made] == ["sleep", "work", "eat", "work", "leisure"]
-    assert made[item_at(made, 12 * HOUR)]["do"] == "eat"
-    assert made[3]["from"] == int(12.5 * HOUR)
-    assert with_item(plan, item("eat", None, 12, 12)) == plan
-
-
 def test_plan_breaks_at_a_closed_place_and_the_citizen_stays_at_home() -> None:
     plan = [item("work", "work-1", 0, 24)]
     agent = citizen(blocks(), plan=plan, day=0, work="work-1")
@@ -218,12 +208,10 @@ def test_plan_breaks_at_a_closed_place_and_the_citizen_stays_at_home() -> None:
     assert "work-1 is closed" in agent.memory.stream[-1][1]
 
 
-def test_plan_breaks_at_an_unknown_place_but_not_the_run() -> None:
+def test_plan_with_an_unknown_place_is_refused_by_its_name() -> None:
     agent = citizen(blocks(), plan=[item("leisure", "atlantis", 0, 24)], day=0)
-    assert live(agent, 8, city=town()) == []
-    live(agent, 8.25, city=town())
-    assert "no place atlantis" in agent.memory.stream[0][1]
-    assert agent.status["plan"][agent.status["now"]]["where"] == "home-1"
+    with pytest.raises(ConfigError, match='citizen 1: there is no place "atlantis"'):
+        live(agent, 8, city=town())
 
 
 def test_plan_replaces_a_full_place_by_another_of_its_kind() -> None:
@@ -292,11 +280,10 @@ def test_plan_breaks_for_a_need_that_is_too_low(
 
     agent = hungry("browse", "park-1")
     live(agent, 15, city=town(), place="park-1")
-    assert agent.status["plan"] == [
-        item("browse", "park-1", 0, 15),
-        item(do, where, 15, 15 + hours),
-        item("browse", "park-1", 15 + hours, 24),
-    ]
+    before, remedy, after = agent.status["plan"]
+    assert (before["do"], before["until"]) == ("browse", 15 * HOUR)
+    assert remedy == item(do, where, 15, 15 + hours)
+    assert after == {**item("browse", "park-1", 15 + hours, 24), "kind": "park"}
     assert (agent.status["now"], agent.status["mended"]) == (1, 1)
     assert agent.memory.stream == [(60, f"Its plan broke: its {need} is too low; now {do}.")]
     late = hungry("browse", "park-1")

@@ -6,20 +6,18 @@ import functools
 import importlib
 import json
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from pydantic import ConfigDict, Field
 
 from moothall import Block, BlockParams
 from moothall.build import AnswerSchema, Unusable, ask_value, error_text, one_line
 from moothall.society.arrays import Number, np
-from moothall.society.blocks.columns import ACTIVITIES, ACTS, act_code
+from moothall.society.blocks.columns import ACTIVITIES, ACTS, act_code, current_item
 from moothall.society.clock import DAY_S
-from moothall.society.columns.register import Register
-from moothall.society.columns.row import Row
-from moothall.society.columns.row_part import Moment
+from moothall.society.columns.row import OwnColumns, OwnStatus, Row
 from moothall.society.columns.rows import Rows
+from moothall.society.columns.status import Status
 from moothall.society.kernel.draw import Draws
 from moothall.society.kernel.mind import prompt_context
 from moothall.society.kernel.perception import RULES, Item, Perception, item_of
@@ -141,8 +139,7 @@ class CitizenBlock(Block):
         """
         if not isinstance(context, Perception):
             return float(str(context).partition(" ")[0].lower() in self.does)
-        item = item_of(context.status) if self.does else None
-        return float(item is not None and item["do"] in self.does)
+        return float(bool(self.does) and current_item(context.status)[0] in self.does)
 
     def offer(self, context: Perception) -> str:
         """Return what the block would do now, in words for a model; empty if it cannot act.
@@ -182,21 +179,19 @@ class CitizenBlock(Block):
         """Do `step_rows` for the citizen's own row; return the act of this step."""
         if not hasattr(self, "step_rows"):
             return await super().forward()
-        self.step_rows(Row(self))
-        return self.status.get("act")
+        row = self.own_row()
+        self.step_rows(row)
+        return ACTS[row["act"]]
 
-    def own_row(self) -> Rows:
-        """Return the citizen's row, without columns, for rules that ask of it only who it is."""
-        seed, citizen, step = self.draws.words
-        view, ids = self.perceived.view, np.array([citizen], np.uint64)
-        if view.city is not self.city or view.step != step:
-            view = replace(view, city=self.city, step=step, cache={})
-        key = ("own_row", seed)
-        if key not in view.cache:
-            view.cache[key] = Moment(view), Register(ids, view.city, (), seed, None)
-        moment, register = view.cache[key]
-        register.ids = ids
-        return Rows(register, moment, 0, 1, {})
+    def own_row(self) -> Row:
+        """Return the citizen as a row, for rules of this block."""
+        agent = self.agent
+        if agent.own_row is None or not isinstance(agent.memory.status, Status):
+            have_columns(agent, self.city)
+            agent.own_row = Row(agent, self.city)
+        row: Row = agent.own_row
+        row.block = self
+        return row
 
     def want(self, want: Want) -> None:
         """Send a want to the world; outside a society, append it to the agent's `wants`."""
@@ -265,6 +260,39 @@ class CitizenBlock(Block):
         return None
 
 
+def have_columns(agent: Any, city: Any, kinds: list[OwnColumns] | None = None) -> None:
+    """Let an agent with rules for rows have its status in columns of its own, with these places.
+
+    Args:
+        agent: the agent
+        city: the city, or None
+        kinds: columns of others, one of each kind, that it shares with them what is equal
+
+    Raises:
+        ConfigError: its status does not fit the columns of its blocks
+    """
+    status = agent.memory.status
+    if isinstance(status, Status) and (type(status) is Status or status.has_places_of(city)):
+        return
+    blocks = [each for each in agent.blocks if isinstance(each, CitizenBlock)]
+    if not any(hasattr(each, "step_rows") for each in blocks):
+        return
+    if not any(("plan",) in getattr(each, "status_keys", ()) for each in blocks):
+        blocks.append(importlib.import_module("moothall.society.blocks").PlanBlock())
+    places, kinds = city if hasattr(city, "ids") else None, [] if kinds is None else kinds
+    columns = next((each.of(agent) for each in kinds if each.is_for(places, blocks)), None)
+    if columns is None:
+        columns = OwnColumns(agent, places, tuple(blocks))
+        kinds[_MAX_KINDS - 1 :] = [columns]  # of very many, each citizen has parameters of its own
+    if isinstance(status, OwnStatus):  # it has come to another city
+        status.move_to(columns)
+        agent.own_row = None
+        return
+    agent.memory.status = OwnStatus(status, columns)
+    if agent.perceived.status is status:
+        agent.perceived.status = agent.memory.status
+
+
 def now_of(perceived: Any) -> int:
     """Return when the step of a `Perception` or `Rows` begins: seconds since the first midnight."""
     clock = perceived.clock
@@ -273,6 +301,7 @@ def now_of(perceived: Any) -> int:
     return int(clock.day * DAY_S + clock.time)
 
 
+_MAX_KINDS: Final = 8
 DEFAULT_BLOCKS = ("Needs", "Plan", "Mobility", "Social", "Economy", "Other", "Feed")
 """The blocks of a citizen that is given none. Of those that fit equally, the first acts."""
 

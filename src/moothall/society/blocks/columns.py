@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from moothall import ConfigError
 from moothall.society.arrays import Array, WholeNumber, np
 from moothall.society.columns.column import Column
 from moothall.society.columns.register import Register
-from moothall.society.kernel.perception import Item
+from moothall.society.columns.status import Status
+from moothall.society.kernel.perception import Item, item_of
+from moothall.society.kernel.wants import PLACE
 
 DO_BITS: Final = 3
 """The bits of an activity in a plan item. With one more, states of societies in columns that were
@@ -161,6 +164,18 @@ PLAN_BLOCK_COLUMNS: Final[dict[str, Column]] = {
     "pay": Column("int32", key=("profile", "income")),
 }
 """The columns of `PlanBlock`."""
+
+
+def current_item(status: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """Return the activity of a plan's current item and its place, or kind of place; None: none."""
+    register: Any = getattr(status, "register", None)
+    arrays = {} if register is None else register.arrays
+    if not isinstance(status, Status) or "item_do" not in arrays:
+        item = item_of(status)
+        return (None, None) if item is None else (item["do"], item["where"])
+    where = arrays["item_where"].item(status.row)
+    place = register.city.kinds()[-2 - where] if where < -1 else register.decode(PLACE, where)
+    return ACTS[arrays["item_do"].item(status.row)], place
 
 
 def plan_to_status(self: object, population: Register, row: int, status: dict[str, Any]) -> None:

@@ -14,21 +14,19 @@ from moothall.society.arrays import (
     Numbers,
     WholeNumber,
     any_of,
-    is_place,
     larger,
     np,
     smaller,
     where,
 )
 from moothall.society.blocks.citizen_block import CitizenBlock, CitizenBlockParams, now_of
-from moothall.society.blocks.columns import ACT, ERRAND, act_code
-from moothall.society.blocks.plans import plan_of
+from moothall.society.blocks.columns import ACT, ACTS, ERRAND, act_code, current_item
+from moothall.society.blocks.plans import Plans
 from moothall.society.clock import DAY_S
 from moothall.society.columns.city_queries import kind_numbers, place_kinds
 from moothall.society.columns.column import Column
-from moothall.society.columns.row import Row
-from moothall.society.columns.rows import RowOrRows, Rows
-from moothall.society.kernel.perception import Item, Perception, item_of
+from moothall.society.columns.rows import Rows
+from moothall.society.kernel.perception import Perception
 from moothall.society.kernel.wants import Buy, Save, Want, Work
 from moothall.society.services.economy import Bank
 
@@ -125,26 +123,27 @@ class EconomyBlock(CitizenBlock):
         if isinstance(context, str):
             dines = context.startswith("eat at") and "restaurant" in context
             return 1.5 if dines or super().fits(context) else 0.0
-        item = item_of(context.status)
-        fits = item is not None and (item["do"] in self.does or self._dines(item, context.place))
-        return 1.5 if fits else 0.0
+        do, where = current_item(context.status)
+        return (
+            1.5 if do in self.does or (do == "eat" and self._dines(where, context.place)) else 0.0
+        )
 
     def offer(self, context: Perception) -> str:
         """Return the current item of the plan if the citizen is at its place; else empty."""
         return super().offer(context) if self.at_item(context) else ""
 
-    def _dines(self, item: Item, place: str | None) -> bool:
-        if item["do"] != "eat" or place is None or place != item["where"]:
+    def _dines(self, where: str | None, place: str | None) -> bool:
+        if place is None or place != where:
             return False
         city = self.city
         return city is not None and city.kind(place) == "restaurant"
 
     async def before_forward(self) -> None:
         """Book wages and purchases; at the start of a day, deposit or withdraw money."""
-        row = Row(self, begins=True)
+        row = self.own_row()
         self._book(row)
         if row["errand"]:
-            cents = 0 if row["place"] is None else self._spendable(row, _ERRAND_COLUMN)
+            cents = 0 if row["place"] < 0 else self._spendable(row, _ERRAND_COLUMN)
             self._buy_in_passing(row, await self._cents_to_spend(cents))
 
     def before_rows(self, rows: Rows) -> None:
@@ -155,15 +154,15 @@ class EconomyBlock(CitizenBlock):
 
     async def forward(self) -> Any:
         """Work or buy; return the act of this step."""
-        row = Row(self)
+        row = self.own_row()
         self._work(row)
         for buyer in row.only(self._are_buying(row)):
             cents = self._spendable(buyer, _ITEM_COLUMN)
-            has_bought = plan_of(buyer).has_bought()
+            has_bought = Plans(buyer).has_bought()
             self._buy(buyer, cents if has_bought else await self._cents_to_spend(cents))
-        return self.status.get("act")
+        return ACTS[row["act"]]
 
-    def step_rows(self, rows: RowOrRows) -> None:
+    def step_rows(self, rows: Rows) -> None:
         """Do `forward` for rows."""
         self._work(rows)
         for buyers in rows.only(self._are_buying(rows)):
@@ -179,7 +178,7 @@ class EconomyBlock(CitizenBlock):
 
     # -- the rules, for one row and for many -------------------------------------------------------
 
-    def _book(self, rows: RowOrRows) -> None:
+    def _book(self, rows: Rows) -> None:
         """Book wages, purchases and savings; fill the purse once a day, and save or withdraw."""
         if rows.is_answered:
             earned, spent, refused = rows.gained(Work), rows.gained(Buy), rows.refused(Buy)
@@ -188,7 +187,7 @@ class EconomyBlock(CitizenBlock):
             if spent is not None:
                 rows["purse"] = larger(0, rows["purse"] - spent)
             if refused is not None:
-                plan_of(rows).set_bought(refused, False)  # it may try again
+                Plans(rows).set_bought(refused, False)  # it may try again
             state, balance = rows.answers(Save)
             if any_of(state > 0):
                 rows["savings"] = where(state > 0, balance, rows["savings"])
@@ -206,20 +205,20 @@ class EconomyBlock(CitizenBlock):
         rows.want(Save, had_payday & (cents != 0), cents=cents)
         rows["paid_day"] = day
 
-    def _buy_in_passing(self, rows: RowOrRows, cents: WholeNumber) -> None:
+    def _buy_in_passing(self, rows: Rows, cents: WholeNumber) -> None:
         """Buy where citizens are: the time for an errand was over when they arrived."""
         good = where(rows["errand"] == _EAT, rows.word("food"), rows.word("goods"))
         rows["errand"] = 0
         place = rows["place"]
-        buys = is_place(place) & (cents >= self.params.least)
+        buys = (place >= 0) & (cents >= self.params.least)
         rows.want(Buy, buys, place=place, kind=good, cents=cents)
 
-    def _work(self, rows: RowOrRows) -> None:
+    def _work(self, rows: Rows) -> None:
         """Let those work whose item it is."""
-        for workers in rows.only((rows["item_do"] == _WORK) & is_place(self._places_of(rows))):
+        for workers in rows.only((rows["item_do"] == _WORK) & (self._places_of(rows) >= 0)):
             place = self._places_of(workers)
             if workers.has_places:  # who works from home works for its employer
-                remote = (place == workers["home"]) & is_place(workers["work"])
+                remote = (place == workers["home"]) & (workers["work"] >= 0)
                 place = where(remote, workers["work"], place)
             seconds_left = workers["item_until"] - now_of(workers) % DAY_S
             workers.want(
@@ -227,20 +226,20 @@ class EconomyBlock(CitizenBlock):
             )
             workers["act"] = _WORK
 
-    def _places_of(self, rows: RowOrRows) -> Any:
+    def _places_of(self, rows: Rows) -> Any:
         """Return where citizens are; without a city, where their items are."""
         in_city = rows.has_places and hasattr(rows.city, "by_kind")
         return rows["place" if in_city else "item_where"]
 
-    def _are_buying(self, rows: RowOrRows) -> Any:
+    def _are_buying(self, rows: Rows) -> Any:
         """Return who is at a shop or a table."""
         do = rows["item_do"]
-        return (do > 0) & (do != _WORK) & is_place(self._places_of(rows))
+        return (do > 0) & (do != _WORK) & (self._places_of(rows) >= 0)
 
-    def _buy(self, rows: RowOrRows, cents: WholeNumber) -> None:
+    def _buy(self, rows: Rows, cents: WholeNumber) -> None:
         """Buy once in an item; who cannot pay goes home from a table, and looks around a shop."""
         is_meal, is_poor = rows["item_do"] == _EAT, cents < self.params.least
-        plan = plan_of(rows)
+        plan = Plans(rows)
         bought = plan.has_bought()
         goes_home = is_meal & is_poor & (bought != True)  # noqa: E712 - of arrays, too
         rows["act"] = _BUYER_ACTS[is_meal + 0 + goes_home]
@@ -250,13 +249,13 @@ class EconomyBlock(CitizenBlock):
         good = where(is_meal, rows.word("food"), rows.word("goods"))
         rows.want(Buy, buys, place=self._places_of(rows), kind=good, cents=cents)
 
-    def _spendable(self, rows: RowOrRows, item: str) -> Any:
+    def _spendable(self, rows: Rows, item: str) -> Any:
         """Return the cents to spend now: the rest of the budgets, at most the money at hand."""
         purse, dinner = rows["purse"], self._budget(rows) * self.params.meal // 1000
         budget = where(rows[item] == _EAT, smaller(purse, dinner), purse)
         return larger(0, smaller(budget, rows["money"]))
 
-    def _budget(self, rows: RowOrRows) -> Any:
+    def _budget(self, rows: Rows) -> Any:
         """Return the cents to spend in a day."""
         income, wealth = larger(rows["income"], rows["earned"]), rows["money"] + rows["savings"]
         return budget_of(income, wealth, self.params.of_income, self.params.of_wealth)
@@ -264,7 +263,7 @@ class EconomyBlock(CitizenBlock):
     @property
     def budget(self) -> int:
         """The cents to spend in a day."""
-        return int(self._budget(Row(self)))
+        return int(self._budget(self.own_row()))
 
     async def _share(self, cents: int) -> int:
         """Return how much of what it could spend it spends, in thousandths."""

@@ -11,11 +11,11 @@ from pydantic import Field
 from moothall import BlockParams
 from moothall.build import object_schema
 from moothall.society.arrays import Array, Numbers, WholeNumber, any_of, np, smaller
-from moothall.society.blocks.columns import act_code
+from moothall.society.blocks.columns import ACTS, act_code
 from moothall.society.blocks.talk_block import TalkBlock, TalkParams
 from moothall.society.blocks.ties import Ties, code_of
 from moothall.society.columns.row import Row
-from moothall.society.columns.rows import RowOrRows, Rows
+from moothall.society.columns.rows import Rows
 from moothall.society.kernel.wants import Follow, Like, Post, Want
 from moothall.society.services.feed import MAX_POST, Feed
 
@@ -69,14 +69,14 @@ class FeedBlock(TalkBlock):
 
     async def forward(self) -> Any:
         """Read the feed once; return the act of this step."""
-        row = Row(self)
+        row = self.own_row()
         if self.too_young or not await self._decide_by_model():
             self.step_rows(row)
         else:
             row["act"] = act_code("browse")
-        return self.status.get("act")
+        return ACTS[row["act"]]
 
-    def step_rows(self, rows: RowOrRows) -> None:
+    def step_rows(self, rows: Rows) -> None:
         """Let those who are old enough read the feed, like, follow and post."""
         is_young = self.is_young(rows)
         rows["act"] = _READER_ACTS[is_young + 0]
@@ -90,11 +90,11 @@ class FeedBlock(TalkBlock):
                 text = topics.message(authors.below(4, "feed.greeting"), topic)
                 authors.want(Post, text=text, topic=topics.word(topic))
 
-    def _react(self, rows: RowOrRows, topics: Array) -> None:
+    def _react(self, rows: Rows, topics: Array) -> None:
         """Like posts that the feed shows, and follow some of their authors."""
         params = self.params
         shown_posts = (
-            self._read_by_one(rows, topics) if rows.is_single else _read_by_rows(self, rows, topics)
+            self._read_by_one(rows) if isinstance(rows, Row) else _read_by_rows(self, rows, topics)
         )
         for readers, number, author, odds, unliked in shown_posts:
             liked = unliked(readers.below(1000, "feed.like", number) < odds)
@@ -103,15 +103,16 @@ class FeedBlock(TalkBlock):
                 follows = liked & (readers.below(1000, "feed.follow", number) < params.follows)
                 readers.want(Follow, follows, id=author)
 
-    def _read_by_one(self, row: Row, topics: Any) -> Iterator[tuple[Any, ...]]:
+    def _read_by_one(self, row: Row) -> Iterator[tuple[Any, ...]]:
         """Yield of each post shown its reader, number, author, and odds to like it.
 
         And a function that leaves of those who would like a post who has not liked it before.
         """
         relations, me = self.status.get("relations") or {}, str(self.agent.id)
+        interests = self.interests
         for post in self.shown():
             relation = relations.get(post.author, 0)
-            odds = like_odds(topics.interests.get(post.topic, 0), relation, self.params.likes)
+            odds = like_odds(interests.get(post.topic, 0), relation, self.params.likes)
             yield row, post.number, post.author, odds, partial(_unliked, post, me)
 
     # -- as a full agent ---------------------------------------------------------------------------

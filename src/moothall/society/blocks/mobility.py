@@ -9,22 +9,23 @@ from pydantic import Field
 from moothall import BlockParams, action
 from moothall.build import object_schema
 from moothall.society.blocks.citizen_block import CitizenBlock, CitizenBlockParams
+from moothall.society.blocks.columns import ACTS, current_item
 from moothall.society.blocks.mobility_rows import (
     COLUMNS,
-    Candidates,
     fits_rows,
     from_status,
     may_stay,
-    near_one,
+    near_places,
     set_out,
     step_rows,
     to_status,
     visit_place,
 )
-from moothall.society.blocks.plans import plan_of
+from moothall.society.blocks.plans import Plans
 from moothall.society.city.places import Places, Routes, needs
-from moothall.society.columns.row import Row
-from moothall.society.kernel.perception import Perception, item_of
+from moothall.society.columns.rows import Rows
+from moothall.society.kernel.perception import Perception
+from moothall.society.kernel.wants import PLACE
 
 
 class MobilityBlockParams(CitizenBlockParams):
@@ -84,10 +85,10 @@ class MobilityBlock(CitizenBlock):
         status = context.status
         if status.get("moving"):
             return 2.0
-        item = item_of(status)
-        if item is None or item["where"] in (None, context.place) or status.get("stuck"):
+        do, where = current_item(status)
+        if not do or where in (None, context.place) or status.get("stuck"):
             return 0.0
-        if status.get("along") and item["do"] != "study":
+        if status.get("along") and do != "study":
             return 0.0
         return 0.0 if self.city is None else 2.0
 
@@ -101,28 +102,26 @@ class MobilityBlock(CitizenBlock):
 
     async def forward(self) -> Any:
         """Set out, or continue on the way; return the act of this step."""
-        row, item = Row(self), self.item
-        if item is not None and item["where"] is not None and not self.status.get("moving"):
+        row = self.own_row()
+        where = row["item_where"]
+        if row["item_do"] and where != -1 and row["moving_to"] < 0:
             needs(self.city, Places, Routes, who=self.name)
-            kind = "" if self.llm is None else plan_of(row).kind_sought()
+            kind = "" if self.llm is None or where >= -1 else self.city.kinds()[-2 - where]
             if kind and not may_stay(row, kind):
-                place = await self._choose_by_model(kind, near_one(self, row, kind))
+                place = await self._choose_by_model(kind, self._near(row, kind))
                 if place is not None:
-                    visit_place(row, place, kind)
-            self.step_rows(row)
-        else:
-            self.act("travel")
-        return self.status.get("act")
+                    visit_place(row, row.population.place_number(place), kind)
+        self.step_rows(row)
+        return ACTS[row["act"]]
 
-    async def _choose_by_model(self, kind: str, candidates: Candidates) -> str | None:
-        fits = candidates.fits[:, 0]
-        places = [
-            *zip(
-                candidates.place[fits, 0].tolist(),
-                candidates.seconds[fits, 0].tolist(),
-                strict=True,
-            )
-        ]
+    def _near(self, row: Rows, kind: str) -> list[tuple[str, int]]:
+        """Return the places of a kind that may be chosen, each with the seconds to it."""
+        found = near_places(self, row, kind)
+        decode, seconds = row.population.decode, found.seconds[found.fits].tolist()
+        ids = [decode(PLACE, number) for number in found.place[found.fits].tolist()]
+        return [*zip(ids, seconds, strict=True)]
+
+    async def _choose_by_model(self, kind: str, places: list[tuple[str, int]]) -> str | None:
         if len(places) < 2:  # one place is no choice
             return None
         answer = await self.decide(
@@ -143,7 +142,11 @@ class MobilityBlock(CitizenBlock):
             whether it sets out: the place can be reached, and is open on arrival
         """
         needs(self.city, Places, Routes, who=self.name)
-        return bool(set_out(self, Row(self), place))
+        row = self.own_row()
+        if place not in row.population.place_numbers:
+            Plans(row).get_stuck(f"there is no place {place}", True)
+            return False
+        return bool(set_out(self, row, row.population.place_number(place)))
 
     @action(idempotent=True)
     async def places(self, kind: str) -> list[str]:
@@ -153,6 +156,4 @@ class MobilityBlock(CitizenBlock):
             kind: the kind of place, such as `shop`
         """
         needs(self.city, Places, Routes, who=self.name)
-        candidates = near_one(self, Row(self), kind)
-        places: list[str] = candidates.place[candidates.fits].tolist()
-        return places
+        return [place for place, _ in self._near(self.own_row(), kind)]

@@ -1,23 +1,22 @@
-"""The rules of `MobilityBlock`, for rows or one citizen: choosing places and setting out."""
+"""The rules of `MobilityBlock` for rows: choosing places and setting out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from moothall.society.arrays import Array, PlaceOrPlaces, WholeNumber, is_place, larger, np
+from moothall.society.arrays import Array, WholeNumber, any_of, chosen_at, larger, np
 from moothall.society.blocks import columns
 from moothall.society.blocks.citizen_block import CitizenBlock, now_of
 from moothall.society.blocks.columns import HOUSEHOLDS, PLAN_BLOCK_COLUMNS, act_code
-from moothall.society.blocks.plans import plan_of
+from moothall.society.blocks.plans import Plans
 from moothall.society.blocks.rules import explore_chance, gravity
 from moothall.society.blocks.ties import Ties
 from moothall.society.clock import DAY_S
 from moothall.society.columns import city_queries
 from moothall.society.columns.column import Column, fill
 from moothall.society.columns.register import Register
-from moothall.society.columns.row import Row
-from moothall.society.columns.rows import RowOrRows, Rows
+from moothall.society.columns.rows import Rows
 from moothall.society.kernel.draw import draw_below
 from moothall.society.kernel.wants import Move
 
@@ -97,73 +96,58 @@ def fits_rows(self: CitizenBlock, rows: Rows) -> Any:
     return (goes | (rows["moving_to"] >= 0)).astype(np.float32) * np.float32(2)
 
 
-def step_rows(self: CitizenBlock, rows: RowOrRows) -> None:
+def step_rows(self: CitizenBlock, rows: Rows) -> None:
     """Set out to the places of the plans' items, or go on; choose a place of a kind first."""
     rows["act"] = act_code("travel")
-    for walkers in rows.only(plan_of(rows).is_moving() != True):  # noqa: E712 - of arrays, too
+    for walkers in rows.only(Plans(rows).is_moving() != True):  # noqa: E712 - of arrays, too
         for seekers, kind in _seekers(walkers):
             _choose_places(self, seekers, kind)
         to = walkers.column("item_where")
-        goes, here = is_place(to) & (plan_of(walkers).is_stuck() != True), to == walkers["place"]  # noqa: E712
+        goes, here = (to >= 0) & (Plans(walkers).is_stuck() != True), to == walkers["place"]  # noqa: E712
         for movers in walkers.only(goes & here):
             movers["act"] = act_code("idle")
         for movers in walkers.only(goes & (here != True)):  # noqa: E712
             set_out(self, movers, movers.column("item_where"))
 
 
-def _seekers(rows: RowOrRows) -> Iterator[tuple[RowOrRows, str]]:
+def _seekers(rows: Rows) -> Iterator[tuple[Rows, str]]:
     """Yield rows whose item is at a kind of place, and the kind."""
-    if rows.is_single:
-        kind = plan_of(rows).kind_sought()
-        yield from [(rows, kind)] if kind else ()
-        return
     where = rows.column("item_where")
-    for number, kind in enumerate(rows.city.kinds()):
-        positions = (where == -2 - number).nonzero()[0]
-        for first in range(0, len(positions), _CHUNK):
-            for seekers in rows.some(positions[first : first + _CHUNK]):
+    for number, kind in enumerate(rows.city.kinds()) if any_of(where < -1) else ():
+        seeking = chosen_at(where == -2 - number)
+        for first in range(0, len(seeking), _CHUNK):
+            for seekers in rows.some(seeking[first : first + _CHUNK]):
                 yield seekers, kind
 
 
-def _is_open_on_arrival(rows: RowOrRows, place: PlaceOrPlaces, seconds: WholeNumber) -> Any:
+def _is_open_on_arrival(rows: Rows, place: Any, seconds: WholeNumber) -> Any:
     """Return whether places are open on arrival, which is at the beginning of a step."""
     steps = larger(1, -(-seconds // rows.seconds))
     arrives = now_of(rows) % DAY_S + steps * rows.seconds
-    if rows.is_single:
-        return city_queries.is_open(rows, place, arrives % DAY_S)
     return city_queries.open_at(rows, place, arrives)
 
 
 # -- setting out -----------------------------------------------------------------------------------
 
 
-def set_out(self: CitizenBlock, rows: RowOrRows, to: PlaceOrPlaces) -> Any:
+def set_out(self: CitizenBlock, rows: Rows, to: Any) -> Any:
     """Ask to move to places; return who does: none to whom a way is missing, or closed."""
-    if rows.is_single and to not in rows.city:
-        plan_of(rows).get_stuck(f"there is no place {to}", True)
-        return False
     mode, seconds = _mode_and_seconds(self, rows, to)
     is_open = _is_open_on_arrival(rows, to, larger(seconds, 0))
     rows.want(Move, (seconds >= 0) & is_open, to=to, mode=mode)
     rows["along"] = False
-    plan = plan_of(rows)
+    plan = Plans(rows)
     plan.get_stuck("there is no way to {}", seconds < 0, to)
     plan.get_stuck("{} is closed", (seconds >= 0) & (is_open != True), to)  # noqa: E712
     return (seconds >= 0) & is_open
 
 
-def _mode_and_seconds(self: CitizenBlock, rows: RowOrRows, to: Any) -> tuple[Any, WholeNumber]:
+def _mode_and_seconds(self: CitizenBlock, rows: Rows, to: Any) -> tuple[Any, WholeNumber]:
     """Return the mode of travel to places and its seconds, −1 where there is no way."""
-    city, mode, here = rows.city, self.params.mode, rows.column("place")
+    city, mode = rows.city, self.params.mode
+    here, to = np.atleast_1d(rows.column("place")), np.atleast_1d(to)
     is_fixed = mode is not None or not hasattr(city, "modes")
     names = [mode] if is_fixed else [each.name for each in city.modes]
-    if rows.is_single:
-        if here is None:
-            return None, 0
-        ways = [city.seconds(here, to, name) for name in names]
-        times = np.array([[-1 if way is None else way for way in ways]])
-        number = _pick_modes(self.params, rows, names, times)
-        return names[number.item()], times[0, number].item()
     numbers = np.array(
         [-1 if name is None else rows.population.words.index(name) for name in names]
     )
@@ -177,7 +161,7 @@ def _mode_and_seconds(self: CitizenBlock, rows: RowOrRows, to: Any) -> tuple[Any
     return modes, seconds
 
 
-def _pick_modes(params: object, rows: RowOrRows, names: Sequence[str | None], times: Array) -> Any:
+def _pick_modes(params: object, rows: Rows, names: Sequence[str | None], times: Array) -> Any:
     """Return which of some modes each takes, of times by mode (n, modes), −1: no way.
 
     It is drawn where one leaves home. Until one is back, one keeps the mode, if it leads there.
@@ -192,12 +176,11 @@ def _pick_modes(params: object, rows: RowOrRows, names: Sequence[str | None], ti
     drawn = (~is_out | (number < 0) | (times[np.arange(len(times)), number] < 0)).nonzero()[0]
     for part in rows.some(drawn):
         number[drawn] = _draw_modes(params, part, np.minimum(codes, len(MODES) - 1), times[drawn])
-        tour = (codes[number[drawn]] + 1).astype(np.uint8)
-        part["tour"] = tour.item() if rows.is_single else tour
+        part["tour"] = (codes[number[drawn]] + 1).astype(np.uint8)
     return number
 
 
-def _draw_modes(params: Any, rows: RowOrRows, codes: Array, times: Array) -> Any:
+def _draw_modes(params: Any, rows: Rows, codes: Array, times: Array) -> Any:
     """Draw the mode of each from a way's times, by what one has; habit draws the same each day."""
     trait = {name: np.atleast_1d(rows.column(name)) for name in (*_OWNED, "age", "household")}
     shares = (trait["cars"] == 1) & ~_ALONE[trait["household"]]
@@ -223,46 +206,36 @@ def _draw_modes(params: Any, rows: RowOrRows, codes: Array, times: Array) -> Any
 # -- choosing a place ------------------------------------------------------------------------------
 
 
-def may_stay(rows: RowOrRows, kind: str) -> Any:
+def may_stay(rows: Rows, kind: str) -> Any:
     """Return who is at a place of a kind, which has not turned them away and is open."""
     place = rows.column("place")
-    is_there = is_place(place) & city_queries.is_kind(rows, place, kind)
+    is_there = np.atleast_1d((place >= 0) & city_queries.is_kind(rows, place, kind))
     for visitors in rows.only(is_there):
         here = visitors.column("place")
-        fits = (plan_of(visitors).avoids(here) != True) & _is_open_on_arrival(visitors, here, 0)  # noqa: E712
-        is_there = fits if rows.is_single else _narrow_mask(is_there, fits)
+        fits = ~Plans(visitors).avoids(here) & _is_open_on_arrival(visitors, here, 0)
+        is_there[is_there] = fits
     return is_there
 
 
-def _narrow_mask(mask: Array, fits: Array) -> Any:
-    mask[mask] = fits
-    return mask
-
-
-def _choose_places(self: CitizenBlock, rows: RowOrRows, kind: str) -> None:
+def _choose_places(self: CitizenBlock, rows: Rows, kind: str) -> None:
     """Choose places of a kind; who finds none is stuck."""
     is_there = may_stay(rows, kind)
     for part in rows.only(is_there):
-        plan_of(part).choose(part.column("place"), kind)
-    for part in rows.only(is_there != True):  # noqa: E712 - of arrays, too
-        places = near_one(self, part, kind) if part.is_single else _near_rows(self, part, kind)
+        Plans(part).choose(part.column("place"), kind)
+    for part in rows.only(~is_there):
+        places = near_places(self, part, kind)
         has_any = places.fits.any(axis=0)
         for finders in part.some(has_any.nonzero()[0]):
             chosen = _choose_candidates(self.params, finders, places.select(has_any))
-            visit_place(finders, chosen.item() if rows.is_single else chosen, kind)
+            visit_place(finders, chosen, kind)
         for unplaced in part.some((~has_any).nonzero()[0]):
-            plan_of(unplaced).get_stuck(f"no {kind} within reach is open and has room", True)
+            Plans(unplaced).get_stuck(f"no {kind} within reach is open and has room", True)
 
 
-def visit_place(rows: RowOrRows, place: object, kind: str) -> None:
+def visit_place(rows: Rows, place: object, kind: str) -> None:
     """Take places as those of the plans' items, and count the visits."""
-    plan_of(rows).choose(place, kind)
-    if rows.is_single:
-        visits = rows.status.setdefault("visits", {}).setdefault(kind, {})
-        visits[place] = visits.get(place, 0) + 1
-        if len(visits) > MAX_VISITED:
-            del visits[min((each for each in visits if each != place), key=visits.__getitem__)]
-    elif kind in VISITED_KINDS:
+    Plans(rows).choose(place, kind)
+    if kind in VISITED_KINDS:
         _visit_ties(rows, kind).update(place, lambda times: times + 1)
 
 
@@ -274,48 +247,22 @@ class Candidates(NamedTuple):
     fits: Any  # open on arrival, and none that has turned them away
     visits: Array
     known_count: Array
-    capacities_of: Callable[[Array], Array]  # how many people places hold
 
     def select(self, some: Array) -> Candidates:
         """Return those of some rows."""
-        place, seconds, fits, visits, known_count, capacities_of = self
-        parts = (each[..., some] for each in (place, seconds, fits, visits, known_count))
-        place, seconds, fits, visits, known_count = parts
-        return Candidates(place, seconds, fits, visits, known_count, capacities_of)
+        return Candidates(*(each[..., some] for each in self))
 
 
-def near_one(self: CitizenBlock, row: Row, kind: str) -> Candidates:
-    """Return the candidates of one citizen."""
-    city, start, plan = row.city, row["place"] or row["home"], plan_of(row)
-    limit = self.params.candidates
-    places = [] if start is None else city.near(start, kind, limit, self.params.mode)
-    visited = row.status.get("visits", {}).get(kind, {})
-    ids = [each.id for each in places]
-    is_open = [_is_open_on_arrival(row, each.id, each.seconds) for each in places]
-    capacities = [city.capacity(id) if hasattr(city, "capacity") else None for id in ids]
-
-    def column(values: list[Any], kind: Any = np.int64) -> Array:
-        return np.array(values, kind).reshape(-1, 1)
-
-    return Candidates(
-        column(ids, object),
-        column([each.seconds for each in places]),
-        column([a and not plan.avoids(id) for a, id in zip(is_open, ids, strict=True)], bool),
-        column([visited.get(id, 0) for id in ids]),
-        np.array([len(visited)]),
-        lambda _: column([1 if room is None else int(room) for room in capacities]),
-    )
-
-
-def _near_rows(self: CitizenBlock, rows: Rows, kind: str) -> Candidates:
+def near_places(self: CitizenBlock, rows: Rows, kind: str) -> Candidates:
     """Return the candidates of rows."""
-    params, place, home = self.params, rows.column("place"), rows.column("home")
+    params = self.params
+    place, home = (np.atleast_1d(rows.column(each)) for each in ("place", "home"))
     start = np.where(place < 0, home, place).astype(np.int64)
     places, seconds = (
         e.T for e in city_queries.nearest_places(rows, start, kind, params.candidates, params.mode)
     )
     fits = (places >= 0) & (start >= 0) & _is_open_on_arrival(rows, np.maximum(places, 0), seconds)
-    avoided = plan_of(rows).avoided_places()
+    avoided = Plans(rows).avoided_places()
     avoiding = (avoided[:, 0] >= 0).nonzero()[0]
     for each in avoided[avoiding].T if len(avoiding) else ():
         fits[:, avoiding] &= places[:, avoiding] != each
@@ -326,14 +273,14 @@ def _near_rows(self: CitizenBlock, rows: Rows, kind: str) -> Candidates:
             counts = ties.slot_strengths(slot, index)
             visits[:, positions] += (places.take(positions, axis=1) == codes - 1) * counts
             many[positions] += 1
-    return Candidates(places, seconds, fits, visits, many, city_queries.capacity(rows).__getitem__)
+    return Candidates(places, seconds, fits, visits, many)
 
 
 def _visit_ties(rows: Rows, kind: str) -> Ties:
     return Ties(rows, None, (f"visited_{kind}", f"visits_{kind}"))
 
 
-def _choose_candidates(params: Any, rows: RowOrRows, candidates: Candidates) -> Array:
+def _choose_candidates(params: Any, rows: Rows, candidates: Candidates) -> Array:
     """Choose of each row's candidates one that fits: return to a known place, or explore."""
     is_visited = candidates.fits & (candidates.visits > 0)
     chances = [
@@ -345,20 +292,20 @@ def _choose_candidates(params: Any, rows: RowOrRows, candidates: Candidates) -> 
     is_new |= candidates.fits & ~is_new.any(axis=0)
     chosen = np.empty(len(returns), np.int64)
     for purpose, mask in (("mobility.return", returns), ("mobility.place", ~returns)):
-        positions = mask.nonzero()[0]
-        if not len(positions):
+        at = mask.nonzero()[0]
+        if not len(at):
             continue
         if mask is returns:
-            weights = (is_visited * candidates.visits).take(positions, axis=1).astype(np.int64)
+            weights = (is_visited * candidates.visits).take(at, axis=1).astype(np.int64)
         else:
-            seconds = candidates.seconds.take(positions, axis=1)
-            capacities = candidates.capacities_of(candidates.place.take(positions, axis=1))
+            seconds = candidates.seconds.take(at, axis=1)
+            capacities = city_queries.capacity(rows)[candidates.place.take(at, axis=1)]
             weights = gravity(capacities, seconds, params.wait)
-            weights *= is_new.take(positions, axis=1)
+            weights *= is_new.take(at, axis=1)
         for rank in range(1, len(weights)):
             weights[rank] += weights[rank - 1]
-        share = draw_below(weights[-1], rows.seed, rows.ids[positions], rows.step, purpose)
-        chosen[positions] = (weights <= share).sum(axis=0)
+        share = draw_below(weights[-1], rows.seed, rows.ids[at], rows.step, purpose)
+        chosen[at] = (weights <= share).sum(axis=0)
     return candidates.place[chosen, np.arange(len(chosen))]
 
 

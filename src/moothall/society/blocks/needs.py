@@ -15,8 +15,7 @@ from moothall.society.blocks import columns
 from moothall.society.blocks.citizen_block import CitizenBlock, CitizenBlockParams, now_of
 from moothall.society.blocks.columns import ACTS, act_code
 from moothall.society.columns.column import Column
-from moothall.society.columns.row import Row
-from moothall.society.columns.rows import RowOrRows
+from moothall.society.columns.rows import Rows
 from moothall.society.kernel.wants import Buy, Work
 
 
@@ -184,9 +183,9 @@ class NeedsBlock(CitizenBlock):
 
     async def before_forward(self) -> None:
         """Change the citizen's needs by the act of the step before."""
-        self.before_rows(Row(self, begins=True))
+        self.before_rows(self.own_row())
 
-    def before_rows(self, rows: RowOrRows) -> None:
+    def before_rows(self, rows: Rows) -> None:
         """Change the needs by the act of the step before."""
         act = rows["act"]
         refused = rows.refused(Work, Buy) if rows.is_answered else None
@@ -202,17 +201,17 @@ class NeedsBlock(CitizenBlock):
             rows["social"] = smaller(1000, rows["social"] + CONTACT_GAIN * smaller(messages, 4))
         rows["act"] = act_code("idle")
 
-    def step_rows(self, rows: RowOrRows) -> None:
+    def step_rows(self, rows: Rows) -> None:
         """Do nothing: needs change before each step."""
 
-    def is_any_low(self, rows: RowOrRows) -> Any:
+    def is_any_low(self, rows: Rows) -> Any:
         """Return whether a need is at or below its threshold."""
         low = False
         for need in self.kinds:
             low = low | (rows.column(need) <= getattr(self.params, need))
         return low
 
-    def first_low(self, rows: RowOrRows) -> Any:
+    def first_low(self, rows: Rows) -> Any:
         """Return the number of the first need at or below its threshold, −1 for none."""
         first = -1
         for number, need in reversed([*enumerate(self.kinds)]):
@@ -222,7 +221,7 @@ class NeedsBlock(CitizenBlock):
     @property
     def urgent(self) -> str:
         """The first need at or below its threshold, in the order of `kinds`; else empty."""
-        first: int = self.first_low(Row(self))
+        first: int = self.first_low(self.own_row())
         return ["", *self.kinds][first + 1]
 
     @action(idempotent=True)

@@ -9,7 +9,7 @@ from moothall.society.arrays import Numbers
 from moothall.society.blocks.citizen_block import CitizenBlock, CitizenBlockParams
 from moothall.society.blocks.columns import ACT, ACTS, act_code
 from moothall.society.columns.column import Column
-from moothall.society.columns.rows import RowOrRows
+from moothall.society.columns.rows import Rows
 from moothall.society.kernel.perception import Perception
 
 _DOES: Final = ("sleep", "eat", "study", "leisure")
@@ -49,6 +49,6 @@ class OtherBlock(CitizenBlock):
             return "leisure here" if super().offer(context) else ""
         return super().offer(context)
 
-    def step_rows(self, rows: RowOrRows) -> None:
+    def step_rows(self, rows: Rows) -> None:
         """Do the current item of the plan; what is not in `does` is leisure."""
         rows["act"] = _ITEM_ACTS[rows["item_do"]]

@@ -2,43 +2,37 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Final, NamedTuple
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field, field_validator
 
 from moothall import BlockParams, action
 from moothall.build import UnreadableText, object_schema
-from moothall.society.arrays import Array, any_of, is_place, np, where
+from moothall.society.arrays import Array, any_of, np, where
 from moothall.society.blocks.citizen_block import CitizenBlock, now_of
 from moothall.society.blocks.columns import (
     ACTIVITIES,
-    ACTS,
-    DESK_JOBS,
     PLAN_BLOCK_COLUMNS,
-    UNTIL_SHIFT,
-    WHERE_MASK,
-    activity_codes,
     plan_from_status,
     plan_to_status,
 )
-from moothall.society.blocks.day_rows import hours_of, items_of, make_plans
+from moothall.society.blocks.day_rows import make_plans
 from moothall.society.blocks.economy import buys_after
 from moothall.society.blocks.hours import (
     SLOT_S,
-    STUDY,
-    WORK,
     HoursParams,
     item_of_plan,
 )
 from moothall.society.blocks.needs import NeedsBlock
-from moothall.society.blocks.plans import Plans, plan_of
+from moothall.society.blocks.plans import Plans
 from moothall.society.blocks.rules import ERRANDS, LEISURE, PIECE, SHOPPING, SPARE
 from moothall.society.clock import DAY_S
 from moothall.society.columns import city_queries
-from moothall.society.columns.row import Row
-from moothall.society.columns.rows import RowOrRows, Rows
-from moothall.society.kernel.care import MIN_AGE_ALONE
+from moothall.society.columns.register import Register
+from moothall.society.columns.row import OwnColumns, Row
+from moothall.society.columns.rows import Rows
 from moothall.society.kernel.perception import TIME_PATTERN, Item
 from moothall.society.kernel.wants import Move
 
@@ -51,15 +45,13 @@ _Weight = Annotated[int, Field(ge=0)]
 _Lengths = tuple[Annotated[int, Field(ge=2, le=96)], Annotated[int, Field(ge=1, le=96)]]
 
 
-class _Planner(NamedTuple):
-    """What a citizen's plan by rule depends on, besides its block."""
+_PLANNED_BY: Final = ("home", "work", "school", "age", "occupation")
+_PLANNED: Final = ("plan", "plan_now", "plan_chosen", "plan_avoid", "plan_home", "plan_duty")
 
-    number: int  # that stands for it in draws
-    home: str | None
-    duty: str | None  # the place of work, or else the school
-    works: bool
-    is_clerk: bool  # whether its occupation can be done at home
-    is_child: bool
+
+def _planned_by(arrays: Mapping[str, Array], row: int) -> list[int]:
+    """Return what a citizen's plan by rule depends on, besides its block and the day."""
+    return [arrays[name].item(row) for name in _PLANNED_BY]
 
 
 class PlanBlockParams(HoursParams):
@@ -126,20 +118,59 @@ class PlanBlock(CitizenBlock):
 
     async def before_forward(self) -> None:
         """Make this day's plan unless it exists, and mend it so that this step can follow it."""
-        row = Row(self, begins=True)
-        asks_model = self.llm is not None and plan_of(row).is_due(self.now // DAY_S)
+        row = self.own_row()
+        asks_model = self.llm is not None and Plans(row).is_due(self.now // DAY_S)
         update_plans(self, row, await self._plan_by_model() if asks_model else None)
 
     def before_rows(self, rows: Rows) -> None:
         """Do `before_forward` for rows."""
         update_plans(self, rows)
 
-    def step_rows(self, rows: RowOrRows) -> None:
+    def step_rows(self, rows: Rows) -> None:
         """Do nothing: the plan is made and mended before each step."""
 
     def make_rows(self, plans: Plans, at: Array) -> None:
-        """Write this day's plans of some rows by rule."""
-        make_plans(self, plans.rows, plans, at)
+        """Write this day's plans of some rows by rule; of one citizen with all who need one."""
+        if not isinstance(plans.rows, Row):
+            make_plans(self, plans.rows, plans, at)
+            return
+        own, first = plans.rows.population, plans.rows.first
+        made = plans.rows.moment.cache.setdefault(("plans", type(self), self.params), {})
+        if made.get((own, first), ((),))[0] != _planned_by(own.arrays, first):
+            made |= self._make_together(plans.rows, () if made else self._others_due(own))
+        _, arrays, index = made[own, first]
+        for name in _PLANNED:
+            own.arrays[name][plans.index] = arrays[name][index]
+
+    def _others_due(self, own: Register) -> Iterator[Register]:
+        """Yield the columns of others in the society who plan by equal rules, and have no plan."""
+        day = self.now // DAY_S
+        for mailbox in getattr(self.agent.space, "mailboxes", ()):
+            columns = getattr(getattr(mailbox.agent.memory, "status", None), "register", None)
+            plan_blocks = [each for each in mailbox.agent.blocks if type(each) is type(self)]
+            if (
+                isinstance(columns, OwnColumns)
+                and columns is not own
+                and columns.place_numbers is own.place_numbers
+                and [each.params for each in plan_blocks] == [self.params]
+                and columns.arrays["day"][0] != day
+            ):
+                yield columns
+
+    def _make_together(self, row: Row, others: Iterable[Register]) -> dict[Any, Any]:
+        """Return plans of a citizen and of others: what they depend on, and where they stand."""
+        owners = [(row.population, row.first), *((each, 0) for each in others)]
+        together = copy.copy(row.population)
+        together.ids = np.concatenate([each.ids[at : at + 1] for each, at in owners])
+        together.arrays = {
+            name: np.concatenate([each.arrays[name][at : at + 1] for each, at in owners])
+            for name in (*_PLANNED, *_PLANNED_BY)
+        }
+        rows = Rows(together, row.moment, 0, len(owners), {})
+        rows.city = row.city
+        before = [_planned_by(together.arrays, index) for index in range(len(owners))]
+        make_plans(self, rows, Plans(rows), np.arange(len(owners)))
+        return {each: (before[n], together.arrays, n) for n, each in enumerate(owners)}
 
     def note_end(self, item: Item) -> None:
         """Remember an item that is over, so that a citizen led by a model can tell of its day."""
@@ -153,63 +184,22 @@ class PlanBlock(CitizenBlock):
     # -- making ------------------------------------------------------------------------------------
 
     def by_rule(self) -> list[Item]:
-        """Return the plan of this day by rule; those of all who need one are found at once."""
-        plans = self.perceived.view.cache.setdefault(("plans", type(self), self.params), {})
-        if (own_planner := self._planner()) not in plans:
-            due_planners = () if plans else self._others_due()
-            plans |= self._plans_of(dict.fromkeys([own_planner, *due_planners]))
-        return [{**item} for item in plans[own_planner]]
+        """Return the plan of this day by rule; the citizen's own stays as it is."""
+        row = self.own_row()
+        arrays, at = row.population.arrays, slice(row.first, row.until)
+        before = {name: arrays[name][at].copy() for name in self.columns}
+        self.make_rows(Plans(row), row.at)
+        status: dict[str, Any] = {}
+        self.to_status(row.population, row.first, status)
+        for name, values in before.items():
+            arrays[name][at] = values
+        plan: list[Item] = status["plan"]
+        return plan
 
     @property
     def _duty_place(self) -> str | None:
         """The place of work, or else the school."""
         return self.status.get("work") or self.status.get("school")
-
-    def _planner(self) -> _Planner:
-        """Return what its plan by rule depends on."""
-        status, job = self.status, (self.status.get("profile") or {}).get("occupation")
-        works = bool(status.get("work"))
-        number = self.draws.words[1]
-        place, is_child = status.get("home"), self.age < MIN_AGE_ALONE
-        return _Planner(number, place, self._duty_place, works, job in DESK_JOBS, is_child)
-
-    def _others_due(self) -> Iterator[_Planner]:
-        """Yield those in the society who plan by equal rules, and need a plan of this day."""
-        day = self.now // DAY_S
-        for mailbox in getattr(self.agent.space, "mailboxes", ()):
-            for block in mailbox.agent.blocks:
-                is_alike = type(block) is type(self) and block.params == self.params
-                if is_alike and plan_of(Row(block)).is_due(day):
-                    yield block._planner()
-
-    def _plans_of(self, planners: Iterable[_Planner]) -> dict[_Planner, list[Item]]:
-        """Return plans of this day by rule."""
-        row, plans = self.own_row(), dict[_Planner, list[Item]]()
-        kinds = () if self.city is None else self.city.kinds()
-        place_numbers = row.population.place_numbers
-        for is_inside in (True, False):  # a place that the city has not has no hours
-            group = [each for each in planners if (each.duty in place_numbers) is is_inside]
-            ids = np.array([each.number for each in group], np.uint64)
-            home_codes = np.array([-1 if each.home is None else 0 for each in group], np.int64)
-            duty_codes = np.array(
-                [(p.home != p.duty) * 1 if p.duty else -1 for p in group], np.int64
-            )
-            place = np.array([place_numbers.get(each.duty or "", -1) for each in group], np.int64)
-            works = np.array([each.works for each in group], bool)
-            at_desk = np.array([each.is_clerk for each in group], bool) & (home_codes == 0)
-            day = hours_of(
-                self, row, ids, (duty_codes >= 0) * np.where(works, WORK, STUDY), at_desk, place
-            )
-            group_plans: list[list[Item]] = [[] for _ in group]
-            is_child = np.array([each.is_child for each in group], bool)
-            for positions, items in items_of(self, row, ids, day, home_codes, duty_codes, is_child):
-                for index, packed in zip(positions.tolist(), items.tolist(), strict=True):
-                    plan, planner = group_plans[index], group[index]
-                    do, start = ACTS[activity_codes(packed)], plan[-1]["until"] if plan else 0
-                    where = (None, planner.home, planner.duty, None, *kinds)[packed & WHERE_MASK]
-                    plan.append(item_of_plan(do, where, start, packed >> UNTIL_SHIFT))
-            plans |= zip(group, group_plans, strict=True)
-        return plans
 
     async def _plan_by_model(self) -> list[Item] | None:
         """Return the model's plan; None without a model or a usable answer."""
@@ -277,13 +267,13 @@ class PlanBlock(CitizenBlock):
 # -- the rules, for one citizen and for rows ------------------------------------------------------
 
 
-def update_plans(block: PlanBlock, rows: RowOrRows, model_plan: object = None) -> None:
+def update_plans(block: PlanBlock, rows: Rows, model_plan: object = None) -> None:
     """Make missing plans of this day, advance plans, and mend them so that this step can follow."""
     day, time = divmod(now_of(rows), DAY_S)
-    plan = plan_of(rows)
+    plan = Plans(rows)
     is_due = plan.is_due(day)
     for part in rows.only(is_due):
-        plan_of(part).make(block, day, model_plan)
+        Plans(part).make(block, day, model_plan)
     is_over = is_due | plan.is_over(time)
     if any_of(is_over) or rows.seconds > SLOT_S:
         ends = is_over & (is_due != True)  # noqa: E712 - of arrays, too
@@ -298,22 +288,22 @@ def update_plans(block: PlanBlock, rows: RowOrRows, model_plan: object = None) -
 # -- errands ---------------------------------------------------------------------------------------
 
 
-def _buy_in_passing(rows: RowOrRows, time: int) -> None:
+def _buy_in_passing(rows: Rows, time: int) -> None:
     """Let those buy in passing who are where an errand was that is over, and have not bought."""
-    for shoppers in rows.only(plan_of(rows).is_doing(*ERRANDS)):
+    for shoppers in rows.only(Plans(rows).is_doing(*ERRANDS)):
         place = shoppers.column("place")
-        for arrived in shoppers.only(is_place(place) & (shoppers.column("item_where") == place)):
+        for arrived in shoppers.only((place >= 0) & (shoppers.column("item_where") == place)):
             place = arrived.column("place")
-            sells = plan_of(arrived).is_doing("shop") | city_queries.is_kind(
+            sells = Plans(arrived).is_doing("shop") | city_queries.is_kind(
                 arrived, place, "restaurant"
             )
             for buyers in arrived.only(sells & city_queries.is_open(arrived, place, time)):
-                has_bought = plan_of(buyers).has_bought()
+                has_bought = Plans(buyers).has_bought()
                 for buyer in buyers.only(has_bought != True):  # noqa: E712 - of arrays, too
                     buyer["errand"] = buyer.column("item_do")
 
 
-def _advance(rows: RowOrRows, plan: Any, is_over: Any, ends: Any, time: int, buys: bool) -> None:
+def _advance(rows: Rows, plan: Any, is_over: Any, ends: Any, time: int, buys: bool) -> None:
     """Advance plans whose item is over; with long steps, bring errands forward.
 
     Set out now for an errand that a long step has no time for: one that came after the item before
@@ -322,7 +312,7 @@ def _advance(rows: RowOrRows, plan: Any, is_over: Any, ends: Any, time: int, buy
     can_bring = buys and rows.seconds > SLOT_S
     missed = plan.missed_errands(time, ends) if can_bring else 0
     for part in rows.only(is_over):
-        plan_of(part).advance(time)
+        Plans(part).advance(time)
     if can_bring:
         until = time + rows.seconds
         is_spare = plan.is_doing(*SPARE) & (plan.is_moving() != True) & plan.is_free()  # noqa: E712
@@ -334,7 +324,7 @@ def _advance(rows: RowOrRows, plan: Any, is_over: Any, ends: Any, time: int, buy
 # -- mending ---------------------------------------------------------------------------------------
 
 
-def _mend(rows: RowOrRows, plan: Any, time: int, is_new_item: object) -> None:
+def _mend(rows: Rows, plan: Any, time: int, is_new_item: object) -> None:
     """Mend plans: first what the world broke, then by needs."""
     is_there = plan.is_moving() != True  # noqa: E712
     is_broken = plan.take_stuck(is_there)
@@ -351,19 +341,19 @@ def _mend(rows: RowOrRows, plan: Any, time: int, is_new_item: object) -> None:
     _insert_remedies(rows, plan, is_there, time)
 
 
-def _try_other_places(rows: RowOrRows, time: int) -> None:
+def _try_other_places(rows: Rows, time: int) -> None:
     """Move items to another place of their kind, or else stay at home."""
-    has_others = plan_of(rows).has_others()
-    at_home = plan_of(rows).is_at_home()
+    has_others = Plans(rows).has_others()
+    at_home = Plans(rows).is_at_home()
     for part in rows.only(has_others):
-        plan_of(part).try_another()
+        Plans(part).try_another()
     for part in rows.only((has_others != True) & at_home):  # noqa: E712 - home is unreachable
-        plan_of(part).stay()
+        Plans(part).stay()
     for part in rows.only((has_others | at_home) != True):  # noqa: E712
-        plan_of(part).go_home(time)
+        Plans(part).go_home(time)
 
 
-def _insert_remedies(rows: RowOrRows, plan: Any, is_there: object, time: int) -> None:
+def _insert_remedies(rows: Rows, plan: Any, is_there: object, time: int) -> None:
     """Insert the remedy of a need at its threshold."""
     may_be_helped = is_there & (plan.is_doing("sleep", "eat") != True)  # noqa: E712
     if not any_of(may_be_helped):
@@ -371,15 +361,15 @@ def _insert_remedies(rows: RowOrRows, plan: Any, is_there: object, time: int) ->
     needs = next((each for each in rows.blocks if isinstance(each, NeedsBlock)), None)
     if needs is None:
         return
-    for part in rows.only(may_be_helped & needs.is_any_low(rows.by(needs))):
-        first = needs.first_low(part.by(needs))
-        at_home = plan_of(part).is_at_home()
-        is_in_duty, need_numbers = plan_of(part).is_doing(*_DUTIES), first
+    for part in rows.only(may_be_helped & needs.is_any_low(rows)):
+        first = needs.first_low(part)
+        at_home = Plans(part).is_at_home()
+        is_in_duty, need_numbers = Plans(part).is_doing(*_DUTIES), first
         for number, need in enumerate(needs.kinds.values()):
-            is_helped = plan_of(part).is_doing(need.remedy) & (at_home | (not need.at_home))
+            is_helped = Plans(part).is_doing(need.remedy) & (at_home | (not need.at_home))
             waits = is_in_duty & (not need.in_duty)
             need_numbers = where((first == number) & (is_helped | waits), -1, need_numbers)
-        plan_of(part).put_remedies([*needs.kinds.values()], need_numbers, time)
+        Plans(part).put_remedies([*needs.kinds.values()], need_numbers, time)
 
 
 def _seconds_of_day(text: str) -> int:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, reduce
+from operator import or_
 from typing import Any, Final
 
 from moothall import ConfigError
-from moothall.society.arrays import Array, Flag, np
+from moothall.society.arrays import Array, Flag, any_of, chosen_at, np
 from moothall.society.blocks.columns import (
     ACTIVITIES,
     ACTS,
@@ -27,11 +28,11 @@ from moothall.society.blocks.columns import (
     clear_bits,
     item_words,
 )
-from moothall.society.blocks.rules import OwnPlan
 from moothall.society.clock import DAY_S
 from moothall.society.columns import city_queries
-from moothall.society.columns.rows import RowOrRows, Rows
+from moothall.society.columns.rows import Rows
 from moothall.society.kernel.mind import PLAN_BROKE
+from moothall.society.kernel.perception import Item, item_of
 from moothall.society.kernel.wants import Move
 
 _FREE_SLOTS: Final = 4
@@ -41,11 +42,6 @@ _ERRAND_CODES: Final = (ACTIVITIES.index("shop") + 1, ACTIVITIES.index("eat") + 
 _MAX_INTERRUPTED: Final = 6
 """The items, with the current one, up to the end of an interrupted item at most: of the items
 inserted at the same time only the last is left, and there are three such times."""
-
-
-def plan_of(rows: RowOrRows) -> Any:
-    """Return the plans of rows, or the plan of one citizen."""
-    return OwnPlan(rows) if rows.is_single else Plans(rows)
 
 
 class Plans:
@@ -59,19 +55,29 @@ class Plans:
     @cached_property
     def home(self) -> Array:
         """The home of each."""
-        if not self.rows.has_places:
-            return np.full(len(self.rows), -1, np.int32)
-        return self.rows.column("home")
+        return self._each(self._home)
 
     @cached_property
     def duty(self) -> Array:
         """The place of work of each, or else the school."""
-        if not self.rows.has_places:
-            return self.home
-        work = self.rows.column("work")
-        return work + (work < 0) * (self.rows.column("school") + np.int32(1))
+        return self._each(self._duty)
 
-    def is_moving(self) -> Array:
+    def _each(self, place: Any) -> Array:
+        array: Array = np.asarray(place, np.int32)
+        return array if array.ndim else np.full(len(self.index), array)
+
+    @property
+    def _home(self) -> Any:
+        return self.rows.column("home") if self.rows.has_places else -1
+
+    @property
+    def _duty(self) -> Any:
+        if not self.rows.has_places:
+            return -1
+        work = self.rows.column("work")
+        return work + (work < 0) * (self.rows.column("school") + 1)
+
+    def is_moving(self) -> Any:
         """Return which rows are on their way."""
         if not self.rows.has_places:
             return np.zeros(len(self.rows), bool)
@@ -80,23 +86,26 @@ class Plans:
     def is_due(self, day: int) -> Any:
         """Return which need a plan: of a new day, or because their home or work has changed."""
         column = self.rows.column
-        moved = (column("plan_home") != self.home) | (column("plan_duty") != self.duty)
+        moved = (column("plan_home") != self._home) | (column("plan_duty") != self._duty)
         return (column("day") != day) | moved
 
-    def make(self, block: Any, day: int, answer: None) -> None:
-        """Make plans by rule."""
-        for first in range(0, len(self.index), _CHUNK):
+    def make(self, block: Any, day: int, answer: list[Item] | None) -> None:
+        """Make plans by rule; of one citizen take the answer of a model."""
+        if answer is not None:
+            status = {key: block.status.get(key) for key in ("home", "work", "school")}
+            block.from_status(self.rows.population, self.index[0], {**status, "plan": answer})
+        for first in range(0, len(self.index), _CHUNK) if answer is None else ():
             block.make_rows(self, np.arange(first, min(first + _CHUNK, len(self.index))))
         self.arrays["day"][self.index] = day
 
-    def is_over(self, time: int) -> Array:
+    def is_over(self, time: int) -> Any:
         """Return whose item is over."""
         return self.rows.column("item_until") <= time
 
     def is_doing(self, *activities: str) -> Any:
         """Return whose item is one of some activities."""
         do = self.rows.column("item_do")
-        return reduce(np.logical_or, [do == act_code(each) for each in activities])
+        return reduce(or_, [do == act_code(each) for each in activities])
 
     def has_bought(self) -> Any:
         """Return which have bought in their items."""
@@ -119,10 +128,13 @@ class Plans:
 
     def is_at_home(self) -> Any:
         """Return whose item is at home."""
-        return self.rows.column("item_where") == self.home
+        return self.rows.column("item_where") == self._home
 
-    def remember(self, block: object, where: Array) -> None:
-        """Do nothing: rows remember no items that are over."""
+    def remember(self, block: Any, where: Flag) -> None:
+        """Let a citizen that is led by a model remember an item that is over."""
+        agent = getattr(self.rows, "agent", None)
+        if agent is not None and any_of(where) and block.llm is not None:
+            block.note_end(item_of(agent.memory.status))
 
     def advance(self, time: int) -> None:
         """Go on to the items at a time of the day."""
@@ -137,23 +149,23 @@ class Plans:
         self.show_items(rows, items)
         self.forget_places(rows)
 
-    def missed_errands(self, time: int, where: Array) -> Array:
+    def missed_errands(self, time: int, where: Flag) -> Array:
         """Return the slots of the last errands after the current items that are over, or 0."""
         return self._errands(where, lambda begins, ends: ends <= time, last=True)
 
-    def next_errands(self, before: int, where: Array) -> Array:
+    def next_errands(self, before: int, where: Flag) -> Array:
         """Return the slots of the next errands that begin before a time, or 0."""
         return self._errands(where, lambda begins, ends: begins < before)
 
     def _errands(
-        self, where: Array, fits: Callable[[Array, Array], Array], *, last: bool = False
+        self, where: Flag, fits: Callable[[Array, Array], Array], *, last: bool = False
     ) -> Array:
         """Return of some rows the slot of the first (last) errand that follows its current item.
 
         An errand is at a kind of place. The times of beginning and end of all items up to it must
         fit. 0 for none.
         """
-        at, slots = where.nonzero()[0], np.zeros(len(self.index), np.int64)
+        at, slots = chosen_at(where), np.zeros(len(self.index), np.int64)
         rows, pending = self.index[at], np.arange(len(at))
         slot = self.arrays["plan_now"][rows].astype(np.int64)
         starts = _ends(_items(self.arrays, rows, slot))
@@ -172,9 +184,9 @@ class Plans:
         """Return which have chosen no place for an item that goes on or comes."""
         return (self.rows.column("plan_chosen") < 0) & (self.rows.column("plan_avoid")[:, 0] == 0)
 
-    def bring_forward(self, slot: Array, time: int, until: int, where: Array) -> None:
+    def bring_forward(self, slot: Array, time: int, until: int, where: Flag) -> None:
         """Let some do an errand now, and something else at home in its stead."""
-        at = where.nonzero()[0]
+        at = chosen_at(where)
         if len(at):
             rows, plan, slot = self.index[at], self.arrays["plan"], slot[at]
             items = plan[rows, slot]
@@ -183,24 +195,23 @@ class Plans:
             ends = np.full(len(at), until)
             self._insert(at, activity_codes(items), items & WHERE_MASK, time, ends)
 
-    def take_stuck(self, where: Array) -> Array:
+    def take_stuck(self, where: Flag) -> Any:
         """Return which cannot get to their items' places, and forget it."""
         stuck = self.rows.column("stuck") & where
-        self.arrays["stuck"][self.index[stuck.nonzero()[0]]] = False
+        if not any_of(stuck):
+            return stuck
+        self.arrays["stuck"][self.index[chosen_at(stuck)]] = False
         for status, _ in self._remembering(stuck):
             status.broken_by = status.stuck_by or NOT_THERE
         return stuck
 
-    def note_refused(self, refused: Array) -> Array:
+    def note_refused(self, refused: Flag) -> Any:
         """Note why some were turned away; return who was."""
-        table, population = self.rows.moment.answers.get(Move), self.rows.population
         for status, _ in self._remembering(refused):
-            answers = [] if table is None else table.answers(status.row, population)
-            reasons = [each.reason for each in answers if not each.done]
-            status.broken_by = (reasons and reasons[-1]) or "it could not get there"
+            status.broken_by = self.rows.reason(Move, status.row) or "it could not get there"
         return refused
 
-    def note_closed(self, closed: Array) -> None:
+    def note_closed(self, closed: Flag) -> None:
         """Note of some that their items' places are closed."""
         for status, _ in self._remembering(closed):
             place = int(self.arrays["item_where"][status.row])
@@ -209,7 +220,7 @@ class Plans:
     def _remembering(self, where: Any) -> Iterator[tuple[Any, int]]:
         """Yield the status of each of some rows that remembers its plans, and its position."""
         people: Any = self.rows.population
-        if people.remembers:
+        if people.remembers and any_of(where):
             for at in np.broadcast_to(where, len(self.index)).nonzero()[0].tolist():
                 if (agent := people.handles.get(int(self.index[at]))) is not None:
                     yield agent.memory.status, at
@@ -221,21 +232,23 @@ class Plans:
             text = f"{PLAN_BROKE}{status.broken_by}; now {outcome(at)}."
             handles[status.row].memory.note(self.rows.step, text)
 
-    def is_closed(self, time: int) -> Array | None:
+    def is_closed(self, time: int) -> Any:
         """Return whose item's place is closed; None if places have no hours."""
         is_open = city_queries.open_now(self.rows, time)
         place = self.rows.column("item_where")
-        return None if is_open is None else ~is_open[place] & (place >= 0)
+        return None if is_open is None else (place >= 0) & ~is_open[place]
 
-    def is_stuck(self) -> Array:
+    def is_stuck(self) -> Any:
         """Return which cannot get to their items' places."""
         return self.rows.column("stuck")
 
-    def get_stuck(self, why: str, where: Flag, place: Array | None = None) -> None:
+    def get_stuck(self, why: str, where: Flag, place: Any = None) -> None:
         """Note of some rows that they cannot get to their items' places: they are idle."""
+        if not any_of(where):
+            return
         index = self.index[np.broadcast_to(where, len(self.index)).nonzero()[0]]
         for status, at in self._remembering(where):
-            to = "" if place is None else self.rows.population.places[int(place[at])]
+            to = "" if place is None else self.rows.population.places[int(np.ravel(place)[at])]
             status.stuck_by = why.format(to)
         self.arrays["stuck"][index] = True
         self.arrays["act"][index] = act_code("idle")
@@ -247,9 +260,9 @@ class Plans:
         avoided[avoiding] = self.arrays["plan_avoid"][self.index[avoiding]] - 1
         return avoided
 
-    def avoids(self, place: Array) -> Any:
+    def avoids(self, place: Any) -> Any:
         """Return whether places have turned them away in their items."""
-        return (self.avoided_places() == place[:, None]).any(axis=1) & (place >= 0)
+        return (self.avoided_places() == np.reshape(place, (-1, 1))).any(axis=1) & (place >= 0)
 
     def choose(self, place: Array, kind: str) -> None:
         """Take places as those of the items."""
@@ -265,9 +278,14 @@ class Plans:
 
     def _current_items(self, where: Any = slice(None)) -> tuple[Array, Array, Array]:
         """Return some rows, and slots and items of their current items."""
-        rows = self.index[where]
+        rows = self.index[where if isinstance(where, slice) else self._positions(where)]
         slot = self.arrays["plan_now"][rows]
         return rows, slot, self.arrays["plan"][rows, slot]
+
+    def _positions(self, where: Any) -> Array:
+        """Return positions, given as such or as booleans."""
+        is_flag = type(where) is bool or where.dtype == bool
+        return chosen_at(where) if is_flag else where
 
     def try_another(self) -> None:
         """Choose another place of the kind."""
@@ -295,11 +313,12 @@ class Plans:
 
     def go_home(self, time: int) -> None:
         """Have leisure at home until the ends of the items."""
-        until = self.rows.column("item_until")
+        until = np.atleast_1d(self.rows.column("item_until"))
         self._put_item(slice(None), np.full(len(until), act_code("leisure")), True, time, until)
 
     def put_remedies(self, needs: Sequence[Any], number: Array, time: int) -> None:
         """Do from now on what helps a need, given by its number; −1: none."""
+        number = np.atleast_1d(number)
         at = (number >= 0).nonzero()[0]
         if len(at):
             for status, position in self._remembering(number >= 0):

@@ -145,10 +145,3 @@ def check_block_set(blocks: Iterable[object]) -> tuple[Any, ...]:
                     "give it another name, or the same Column"
                 )
     return checked_blocks
-
-
-def may_write(block: object, names: Iterable[str]) -> bool:
-    """Return whether a block's `from_status` may write one of these columns."""
-    columns: Mapping[str, Column] = getattr(block, "columns", {})
-    own_columns = [name for name, column in columns.items() if column.own]
-    return not own_columns or any(name in own_columns for name in names)

@@ -10,16 +10,15 @@ from pydantic import Field
 
 from moothall import BlockParams, ConfigError, action
 from moothall.build import UnreadableText, object_schema
-from moothall.society.arrays import Numbers, PlaceOrPlaces, WholeNumber, larger, where
+from moothall.society.arrays import Numbers, WholeNumber, larger, where
 from moothall.society.blocks.citizen_block import now_of
-from moothall.society.blocks.columns import act_code
+from moothall.society.blocks.columns import ACTS, act_code
 from moothall.society.blocks.talk_block import TalkBlock, TalkParams
-from moothall.society.blocks.ties import KIN, KIN_BIT, STRENGTH, code_of, friend_columns, ties_of
+from moothall.society.blocks.ties import KIN, KIN_BIT, STRENGTH, Ties, code_of, friend_columns
 from moothall.society.clock import DAY_S
 from moothall.society.columns.column import Column, fill
 from moothall.society.columns.register import Register
-from moothall.society.columns.row import Row
-from moothall.society.columns.rows import RowOrRows
+from moothall.society.columns.rows import Rows
 from moothall.society.kernel.mind import HEARD_FROM, SAID_TO, note_talk, waiting_speakers
 from moothall.society.kernel.perception import Perception
 from moothall.society.kernel.wants import AGENT_ID
@@ -106,9 +105,9 @@ class SocialBlock(TalkBlock):
             for message in messages:
                 if message["action"]["name"] == "say":
                     self._remember(message["from"], message["action"]["args"])
-        self.before_rows(Row(self, begins=True))
+        self.before_rows(self.own_row())
 
-    def before_rows(self, rows: RowOrRows) -> None:
+    def before_rows(self, rows: Rows) -> None:
         """Do `before_forward` for rows."""
         params = self.params
         for hearers, sender, topic, opinion in rows.heard_in_turn():
@@ -116,19 +115,19 @@ class SocialBlock(TalkBlock):
             self.topics(hearers).hear(topic, opinion, params.bound, params.pull)
         day, last_faded = now_of(rows) // DAY_S, rows["faded"]
         for fading in rows.only((last_faded != day) & (last_faded >= 0)):
-            ties_of(fading, params.friends).fade(lambda close: faded_relation(close, params.fading))
+            Ties(fading).fade(lambda close: faded_relation(close, params.fading))
         rows["faded"] = day
 
-    def step_rows(self, rows: RowOrRows) -> None:
+    def step_rows(self, rows: Rows) -> None:
         """Let those who are old enough say something to a person there or to a friend."""
         rows["act"] = act_code("social")
         for talkers in rows.only(self.is_young(rows) != True):  # noqa: E712 - of arrays, too
             self._meet(talkers)
 
-    def _meet(self, rows: RowOrRows) -> None:
+    def _meet(self, rows: Rows) -> None:
         """Let rows say something to a person there or to a friend; without either, have leisure."""
         count, own_index, person_at = rows.present()
-        other_people, ties = count - 1, ties_of(rows, self.params.friends)
+        other_people, ties = count - 1, Ties(rows)
         meets_here = (other_people > 0) & (rows.below(1000, "social.here") < self.params.here)
         total = ties.total(meets_here != True)  # noqa: E712 - of arrays, too
         meets_here = meets_here | ((other_people > 0) & (total == 0))
@@ -145,18 +144,16 @@ class SocialBlock(TalkBlock):
         self._say(rows, where(meets_here, person_here, friend), *utterance, where=meets)
 
     def _say(
-        self, rows: RowOrRows, to: Any, text: Any, topic: Any, opinion: Any, where: Any = True
+        self, rows: Rows, to: Any, text: Any, topic: Any, opinion: Any, where: Any = True
     ) -> None:
         """Let some of the rows say something."""
         rows.say(to, text, topic, opinion, where)
         self._come_closer(rows, to, rows.seconds, where)
 
-    def _come_closer(
-        self, rows: RowOrRows, to: PlaceOrPlaces, seconds: int, *where: object
-    ) -> None:
+    def _come_closer(self, rows: Rows, to: Any, seconds: int, *where: object) -> None:
         """Let relations come closer by contact in a step of `seconds`."""
         contact = min(1000, max(1, self.params.contact * seconds // 900))
-        ties = ties_of(rows, self.params.friends)
+        ties = Ties(rows)
         ties.update(to, lambda relation: relation_after(relation, contact), *where)
 
     # -- in columns --------------------------------------------------------------------------------
@@ -234,15 +231,17 @@ class SocialBlock(TalkBlock):
 
     async def forward(self) -> Any:
         """Write to a person; return the act of this step."""
-        row = Row(self)
+        row = self.own_row()
         if self.too_young or (utterance := await self._say_by_model()) is None:
             self.step_rows(row)
         else:
             row["act"] = act_code("social")
             topics = self.topics(row)
             topic = topics.main_topic()
-            self._say(row, *utterance, topic, topics.opinion(topic))
-        return self.status.get("act")
+            to, content = utterance
+            opinion = topics.opinion(topic)
+            self._say(row, row.population.number_of(to), content, topics.word(topic), opinion)
+        return ACTS[row["act"]]
 
     async def _say_by_model(self) -> tuple[str, str] | None:
         if self.llm is None:
@@ -304,4 +303,5 @@ class SocialBlock(TalkBlock):
             to: the citizen's id
             content: what it says, at most 280 characters
         """
-        self._say(Row(self), to, content[:MAX_MESSAGE], "", 0)
+        row = self.own_row()
+        self._say(row, row.population.number_of(to), content[:MAX_MESSAGE], "", 0)

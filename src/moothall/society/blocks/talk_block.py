@@ -14,7 +14,7 @@ from moothall.society.blocks.citizen_block import CitizenBlock, CitizenBlockPara
 from moothall.society.blocks.columns import ACT, AGE
 from moothall.society.columns.column import Column
 from moothall.society.columns.register import Register
-from moothall.society.columns.rows import RowOrRows, Rows
+from moothall.society.columns.rows import Rows
 
 TOPICS: Final = ("art", "food", "music", "nature", "politics", "sport", "technology", "travel")
 """The default topics."""
@@ -160,55 +160,13 @@ class TalkBlock(CitizenBlock):
                 arrays["interest_topic"][row, slot] = topics.index(topic)
                 arrays["interest"][row, slot] = interest
 
-    def is_young(self, rows: RowOrRows) -> Flag:
-        """Return `too_young` of rows, or of one citizen."""
-        return self.too_young if rows.is_single else rows["age"] < self.params.youngest
+    def is_young(self, rows: Rows) -> Flag:
+        """Return `too_young` of rows."""
+        return rows["age"] < self.params.youngest
 
-    def topics(self, rows: RowOrRows) -> Any:
-        """Return interests and opinions of rows, or of one citizen."""
-        return OwnTopics(self) if rows.is_single else Topics(rows, self.params.topics)
-
-
-class OwnTopics:
-    """Interests and opinions of one citizen, by topic, "" for none; it has `Topics`' methods."""
-
-    def __init__(self, block: TalkBlock) -> None:
-        self._block = block
-        self._opinions: dict[str, int] = block.status.get("opinions") or {}
-        self.interests: dict[str, int] = block.interests
-
-    @property
-    def has_any(self) -> bool:
-        """Whether there is any interest."""
-        return bool(self.interests)
-
-    def main_topic(self) -> Any:
-        """Return the topic of most interest."""
-        return max(self.interests, key=self.interests.__getitem__, default="")
-
-    def draw_topic(self, purpose: str) -> Any:
-        """Return a topic drawn by the interests, each and 1; there is one."""
-        topics = list(self.interests)
-        weights = [self.interests[each] + 1 for each in topics]
-        return topics[self._block.draws.choice(weights, purpose)]
-
-    def opinion(self, topic: str) -> int:
-        """Return the opinion on a topic; 0 if there is none."""
-        return self._opinions.get(topic, 0)
-
-    def hear(self, topic: str, opinion: int, bound: int, pull: int) -> None:
-        """Move the opinion on a topic that it has one on, by another's."""
-        if topic in self._opinions:
-            own_opinion = self._opinions[topic]
-            self._opinions[topic] = opinion_after(own_opinion, opinion, bound, pull)
-
-    def message(self, greeting: int, topic: str) -> Any:
-        """Return a message by rule on a topic."""
-        return message_text(greeting, topic, self.opinion(topic))
-
-    def word(self, topic: str) -> Any:
-        """Return what stands for a topic in wants: itself."""
-        return topic
+    def topics(self, rows: Rows) -> Topics:
+        """Return interests and opinions of rows."""
+        return Topics(rows, self.params.topics)
 
 
 class Topics:

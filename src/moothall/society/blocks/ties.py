@@ -1,15 +1,14 @@
-"""Relations: of a population as columns, of one citizen in its status, with the same questions."""
+"""Relations in columns."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from moothall.society.arrays import Array, WholeNumber, np
+from moothall.society.arrays import Array, Flag, WholeNumber, chosen_at, np
 from moothall.society.columns.column import Column
-from moothall.society.columns.row import Row
-from moothall.society.columns.rows import RowOrRows, Rows
+from moothall.society.columns.rows import Rows
 
 KIN: Final = (None, "partner", "parent", "child", "sibling", "relative")
 """What one is to another; their ties do not fade."""
@@ -31,65 +30,6 @@ def friend_columns(friends: int) -> dict[str, Column]:
         "friendship": Column("int16", width=friends, own=True, slots=True),
         "faded": Column("int32", -1),  # the day on which they last faded
     }
-
-
-def ties_of(rows: RowOrRows, limit: int) -> Any:
-    """Return the relations of rows or of one citizen; `limit` is how many one may have."""
-    return CitizenTies(rows, limit) if rows.is_single else Ties(rows)
-
-
-class CitizenTies:
-    """The relations of one citizen, by id; it has the methods of `Ties`."""
-
-    def __init__(self, row: Row, limit: int) -> None:
-        self._row = row
-        self._limit = limit
-        self._status: dict[str, Any] = row.status
-
-    @property
-    def _relations(self) -> dict[str, int]:
-        relations: dict[str, int] = self._status.get("relations") or {}
-        return relations
-
-    def total(self, where: bool) -> int:
-        """Return the sum of the strengths, 0 elsewhere."""
-        return sum(self._relations.values()) if where else 0
-
-    def friend_at(self, share: int, where: bool) -> str | None:
-        """Return the friend where the summed strength first exceeds `share`; elsewhere None."""
-        for id, strength in self._relations.items() if where else ():
-            share -= strength
-            if share < 0:
-                return id
-        return None
-
-    def strength_to(self, ids: Iterable[str]) -> list[int]:
-        """Return the strengths with others; 0 without a relation."""
-        relations = self._relations
-        return [relations.get(id, 0) for id in ids]
-
-    def update(self, id: str, change: Callable[[int], int], where: bool = True) -> None:
-        """Change or add one relation; of too many drop the (first) weakest other that is no kin."""
-        if not where:
-            return
-        relations = self._status.setdefault("relations", {})
-        relations[id] = change(relations.get(id, 0))
-        if len(relations) > self._limit:
-            kin = self._status.get("kin", {})
-            candidates = [each for each in relations if each != id]
-            dropped = min(
-                candidates, key=lambda each: relations[each] + (STRENGTH + 1) * (each in kin)
-            )
-            del relations[dropped]
-            kin.pop(dropped, None)
-
-    def fade(self, change: Callable[[int], int]) -> None:
-        """Change the strengths of all but kin and who was heard; who has 0 is forgotten."""
-        relations, kin, senders = self._relations, self._status.get("kin", {}), self._row.senders()
-        for id in [each for each in relations if each not in senders and each not in kin]:
-            relations[id] = change(relations[id])
-            if not relations[id]:
-                del relations[id]
 
 
 class Ties:
@@ -123,9 +63,9 @@ class Ties:
         """Return the strengths of rows of the population in a slot."""
         return self._friendship[:, slot][index] & self._mask
 
-    def total(self, where: Array) -> Array:
+    def total(self, where: Flag) -> Array:
         """Return the sum of the strengths of some rows, 0 elsewhere; int64."""
-        selected, sums = where.nonzero()[0], np.zeros(len(self._index), np.int64)
+        selected, sums = chosen_at(where), np.zeros(len(self._index), np.int64)
         if len(selected) <= _FEW:
             sums[selected] = (self._friendship[self._index[selected]] & self._mask).sum(1)
             return sums
@@ -133,9 +73,9 @@ class Ties:
             sums[selected[positions]] += self.slot_strengths(slot, index)
         return sums
 
-    def friend_at(self, share: Array, where: Array) -> Array:
+    def friend_at(self, share: Array, where: Flag) -> Array:
         """Return the friend of some rows where the summed strength first exceeds `share`, or −1."""
-        selected, friends = where.nonzero()[0], np.zeros(len(share), np.int64)
+        selected, friends = chosen_at(where), np.zeros(len(share), np.int64)
         if len(selected) <= _FEW:
             index = self._index[selected]
             sums = (self._friendship[index] & self._mask).cumsum(1)
@@ -166,7 +106,9 @@ class Ties:
 
     def update(self, targets: Any, change: Callable[[Array], Array], where: Any = ...) -> None:
         """Change or add one relation of each row; if full, drop the (first) weakest other."""
-        index, codes, limit = self._index[where], code_of(targets)[where], self._friends.shape[1]
+        where = chosen_at(where) if type(where) is bool else where
+        index, limit = self._index[where], self._friends.shape[1]
+        codes = np.atleast_1d(code_of(targets))[where]
         slot = self._slot_of(index, codes)
         relation = np.zeros(len(index), np.int64)
         present = (slot < limit).nonzero()[0]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from moothall.society.arrays import Array, PlaceOrPlaces, np
+from moothall.society.arrays import Array, np
 from moothall.society.clock import DAY_S
 from moothall.society.columns.register import Register
-from moothall.society.columns.rows import RowOrRows, Rows
+from moothall.society.columns.rows import Rows
 
 MAX_CHECKED: Final = 10  # the places of a kind whose hours are checked, at most
 
@@ -30,21 +30,17 @@ def open_now(rows: Rows, time: int) -> Any:
     """Return for each place whether it is open; None if places have no hours."""
     if not hasattr(rows.city, "is_open"):
         return None
-    numbers = np.arange(len(rows.population.places))
-    return rows.once("town.open", lambda: open_at(rows, numbers, time))
+    count = len(rows.population.places)
+    return rows.once("town.open", lambda: open_at(rows, np.arange(count), time))
 
 
-def is_kind(rows: RowOrRows, place: object, kind: str) -> Any:
-    """Return whether the places of rows, or of one citizen, are of a kind."""
-    if rows.is_single:
-        return place is not None and rows.city.kind(place) == kind
+def is_kind(rows: Rows, place: Any, kind: str) -> Any:
+    """Return whether the places of rows are of a kind."""
     return place_kinds(rows)[place] == kind_numbers(rows).get(kind, -1)
 
 
-def is_open(rows: RowOrRows, place: PlaceOrPlaces, time: int) -> Any:
-    """Return whether the places of rows, or of one citizen, are open now; each has one."""
-    if rows.is_single:
-        return not hasattr(rows.city, "is_open") or bool(rows.city.is_open(place, time))
+def is_open(rows: Rows, place: Any, time: int) -> Any:
+    """Return whether the places of rows are open now; each has one."""
     open_places = open_now(rows, time)
     return np.ones(len(rows), bool) if open_places is None else open_places[place]
 

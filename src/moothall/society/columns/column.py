@@ -134,23 +134,23 @@ class Column:
         """Return the texts that its numbers stand for, −1 the last; None for plain numbers."""
         return [*places, None] if self.dtype == PLACE else self.words or None
 
+    def decode(self, value: Any, places: Sequence[str]) -> Any:
+        """Return what the column's value of a row stands for."""
+        if self.words:
+            return self.words[value]
+        if self.dtype == PLACE:
+            is_list = self.width is not None
+            return [_place_id(n, places) for n in value] if is_list else _place_id(value, places)
+        is_empty = isinstance(value, float) and not math.isfinite(value)
+        return None if is_empty else value  # an empty cell of a table is no JSON
+
     def to_status(
         self, name: str, status: dict[str, Any], value: Any, places: Sequence[str]
     ) -> None:
         """Write the column's value of a row into a citizen's status."""
-        plain = value.tolist() if hasattr(value, "tolist") else value
-        if self.words:
-            plain = self.words[plain]
-            if plain is None:
-                return
-        elif self.dtype == PLACE:
-            plain = (
-                [_place_id(each, places) for each in plain]
-                if self.width
-                else _place_id(plain, places)
-            )
-        elif isinstance(plain, float) and not math.isfinite(plain):
-            plain = None  # an empty cell of a table is no JSON
+        plain = self.decode(value.tolist() if hasattr(value, "tolist") else value, places)
+        if self.words and plain is None:
+            return
         if not self.key:
             status[name] = plain
             return
@@ -195,7 +195,8 @@ def lazy_zeros(shape: tuple[int, ...], dtype: Any) -> Array:
     """Return zeros in Fortran order; a page takes memory only once it is written."""
     # numpy's own lie in pages of 2 MB where the system has such: one value then takes a whole one.
     count = int(np.prod(shape))
-    if not count or not hasattr(mmap, "MADV_NOHUGEPAGE"):
+    is_small = count * np.dtype(dtype).itemsize < mmap.PAGESIZE
+    if is_small or not hasattr(mmap, "MADV_NOHUGEPAGE"):
         return np.zeros(shape, dtype, order="F")
     memory = mmap.mmap(-1, count * np.dtype(dtype).itemsize, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory.madvise(mmap.MADV_NOHUGEPAGE)

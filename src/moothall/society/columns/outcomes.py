@@ -65,3 +65,10 @@ class RowOutcomes(RowPart):
                 )
                 is_refused[rows - self.first] = True
         return None if is_refused is None else self.inside(is_refused)
+
+    def reason(self, kind: type[Want], row: int) -> str:
+        """Return why a row's last refused want of a kind was refused; "" if none was."""
+        table = self.moment.answers.get(kind)
+        answers = [] if table is None else table.answers(row, self.population)
+        reasons = [each.reason for each in answers if not each.done]
+        return reasons[-1] if reasons else ""

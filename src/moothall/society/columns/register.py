@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from moothall import ConfigError
 from moothall.build import excerpt
 from moothall.society.arrays import Array, np
 from moothall.society.city.network import Network
-from moothall.society.columns.column import MONEY, PLACES, Column
+from moothall.society.columns.column import COMMIT_COLUMNS, MONEY, PLACES, Column
 from moothall.society.columns.layers import Layers
 from moothall.society.kernel.draw import number_or_text
 from moothall.society.kernel.wants import AGENT_ID, INT, PLACE, TEXT, id_order
@@ -218,6 +218,29 @@ class Register:
             fit = f"{name} must fit its column of {array.dtype}"
             raise ConfigError(f"{fit}, got {excerpt(value)}") from None
 
+    def pull(self, row: int, status: Mapping[str, Any], names: Iterable[str] = ()) -> None:
+        """Write a status, or some columns of it, into a row. ConfigError: a value does not fit."""
+        try:
+            self._pull(row, status, names)
+        except ConfigError as error:
+            is_told = str(error).startswith("citizen ")
+            raise error if is_told else ConfigError(f"citizen {self.id_of(row)}: {error}") from None
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            reason = f"its status does not fit the columns of its blocks: {error!r:.200}"
+            raise ConfigError(f"citizen {self.id_of(row)}: {reason}") from error
+
+    def _pull(self, row: int, status: Mapping[str, Any], names: Iterable[str]) -> None:
+        for name in names or self.declared:
+            column = self.declared.get(name)
+            if column is None or column.own or name in COMMIT_COLUMNS:
+                continue
+            value = column.of_status(name, status, self.place_number)
+            if value is not None:
+                self.set_value(name, row, value)
+        for block in self.blocks:
+            if hasattr(block, "from_status") and (not names or _may_write(block, names)):
+                block.from_status(self, row, status)
+
     def settled_status(self, row: int) -> dict[str, Any]:
         """Return the part of a status that the commit stage owns: money, place, movement."""
         arrays = self.arrays
@@ -242,3 +265,10 @@ class Register:
         firsts = range(0, count, _PART_SIZE)
         run = map if self.pool is None else self.pool.map
         return list(run(function, firsts, [min(count, first + _PART_SIZE) for first in firsts]))
+
+
+def _may_write(block: object, names: Iterable[str]) -> bool:
+    """Return whether a block's `from_status` may write one of these columns."""
+    columns: Mapping[str, Column] = getattr(block, "columns", {})
+    own_columns = [name for name, column in columns.items() if column.own]
+    return not own_columns or any(name in own_columns for name in names)

@@ -1,170 +1,230 @@
-"""One citizen as a row: the rules for rows read and write its status by the names of columns."""
+"""One citizen that has turns: its columns, of which its status is a view, and itself as a row."""
 
 from __future__ import annotations
 
+import copy
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Final, Literal
+from dataclasses import replace
+from typing import Any, Final
 
-from moothall.society.arrays import Array, np
-from moothall.society.columns.column import MONEY, PLACES, Column
-from moothall.society.kernel.perception import Item, Perception, item_of
-from moothall.society.kernel.wants import PLACE, Want
+from moothall.society.arrays import Array, any_of, np
+from moothall.society.columns.column import PLACES
+from moothall.society.columns.register import Register, is_number
+from moothall.society.columns.row_part import Moment
+from moothall.society.columns.rows import Rows
+from moothall.society.columns.status import ColumnKey, Layout, Status, layout_of
+from moothall.society.kernel.draw import id_words, number_or_text
+from moothall.society.kernel.wants import AGENT_ID, TEXT, Want, field_kinds
 
-_UNSET: Final[Mapping[str, Any]] = {}
+_SETTLED: Final = ("money", "place", "moving")  # what the commit stage writes into the status
 
 
-class Row:
-    """One citizen in a step, with what `Rows` has: numbers and texts in the place of arrays.
+@functools.lru_cache(maxsize=64)
+def _vocabulary(words: tuple[str, ...]) -> tuple[list[str], dict[str, int]]:
+    return list(words), {word: number for number, word in enumerate(words)}
 
-    A column has the number that it has in rows; a place is its id, None for none, and `only` gives
-    the row itself or nothing. What it wants goes by the block's `want`, what it does by its `act`.
 
-    Args:
+class OwnColumns(Register):
+    """The columns of one citizen; without a city, each name is a place."""
+
+    remembers = True
+
+    def __init__(self, agent: Any, city: Any, blocks: tuple[Any, ...]) -> None:
+        super().__init__(id_words([number_or_text(str(agent.id))]), city, blocks, 0, None)
+        modes = [mode for b in blocks if (mode := getattr(b.params, "mode", None)) is not None]
+        self.words, self.word_numbers = _vocabulary(tuple(dict.fromkeys([*self.words, *modes])))
+        acts = max((getattr(each, "acts", ()) for each in blocks), key=len)
+        self.declared |= {**PLACES, "act": replace(self.declared["act"], words=acts)}
+        self.arrays |= {name: column.new_array(1) for name, column in PLACES.items()}
+        layout = layout_of(self)
+        self.layout: Layout = {k: v for k, v in layout.items() if k not in _SETTLED}
+        self._belong_to(agent)
+
+    def _belong_to(self, agent: Any) -> None:
+        self.names: list[str] = [] if is_number(str(agent.id)) else [str(agent.id)]
+        self.handles: dict[int, Any] = {0: agent}
+
+    def is_for(self, city: Any, blocks: Sequence[Any]) -> bool:
+        """Return whether these are the columns of citizens of a city with these blocks."""
+        kinds = [[(type(each), each.params) for each in some] for some in (self.blocks, blocks)]
+        return self.city is city and kinds[0] == kinds[1]
+
+    def of(self, agent: Any) -> OwnColumns:
+        """Return columns of the same kind for another citizen."""
+        columns = copy.copy(self)
+        columns.ids = id_words([number_or_text(str(agent.id))])
+        columns.arrays = {name: array.copy() for name, array in self.arrays.items()}
+        columns.strangers = []
+        columns._belong_to(agent)
+        return columns
+
+    def empty(self) -> None:
+        """Have what citizens begin with."""
+        for name, column in self.declared.items():
+            self.arrays[name][...] = column.new_array(1)
+
+    def place_number(self, place: str | None) -> int:
+        """Return the number of a place, −1 for None."""
+        is_new = isinstance(place, str) and place not in self.place_numbers
+        if is_new and self.city is None:
+            self.places: tuple[str, ...] = (*self.places, str(place))
+            self.place_numbers: Mapping[str, int] = {p: n for n, p in enumerate(self.places)}
+        return super().place_number(place)
+
+    def settle(self, status: Mapping[str, Any], place: str | None) -> None:
+        """Take what the commit stage has written into a status, and where the citizen is."""
+        arrays, moving = self.arrays, status.get("moving") or {}
+        arrays["money"][0] = status.get("money", 0)
+        for name, each in (("place", place), ("moving_to", moving.get("to"))):
+            is_known = self.city is None or each in self.place_numbers
+            arrays[name][0] = self.place_number(each) if is_known else -1
+
+
+class OwnStatus(Status):
+    """The status of a citizen that has turns: a view of its columns, which nobody else has."""
+
+    __slots__ = ("not_given",)
+    register: OwnColumns
+    not_given: set[str]  # the columns that it had no value for: shown once they have another
+
+    def __init__(self, values: Mapping[str, Any], register: OwnColumns) -> None:
+        super().__init__(register, register.layout, 0)
+        self.take_extras(values)
+
+    def has_places_of(self, city: Any) -> bool:
+        """Return whether its columns have numbers for the places of a city, which they use then."""
+        own_city = self.register.city
+        if not hasattr(city, "ids") or city is own_city:
+            return True
+        if own_city is not None and tuple(city.ids()) == self.register.places:
+            self.register.city = city
+            return True
+        return False
+
+    def move_to(self, register: OwnColumns) -> None:
+        """Have other columns with the same values."""
+        values = self.plain()
+        self.register, self._layout = register, register.layout
+        self.take_extras(values)
+
+    def extras(self) -> dict[str, Any]:
+        """Return all: nobody else writes down its columns."""
+        return self.plain()
+
+    def take_extras(self, extras: Mapping[str, Any]) -> None:
+        """Have these values, and no others. Raises ConfigError: one does not fit its column."""
+        register = self.register
+        register.empty()
+        register.pull(self.row, extras)
+        self.not_given = {
+            name
+            for name, column in register.declared.items()
+            if not column.own and column.of_status(name, extras, lambda _: 0) is None
+        }
+        super().take_extras({})
+        self.keep_beside(extras)
+        self.stuck_by = extras.get("stuck") or ""
+
+    def read(self, entry: Any, path: tuple[str, ...]) -> Any:
+        """Return the value of a key; None for none."""
+        if isinstance(entry, ColumnKey) and entry.name in self.not_given:
+            number = self.register.arrays[entry.name].item(0)
+            if number == (-1 if entry.column.default is None else entry.column.default):
+                raise KeyError(path[-1])
+        return super().read(entry, path)
+
+    def write(self, entry: Any, path: tuple[str, ...], value: Any) -> None:
+        """Write the value of a key; None for none. Raises ConfigError: it does not fit."""
+        if isinstance(entry, ColumnKey):
+            self.not_given.discard(entry.name)
+        super().write(entry, path, value)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        # An act of one's own, of which no column knows, stands in the dict, before the column.
+        if key == "act":
+            dict.pop(self, key, None)
+            if value is not None and value not in self.register.declared[key].words:
+                dict.__setitem__(self, key, value)
+                value = "idle"
+        super().__setitem__(key, value)
+
+
+class Row(Rows):
+    """One citizen as a row: numbers in the place of arrays of one, where that is faster.
+
+    What it perceives it has from its perception; what it wants goes by the block's `want`, and what
+    it says by its `say`.
+
+    Attributes:
         block: the block whose rule runs
-        begins: whether the rule comes before the step, so that its act is none of the citizen's
     """
 
-    __slots__ = ("_block", "_city", "_fields", "_is_before", "_perceived", "_status", "broken_by")
-    is_single: ClassVar[Literal[True]] = True
-    has_places: ClassVar[bool] = True
+    block: Any
 
-    def __init__(self, block: Any, *, begins: bool = False) -> None:
-        agent = block.agent
-        self.broken_by: str = ""  # what has broken its plan, in words
-        self._city: Any = _UNSET
-        self._block = block
-        self._is_before = begins
-        self._status: dict[str, Any] = agent.memory.status
-        self._perceived: Perception = agent.perceived
-        kind = type(block)
-        self._fields = _FIELDS.get(kind) or _FIELDS.setdefault(kind, _status_fields(block))
+    def __init__(self, agent: Any, city: Any) -> None:
+        status, perceived = agent.memory.status, agent.perceived
+        register, view = status.register, perceived.view
+        register.seed = agent.draws.words[0]
+        if isinstance(status, OwnStatus):
+            register.settle(status, perceived.place)
+        key = "own moment", id(register.words), id(register.place_numbers)
+        if (moment := view.cache.get(key)) is None:
+            moment = view.cache[key] = Moment(view)
+        super().__init__(register, moment, status.row, status.row + 1, {})
+        self.city, self.blocks = city, agent.blocks
+        self.agent: Any = agent
+        self._status, self._row = status, status.row
+        self._arrays: dict[str, Array] = register.arrays
+        self._perceived = perceived
+        self.not_given: set[str] = getattr(status, "not_given", set())
 
-    @property
-    def step(self) -> int:
-        """The number of the step."""
-        return self._perceived.view.step
+    def column(self, name: str) -> Any:
+        """Return the number in a column; of one with several numbers an array of one row."""
+        array = self._arrays[name]
+        return array.item(self._row) if array.ndim == 1 else array[self._row : self._row + 1]
 
-    @property
-    def seconds(self) -> int:
-        """How long the step is."""
-        return self._perceived.view.seconds
+    __getitem__ = column
 
-    @property
-    def lasted(self) -> int:
-        """How long the step before was."""
-        return self._perceived.view.lasted
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name == "act":
+            dict.pop(self._status, name, None)
+        elif name in self.not_given and any_of(value):
+            self.not_given.discard(name)
+        self._arrays[name][self._row : self._row + 1] = value
 
-    @property
-    def clock(self) -> Any:
-        """When the step begins."""
-        return self._perceived.view.clock
+    def write_back(self) -> None:
+        """Do nothing: what is written is there at once."""
 
-    @property
-    def city(self) -> Any:
-        """The places; None for none."""
-        if self._city is _UNSET:  # it was not asked yet
-            self._city = self._block.city
-        return self._city
+    def only(self, chosen: Any) -> Iterator[Row]:
+        """Yield this row if it is chosen."""
+        if any_of(chosen):
+            yield self
 
-    @property
-    def status(self) -> dict[str, Any]:
-        """The status that it reads and writes."""
-        return self._status
-
-    @property
-    def blocks(self) -> Sequence[Any]:
-        """The citizen's blocks."""
-        blocks: Sequence[object] = self._block.agent.blocks
-        return blocks
-
-    def note(self, text: str) -> None:
-        """Remember an event of this step."""
-        self._block.note(text)
-
-    @property
-    def item(self) -> Item | None:
-        """The current item of its plan."""
-        return item_of(self._status)
-
-    # -- columns -----------------------------------------------------------------------------------
-
-    def __getitem__(self, name: str) -> Any:
-        field = self._fields.get(name)
-        if field is None:
-            return self._item_value(name)
-        parent, key, default, codes, other_code, _ = field
-        status = self._status if parent is None else self._status.get(parent) or _UNSET
-        if codes is None:
-            return status.get(key, default)
-        return codes.get(status.get(key), other_code)
-
-    column = __getitem__
-
-    def _item_value(self, name: str) -> Any:
-        """Return what is no value of the status itself: the place, and the plan's current item."""
-        if name == "place":
-            return self._perceived.place
-        item = self.item
-        if name == "item_do":  # an item and its act have the same code
-            return 0 if item is None else self._fields["act"][3].get(item["do"], 0)
-        if item is None:
-            return None if name == "item_where" else 0
-        return item["where" if name == "item_where" else "until"]
-
-    def __setitem__(self, name: str, value: object) -> None:
-        parent, key, default, _, _, words = self._fields[name]
-        if words:
-            value = words[value]
-            if value is None:
-                self._status.pop(key, None)
-                return
-            if name == "act" and not self._is_before:
-                self._block.act(value)
-                return
-        status = self._status if parent is None else self._status.setdefault(parent, {})
-        if value or key in status or default:  # what is not there is 0
-            status[key] = value
-
-    def by(self, block: Any) -> Row:
-        """Return the row as another of the citizen's blocks reads it."""
-        return Row(block)
-
-    def only(self, chosen: bool) -> tuple[Row, ...]:
-        """Return this row if it is chosen."""
-        return (self,) if chosen else ()
-
-    def some(self, at: Array) -> tuple[Row, ...]:
-        """Return this row if a position is given."""
-        return (self,) if len(at) else ()
-
-    @property
-    def seed(self) -> int:
-        """The seed of all random numbers."""
-        seed: int = self._block.draws.words[0]
-        return seed
-
-    @property
-    def ids(self) -> Array:
-        """The number that stands for the citizen in draws, in an array."""
-        return np.array([self._block.draws.words[1]], np.uint64)
+    def some(self, at: Array) -> Iterator[Row]:
+        """Yield this row if a position is given."""
+        if len(at):
+            yield self
 
     # -- wants, and what became of them ------------------------------------------------------------
 
-    def want(self, kind: type[Want], /, where: bool = True, **fields: object) -> None:
-        """Make a want."""
-        if where:
-            self._block.want(kind(**fields))
+    def _value(self, content: str, number: Any) -> Any:
+        if number is None or isinstance(number, str):
+            return number
+        return self.population.decode(content, int(np.ravel(number)[0]))
 
-    def word(self, text: str) -> str:
-        """Return what stands for a text in wants: itself."""
-        return text
+    def want(self, kind: type[Want], /, where: Any = True, **fields: Any) -> None:
+        """Make a want."""
+        if any_of(where):
+            kinds = field_kinds(kind)
+            self.block.want(kind(**{k: self._value(kinds[k], v) for k, v in fields.items()}))
 
     @property
     def is_answered(self) -> bool:
         """Whether it has an answer."""
         return bool(self._perceived.answers)
 
-    def answers(self, kind: type[Want]) -> tuple[int, int]:
+    def answers(self, kind: type[Want]) -> tuple[Any, Any]:
         """Return the outcome of its last want of a kind in the step before, as `Rows` does."""
         state = value = 0
         for answer in self._perceived.answers:
@@ -172,84 +232,72 @@ class Row:
                 state, value = (1, answer.value or 0) if answer.done else (-1, 0)
         return state, value
 
-    def gained(self, kind: type[Want]) -> int | None:
+    def gained(self, kind: type[Want]) -> Any:
         """Return the sum of what came of its wants of a kind in the step before."""
         answers = [each for each in self._perceived.answers if isinstance(each.want, kind)]
         return sum(each.value or 0 for each in answers if each.done) if answers else None
 
-    def refused(self, *kinds: type[Want]) -> bool | None:
+    def refused(self, *kinds: type[Want]) -> Any:
         """Return True if a want of these kinds was refused in the step before, else None."""
         answers = self._perceived.answers
         return any(not each.done and isinstance(each.want, kinds) for each in answers) or None
 
-    def reason(self, kind: type[Want]) -> str:
-        """Return why its last refused want of a kind was refused."""
+    def reason(self, kind: type[Want], row: int) -> str:
+        """Return why its last refused want of a kind was refused; "" if none was."""
         refused = [each for each in self._perceived.answers if not each.done]
         return next((a.reason for a in reversed(refused) if isinstance(a.want, kind)), "")
 
     # -- others, and random numbers ----------------------------------------------------------------
 
-    def below(self, n: int, purpose: str, draw_: int = 0) -> int:
+    def below(self, n: Any, purpose: str, draw_: Any = 0) -> Any:
         """Return a random number 0 … n−1."""
-        number: int = self._block.draws.below(n, purpose, draw_)
-        return number
+        if type(n) is type(draw_) is int:
+            return self.agent.draws.below(n, purpose, draw_)
+        return super().below(n, purpose, draw_)
 
-    def present(self) -> tuple[int, int, Callable[[int], str]]:
+    def present(self) -> tuple[Any, Any, Callable[[Any], Any]]:
         """Return how many are at its place, itself too, where it is among them, and who others are.
 
-        The function gives the id of who is at a position among them.
+        The function gives the number of who is at a position among them.
         """
         present, me = self._perceived.present, self._perceived.id
         position = present.index(me) if me in present else len(present)
-        return max(len(present), position + 1), position, lambda at: present[at] if present else ""
+        number_of = self.population.number_of
+        count = max(len(present), position + 1)
+        return (
+            count,
+            position,
+            lambda at: np.array(
+                [number_of(present[each]) if present else -1 for each in np.ravel(at).tolist()]
+            ),
+        )
 
-    def say(
-        self, to: str, text: str, topic: str = "", opinion: int = 0, where: bool = True
-    ) -> None:
+    def say(self, to: Any, text: Any, topic: Any = "", opinion: Any = 0, where: Any = True) -> None:
         """Say something to another."""
-        if where:
-            self._block.say(to, text, topic, opinion)
+        if any_of(where):
+            words = [self._value(TEXT, text), self._value(TEXT, topic)]
+            self.block.say(self._value(AGENT_ID, to), *words, int(np.ravel(opinion)[0]))
 
     @property
     def _say_messages(self) -> list[dict[str, Any]]:
         messages = self._perceived.messages
         return [each for each in messages if each["action"]["name"] == "say"] if messages else []
 
-    def heard_count(self) -> int:
+    def heard_count(self) -> Any:
         """Return how many messages it got in the step before."""
         return len(self._say_messages)
 
-    def senders(self) -> set[str]:
-        """Return who has said something to it in the step before."""
-        return {each["from"] for each in self._say_messages}
+    def senders(self) -> tuple[Array, Array]:
+        """Return of what it heard 0, and the sender's number."""
+        numbers = [self.population.number_of(each["from"]) for each in self._say_messages]
+        return np.zeros(len(numbers), np.int64), np.array(numbers, np.int64)
 
-    def heard_in_turn(self) -> Iterator[tuple[Row, str, str, int]]:
-        """Yield of each message this row, the sender, the topic and the opinion; "": no topic."""
-        for each in self._say_messages:
+    def heard_in_turn(self) -> Iterator[tuple[Row, Array, Array, Array]]:
+        """Yield of each message this row, and the numbers of sender, topic and opinion."""
+        for each, sender in zip(self._say_messages, self.senders()[1], strict=True):
             topic, opinion = map(each["action"]["args"].get, ("topic", "opinion"))
             if not isinstance(topic, str) or type(opinion) is not int:
                 topic, opinion = "", 0
-            yield self, each["from"], topic, max(-1000, min(1000, opinion))
-
-
-_Fields = dict[str, tuple[Any, ...]]
-_FIELDS: Final[dict[type, _Fields]] = {}  # by the class of the block
-
-
-def _status_fields(block: Any) -> _Fields:
-    """Return where a status has the columns that a block's rules read and write.
-
-    The name above it, its own, what stands for nothing, the codes of texts, that of other texts,
-    and the texts.
-    """
-    columns: dict[str, Column] = {**MONEY, "home": PLACES["home"], **block.columns}
-    fields: _Fields = {}
-    for name, column in columns.items():
-        *path, key = column.key or (name,)
-        words = block.acts if name == "act" else column.words
-        default = None if column.dtype == PLACE else column.default
-        codes = {word: number for number, word in enumerate(words)} if words else None
-        if not column.own:
-            parent = path[0] if path else None
-            fields[name] = (parent, key, default, codes, len(column.words) - 1, words)
-    return fields
+            word = self.population.word_numbers.get(topic, -1) if topic else -1
+            limited = max(-1000, min(1000, opinion))
+            yield self, np.array([sender]), np.array([word]), np.array([limited])

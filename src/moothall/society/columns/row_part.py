@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Final, Literal, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from moothall import ConfigError
 from moothall.build import guard
@@ -101,8 +101,6 @@ class RowPart:
         return f"<{len(self)} rows of {self.population!r}, step {self.step}>"
 
     # -- columns -----------------------------------------------------------------------------------
-
-    is_single: ClassVar[Literal[False]] = False
 
     @property
     def has_places(self) -> bool:
@@ -208,10 +206,6 @@ class RowPart:
                 f"block {self._block} left a column {name!r} that {fault}, of citizen {citizen} in "
                 f"step {self.step}"
             )
-
-    def by(self, block: object) -> Self:
-        """Return these rows, of which each block reads all columns."""
-        return self
 
     def only(self, chosen: ArrayLike) -> Iterator[Self]:
         """Yield those of these rows for which something holds, as rows of their own, if any."""

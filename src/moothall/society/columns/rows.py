@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
 
 from moothall import ConfigError
 from moothall.society.arrays import Array, ArrayLike, np
 from moothall.society.columns.lives import Lives
 from moothall.society.columns.outcomes import RowOutcomes
-from moothall.society.columns.row import Row
 from moothall.society.columns.turns import RowTurns
 from moothall.society.kernel import draw
 
@@ -109,7 +107,3 @@ class Rows(Lives, RowTurns, RowOutcomes):
     def word(self, text: str) -> int:
         """Return the number that stands for one of the words in wants."""
         return self.population.word_numbers[text]
-
-
-RowOrRows: TypeAlias = Row | Rows
-"""Whom a rule is about: one citizen, or some of those that live in columns."""

@@ -203,6 +203,15 @@ class StatusPart(dict[str, Any]):
             else:
                 super().__setitem__(key, value)
 
+    def keep_beside(self, values: Mapping[str, Any]) -> None:
+        """Have beside what no column has of some values."""
+        for key, value in values.items():
+            entry = self._layout.get(key)
+            if entry is None:
+                super().__setitem__(key, value)
+            elif isinstance(entry, dict) and isinstance(value, Mapping):
+                self[key].keep_beside(value)
+
     def takes(self, values: Mapping[str, Any]) -> bool:
         """Have beside what no column has of some values; return whether columns have the others."""
         for key, value in values.items():
@@ -254,12 +263,9 @@ class Status(StatusPart):
         """Return the value of a key; None for none."""
         register, row = self.register, self.row
         if isinstance(entry, ColumnKey):
-            name, column = entry
-            value: Any = {}
-            column.to_status("", value, register.pull_column(name)[row], register.places)
-            for key in column.key or ("",):
-                value = value.get(key, {})
-            return None if value == {} else value
+            array = register.pull_column(entry.name)
+            number = array.item(row) if array.ndim == 1 else array[row].tolist()
+            return entry.column.decode(number, register.places)
         if isinstance(entry, CommitKey):
             return register.settled_status(row)[entry.name]
         if isinstance(entry, dict):
@@ -270,7 +276,7 @@ class Status(StatusPart):
             if dict.__contains__(parent, key):
                 return dict.__getitem__(parent, key)
             return parent.keep_part(key, StatusPart(self, entry, path))
-        value = {}
+        value: Any = {}
         entry.block.to_status(register, row, value)
         for key in path:
             if not isinstance(value, dict) or key not in value:

@@ -73,8 +73,8 @@ class CitizenMemory(Memory):
     """A citizen's memory: its state, and a stream of the latest short events.
 
     Args:
-        status: the citizen's state, plain JSON data; used without a copy, but where a society keeps
-            it in columns, of which it is a view then
+        status: the citizen's state, plain JSON data; used without a copy. Where a society or a
+            shipped block keeps it in columns it is a view of these, and refuses what does not fit
         stream: the events, the oldest first
         most: the number of events at most; 50 if left out, and 200 in a society with a model.
             Above it the oldest is forgotten; with a model, the one of least importance and recency
@@ -206,6 +206,7 @@ class CitizenAgent(Agent):
     memory: CitizenMemory
     _perceived: Perception | None = None
     _draws: Draws | None = None
+    own_row: Any = None  # itself as a row in this step, for its blocks
 
     def __init__(
         self,
@@ -250,7 +251,7 @@ class CitizenAgent(Agent):
     @perceived.setter
     def perceived(self, perceived: Perception) -> None:
         self._perceived = perceived
-        self._draws = None  # each step has its own random numbers
+        self._draws = self.own_row = None  # each step has its own random numbers
 
     @property
     def draws(self) -> Draws:

@@ -13,7 +13,7 @@ from moothall.build import check_function, check_integer, excerpt
 from moothall.society.arrays import Array, np, sha256_of
 from moothall.society.blocks import all_blocks
 from moothall.society.blocks.mobility_rows import COLUMNS
-from moothall.society.blocks.row_block import check_block_set, may_write
+from moothall.society.blocks.row_block import check_block_set
 from moothall.society.city.network import Network
 from moothall.society.columns.column import COMMIT_COLUMNS, PLACES, Column
 from moothall.society.columns.layers import Layers
@@ -302,9 +302,8 @@ class Population(Register):
         """Return the current column, also from workers and full agents."""
         self.pull_column(name)
         if self.agents and name not in COMMIT_COLUMNS:
-            writers = self._writers((name,))
             for row, agent in self.agents.items():
-                self._pull(row, agent.memory.status, (name,), writers)
+                self.pull(row, agent.memory.status, (name,))
         return np.asarray(self.arrays[name])
 
     # -- full agents -------------------------------------------------------------------------------
@@ -414,32 +413,6 @@ class Population(Register):
             if hasattr(block, "to_status"):
                 block.to_status(self, row, status)
         return {**status, **self.settled_status(row)}
-
-    def pull(self, row: int, status: dict[str, Any], names: Iterable[str] = ()) -> None:
-        """Write a full agent's status into columns. Raises ConfigError: a value does not fit."""
-        self._pull(row, status, names or self.declared, self._writers(names))
-
-    def _writers(self, names: Iterable[str]) -> list[Any]:
-        """Return the blocks that write some columns of a status themselves; of no names, of any."""
-        blocks = (each for each in self.blocks if hasattr(each, "from_status"))
-        return [each for each in blocks if not names or may_write(each, names)]
-
-    def _pull(
-        self, row: int, status: dict[str, Any], names: Iterable[str], writers: Iterable[Any]
-    ) -> None:
-        for name in names:
-            if name in COMMIT_COLUMNS or name not in self.declared or self.declared[name].own:
-                continue
-            column = self.declared[name]
-            value = column.of_status(name, status, self.place_number)
-            if value is None:
-                continue
-            try:
-                self.set_value(name, row, value)
-            except ConfigError as error:
-                raise ConfigError(f"citizen {self.id_of(row)}: {error}") from None
-        for block in writers:
-            block.from_status(self, row, status)
 
     @property
     def fixed_by(self) -> str:
