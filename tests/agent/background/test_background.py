@@ -452,7 +452,15 @@ def test_background_result_has_the_sources_of_what_was_read(journals: Any) -> No
     assert asyncio.run(main()).outside == ("read_page",)
 
 
-@pytest.mark.parametrize("options", ({"background": 1}, {"background": True, "fork": True}))
+@pytest.mark.parametrize(
+    "options",
+    (
+        {"background": 1},
+        {"background": True, "fork": True},
+        {"background_after": -1},
+        {"background_after": 5, "fork": True},
+    ),
+)
 def test_background_options_that_are_not_possible_are_refused(options: Any) -> None:
     helper = ReActAgent("helper", ScriptedModel([]))
     with pytest.raises(ConfigError, match="background"):
@@ -657,3 +665,43 @@ def test_background_work_asks_the_person_of_a_parent_that_has_no_turn_left(
 
     assert asyncio.run(main()).endswith("in the background:\nBlue.")
     assert asked == ["helper asks: Which colour?"]
+
+
+@pytest.mark.parametrize("ends_in_time", (False, True))
+def test_background_after_some_seconds_turns_a_call_into_one_that_has_not_ended(
+    ends_in_time: bool, journals: Any
+) -> None:
+    id = "r/1.0" if journals[0] else "r/1"
+
+    async def main() -> Reply:
+        model = Gated()
+        if ends_in_time:
+            model.gate.set()
+
+        def open_gate() -> bool:
+            model.gate.set()
+            return True
+
+        helper = ReActAgent("helper", model, journal=journals[1])
+        agent = ReActAgent(
+            "chief",
+            giving("A", then="I go on." if ends_in_time else pause),
+            actions=[
+                helper.as_action(background_after=60 if ends_in_time else 0.01),
+                waiting_for(open_gate),
+            ],
+            journal=journals[0],
+            max_iterations=9999,
+        )
+        reply = await agent.reply("Go.", thread="t", run_id="r")
+        assert (reply.under_way, reply.detail) == ((), "")
+        after = await agent.reply("And?", thread="t")
+        assert told_by(after.messages) == ["And?"]
+        return reply
+
+    reply = asyncio.run(main())
+    if ends_in_time:
+        assert (results(reply), reply.text) == (["A is done"], "I go on.")
+    else:
+        assert results(reply)[0] == f'{{"id": "{id}", "state": "working"}}'
+        assert reply.text == f"Result of helper ({id}), in the background:\nA is done"

@@ -354,31 +354,32 @@ class ConversationalAgent(Threaded):
         fresh: bool = False,
         fork: bool = False,
         background: bool = False,
+        background_after: float | None = None,
     ) -> Action:
         """Return an action that asks this agent, for `actions=[…]` of another one.
 
         It is asked in the thread of the reply that calls it, which is a conversation of its own,
         with the deps and within the budget of that reply, and is cancelled with it. An agent that
         has a budget keeps that. Approvals are asked of its own approver, its space's, or else the
-        caller's. With a journal of the caller, its work is a part of the caller's run, unless it
-        has the same journal: then it has a run of its own.
+        caller's. With the same journal as the caller, its work is a run of its own; else the
+        caller's run has it, if that is recorded.
 
         Args:
             name: the action's name; defaults to the agent's id
             description: what a model reads of it; defaults to the agent's `description=`
-            fresh: whether each call is a conversation of its own, which ends with its answer.
-                Several calls of one answer then run at the same time. Each is a part of the
-                caller's run, also with the same journal
+            fresh: whether each call is a conversation of its own, which ends with its answer, and
+                a part of the caller's run. Several calls of one answer then run at the same time
             fork: the same, and the conversation begins with the caller's messages, those before
                 the answer that calls it; for a `ReActAgent`
-            background: whether a call, fresh or forked, returns an id at once. The caller's model
+            background: whether a call, a fresh one, returns an id at once. The caller's model
                 goes on, and is told of the end before a later turn (docs/background.md)
+            background_after: the seconds after which a call does so that has not ended
 
         Raises:
             DefinitionError: the name is not a text
             ConfigError: one of them is not a boolean, or not possible for this agent
         """
-        return ask_action(self, name, description, fresh=fresh, fork=fork, background=background)
+        return ask_action(self, name, description, fresh, fork, background, background_after)
 
     def reply_text(self, reply: Reply) -> str:
         """Return the text of a reply; raise its error if nobody may have the text."""

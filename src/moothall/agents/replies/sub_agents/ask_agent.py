@@ -32,7 +32,7 @@ from moothall.agents.replies.resume import shares_journal
 from moothall.agents.replies.sub_agents.background import Workers
 from moothall.agents.replies.sub_agents.beside import may_work_beside, with_passing_thread
 from moothall.agents.replies.thread import Thread, shortened_id
-from moothall.foundation.arguments import check_boolean
+from moothall.foundation.arguments import check_boolean, check_seconds
 from moothall.foundation.errors import ConfigError, NoSuchRun, RunHeld, RunMismatch
 from moothall.foundation.jsonvalue import as_json
 from moothall.journal.doubt import Doubt
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
 
 _RESUME_HELP: Final = (
-    " It works in the background: you get an id at once, and its result later. With the id of work "
-    "that has ended as `resume`, it goes on in that conversation; leave it out for new work."
+    " It works in the background: you get an id, and its result later. With the id of work that "
+    "has ended as `resume`, it goes on in that conversation; leave it out for new work."
 )
 
 
@@ -55,10 +55,10 @@ def ask_action(
     agent: Any,
     name: str | None,
     description: str | None,
-    *,
     fresh: bool,
     fork: bool,
     background: bool,
+    background_after: float | None,
 ) -> Action:
     """Return the action that asks an agent; `as_action` documents it."""
     for option, value in (("fresh", fresh), ("fork", fork), ("background", background)):
@@ -68,6 +68,9 @@ def ask_action(
             f"agent {agent.id!r}: as_action: fork=True is for a ReActAgent, whose conversation can "
             f"begin with messages; a {type(agent).__name__} takes fresh=True"
         )
+    after_name = f"agent {agent.id!r}: as_action: background_after="
+    check_seconds(after_name, background_after, optional=True)
+    background = background or background_after is not None
     if background and (fork or not is_recording(agent)):
         raise ConfigError(
             f"agent {agent.id!r}: as_action: background=True is for an agent whose replies can be "
@@ -89,7 +92,7 @@ def ask_action(
             if caller.state.workers is None:
                 caller.state.workers = Workers(context.agent, caller.state)
             call_args = (agent, text, thread, caller, call, context.budget)
-            return await caller.state.workers.begin(*call_args, resume)
+            return await caller.state.workers.begin(*call_args, resume, background_after)
         if resume:
             raise ConfigError(f"resume= must be left out: no work of {id} has ended here")
         before: Sequence[dict[str, Any]] = ()

@@ -14,7 +14,7 @@ from moothall.actions import Action
 from moothall.actions.acting import CALL_SCOPE, CallScope
 from moothall.actions.message import ENCLOSING_REPLIES
 from moothall.actions.provenance.origin import SourcedText
-from moothall.actions.provenance.reading import current_reading
+from moothall.actions.provenance.reading import add_sources, current_reading
 from moothall.agents.agent import CURRENT
 from moothall.agents.replies.charging import budget_in_call
 from moothall.agents.replies.reply import Reply
@@ -24,9 +24,11 @@ from moothall.agents.replies.reply_context import (
 )
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.sub_agents.beside import (
+    NO_END,
     ParentQuestion,
     asking_in_background,
     earlier_replies,
+    has_ended,
     in_thread,
     may_be_woken,
     read_end,
@@ -43,9 +45,7 @@ from moothall.foundation.errors import (
     DefinitionError,
     JournalError,
     NoSuchRun,
-    RequestCancelled,
     RunHeld,
-    RunMismatch,
     TooManyThreads,
 )
 from moothall.foundation.jsonvalue import readable
@@ -61,8 +61,6 @@ if TYPE_CHECKING:
     from moothall.budget import Budget
 
 logger: logging.Logger = logging.getLogger("moothall.agents")
-_NO_END: Final = (RequestCancelled, NoSuchRun, RunHeld, RunMismatch)
-"""What is raised by work that may go on elsewhere, or whose run has what came of it."""
 _RUNNING: Final[set[asyncio.Task[Any]]] = set()
 """What works here: a loop alone would not keep it."""
 
@@ -123,8 +121,12 @@ class Workers:
         call: Any,
         budget: Any,
         resume: str,
-    ) -> dict[str, str]:
-        """Begin a call's work, once; return what the call gives."""
+        after: float | None,
+    ) -> dict[str, str] | str:
+        """Begin a call's work, once; return what the call gives.
+
+        It is the id, unless the work has ended `after` so many seconds: then it is its text.
+        """
         self._count += 1
         id = worker_id(caller.run_id, call.key or str(self._count))
         sources, texts = sources_of_asker(agent)
@@ -134,16 +136,32 @@ class Workers:
         asker_cells = (caller.run_id, str(self._asker.id))
         row = WorkerRow(id, call.action.name, *asker_cells, thread, readable(text), (*sources,))
         if (journal := self._asker.journal) is not None:
-            task = readable(text[:TASK_CHARS])
+            shown_task = readable(text[:TASK_CHARS])
             attributes = attributes_json(caller.attributes)
-            run = (agent.run_kind, str(agent.id), task, thread, attributes)
+            run = (agent.run_kind, str(agent.id), shown_task, thread, attributes)
             begin = journal.held_runs.begin_worker
             await in_thread(begin, run, self._thread.id, row)
         self._rows.setdefault(id, row)
         self._callers[row.asker], self._loop = caller, asyncio.get_running_loop()
         self._hears = True
-        self.start(row, call.action, caller, budget, texts)
+        task = self.start(row, call.action, caller, budget, texts)
+        if after is not None:
+            await asyncio.wait({task}, timeout=after)
+            if has_ended(task):
+                return self._end_call(row, agent, task, call)
         return {"id": id, "state": "working"}
+
+    def _end_call(self, row: WorkerRow, agent: Any, task: asyncio.Task[Reply], call: Any) -> str:
+        """Return what has come of the work of a call that has waited; nobody else hears of it."""
+        self._rows.pop(row.id, None)
+        self._ends.pop(row.id, None)
+        self._told_here.add(row.id)
+        if call.step is not None:
+            call.step.tell(told_keys=[WORKER_KEY + row.id])
+        reply = task.result()
+        if reply.outside:
+            add_sources(reply.outside, reply.text)
+        return str(agent.reply_text(reply))
 
     async def go_on(
         self, find: Callable[[str], Action | None], caller: ReplyRequest, budget: Budget | None
@@ -188,8 +206,7 @@ class Workers:
         """Wake who asked, unless its reply goes on: that hears it."""
         self._tasks.pop(row.id, None)
         self._agents.pop(row.id, None)
-        is_here = row.asker in self._callers and not task.cancelled()
-        if is_here and self._waking is None and not isinstance(task.exception(), _NO_END):
+        if row.asker in self._callers and self._waking is None and has_ended(task):
             self._waking = asyncio.ensure_future(self.wake())
             _RUNNING.add(self._waking)
             self._waking.add_done_callback(_RUNNING.discard)
@@ -205,7 +222,7 @@ class Workers:
             if journal is None:
                 self._finished[row.id] = row, reply
             return reply
-        except _NO_END as error:
+        except NO_END as error:
             logger.warning("run %r does not go on in the background here: %s", row.id, error)
             raise
         except asyncio.CancelledError:

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from moothall.actions import Action
 from moothall.actions.acting import CALL_SCOPE, CallScope
@@ -18,7 +18,7 @@ from moothall.agents.replies.reply import Reply
 from moothall.agents.replies.reply_context import ASK_CONTEXT, Replying, ask_context
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.thread import Thread
-from moothall.foundation.errors import NoSuchRun
+from moothall.foundation.errors import NoSuchRun, RequestCancelled, RunHeld, RunMismatch
 from moothall.foundation.threads import WORKERS
 from moothall.journal.run_view import RunView
 from moothall.journal.stop_reason import FINAL_REASONS, PARKED_STATES
@@ -27,6 +27,17 @@ from moothall.journal.store.wait_rows import WorkerRow, woken_id
 if TYPE_CHECKING:
     from moothall.budget import Budget
     from moothall.journal import Journal, Outline
+
+
+NO_END: Final = (RequestCancelled, NoSuchRun, RunHeld, RunMismatch)
+"""What is raised by work that may go on elsewhere, or whose run has what came of it."""
+
+
+def has_ended(task: asyncio.Task[Reply]) -> bool:
+    """Return whether work here has ended, well or not: it neither waits nor goes on elsewhere."""
+    if not task.done() or task.cancelled() or isinstance(task.exception(), NO_END):
+        return False
+    return task.exception() is not None or task.result().stop_reason not in ("waiting", "in_doubt")
 
 
 @dataclass(slots=True, eq=False)
