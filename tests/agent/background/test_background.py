@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from journal.conftest import Place
 from moothall import (
     Action,
     Budget,
@@ -47,8 +48,10 @@ class Gated:
         self.prompt = str(messages)
         self.working += 1
         self.most = max(self.most, self.working)
-        await self.gate.wait()
-        self.working -= 1
+        try:
+            await self.gate.wait()
+        finally:
+            self.working -= 1
         answer = self._answer(messages)
         if isinstance(answer, Call):
             return ModelReply(calls=(answer,))
@@ -74,6 +77,16 @@ async def until(done: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
         while not done():  # noqa: ASYNC110 - what it looks at is in no event
             await asyncio.sleep(0)
+
+
+def rows_in(journal: str) -> int:
+    """Count the rows of runs in a journal's file, or those of a server that others can see."""
+    if "://" in journal:
+        with Journal(journal) as opened:
+            return len(opened.runs())
+    with sqlite3.connect(journal) as db:
+        tables = ("runs", "entries", "waits", "texts")
+        return sum(db.execute(f"SELECT count(*) FROM {each}").fetchone()[0] for each in tables)
 
 
 def waiting_for(done: Callable[[], bool]) -> Action:
@@ -470,7 +483,7 @@ def test_background_options_that_are_not_possible_are_refused(options: Any) -> N
 @pytest.mark.parametrize("by", ("id", "thread"))
 @pytest.mark.parametrize("state", ("running", "waiting", "done"))
 def test_background_work_is_deleted_with_the_run_that_asked_for_it(
-    state: str, by: str, tmp_path: Path
+    state: str, by: str, place: Place
 ) -> None:
     @action
     async def ask_later() -> str:
@@ -478,7 +491,7 @@ def test_background_work_is_deleted_with_the_run_that_asked_for_it(
         raise Later("result")
 
     async def main() -> list[str]:
-        journal = Journal(tmp_path / "runs.db")
+        journal = Journal(place("runs"))
         model = Gated((lambda messages: Call("1", "ask_later", {})) if state == "waiting" else None)
         agent = chief(
             giving("A"), ReActAgent("helper", model, actions=[ask_later]), journal=journal
@@ -496,11 +509,8 @@ def test_background_work_is_deleted_with_the_run_that_asked_for_it(
         asked = {"thread": "t"} if by == "thread" else {}
         deleted = await asyncio.to_thread(journal.delete, *(() if asked else ("r",)), **asked)
         assert journal.runs() == [] == journal.waiting()
-        with sqlite3.connect(tmp_path / "runs.db") as rows:
-            tables = ("runs", "entries", "waits", "texts")
-            await until(
-                lambda: not any(rows.execute(f"SELECT 1 FROM {each}").fetchone() for each in tables)
-            )
+        await until(lambda: model.working == 0)
+        await until(lambda: rows_in(place("runs")) == 0)
         assert (await agent.resume_runs(), journal.runs()) == ([], [])
         return deleted.runs
 

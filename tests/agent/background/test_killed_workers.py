@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from journal.conftest import Place
 from moothall import Journal
 
 PROGRAM = Path(__file__).parent / "killed_workers.py"
@@ -21,10 +22,9 @@ WORKERS = 12
 class Killed:
     """The processes of one journal: who asks, who resumes, or both are killed."""
 
-    def __init__(self, folder: Path, model_calls: int, end: str = "waits") -> None:
-        folder.mkdir()
-        self.journal = folder / "runs.db"
-        self._args = [str(self.journal), str(WORKERS), str(model_calls), end]
+    def __init__(self, journal: str, model_calls: int, end: str = "waits") -> None:
+        self.journal = journal
+        self._args = [journal, str(WORKERS), str(model_calls), end]
 
     def start(self, role: str) -> subprocess.Popen[str]:
         command = [sys.executable, str(PROGRAM), *self._args, role]
@@ -56,13 +56,11 @@ class Killed:
 @pytest.mark.parametrize("end", ("waits", "ends"))
 @pytest.mark.parametrize("kills", (6, pytest.param(150, marks=pytest.mark.long)))
 def test_background_results_are_told_once_whoever_is_killed(
-    kills: int, end: str, tmp_path: Path
+    kills: int, end: str, place: Place
 ) -> None:
     draw, killed, number = random.Random(kills), 0, 0
     while killed < kills:
-        reply, count = Killed(tmp_path / str(number), 10**6, end).reply(
-            draw, kills - killed, "resume"
-        )
+        reply, count = Killed(place(f"j{number}"), 10**6, end).reply(draw, kills - killed, "resume")
         heard = Counter(text.rpartition("\n")[2] for text in reply["heard"] if text != "Go.")
         assert heard == {f"task {n} is done": 1 for n in range(WORKERS)}
         assert reply["reason"] == "done"
@@ -71,9 +69,9 @@ def test_background_results_are_told_once_whoever_is_killed(
 
 @pytest.mark.parametrize("limit", (8, 20))
 def test_background_work_spends_its_callers_budget_however_often_it_is_killed(
-    limit: int, tmp_path: Path
+    limit: int, place: Place
 ) -> None:
-    killed = Killed(tmp_path / "runs", limit)
+    killed = Killed(place("runs"), limit)
     reply, _ = killed.reply(random.Random(limit), 4)
     with Journal(killed.journal) as journal:
         assert sum(each.model_calls for each in journal.runs()) <= limit
