@@ -962,6 +962,28 @@ def plain_locks(source: Path) -> list[str]:
     return faults
 
 
+TEXT_CALLS = {"read_text": 0, "write_text": 1, "open": 1, "fdopen": 1}
+"""Calls that read or write texts, and the place of the first argument that tells how."""
+
+
+def texts_without_encoding(source: Path) -> list[str]:
+    """Texts that are read or written as the machine's settings say, so not as UTF-8 everywhere."""
+    return [
+        f"{module.name}:{call.lineno}: {ast.unparse(call)[:80]}"
+        for module in modules(source)
+        for call in everything(module.tree)
+        if isinstance(call, ast.Call)
+        and (name := ast.unparse(call.func).rpartition(".")[2]) in TEXT_CALLS
+        and "encoding" not in {each.arg for each in call.keywords}
+        and (
+            len(call.args) <= TEXT_CALLS[name]
+            if name.endswith("text")
+            else ast.unparse(call.func) in ("open", "os.fdopen")
+            and not any("b" in ast.unparse(each) for each in call.args[1:2])
+        )
+    ]
+
+
 # Words that hide which feature a test is about.
 RIDDLES = re.compile(
     r"^test_(it|its|what|one_that|one_who|one_of)_|"
@@ -990,6 +1012,7 @@ RULES = (
     code_from_data,
     wrong_dependencies,
     plain_locks,
+    texts_without_encoding,
 )
 
 
@@ -1102,6 +1125,8 @@ def test_source_keeps_the_rules_of_the_tree(rule: Callable[[Path], list[str]]) -
             "import threading\nx = threading.Lock()",
             "see foundation/threads/locks.py",
         ),
+        (texts_without_encoding, "goal.py", "Path('a').write_text('ä')", "write_text('ä')"),
+        (texts_without_encoding, "goal.py", "open('a')", "open('a')"),
         (wrong_dependencies, "goal.py", "import requests", "in no list"),
         (
             wrong_dependencies,

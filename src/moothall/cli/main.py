@@ -263,7 +263,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run a command and leave the process with its exit code."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # the parent process has closed it
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - until the process ends
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - until the process ends
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A character that the output cannot hold is no reason to fail.
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -52,7 +52,7 @@ class NoteFolder:
             self._path.mkdir(parents=True, exist_ok=True, mode=0o700)
             marker = self._root / MARKER
             if not marker.exists():
-                marker.write_text("Notes of an agent. `moothall runs delete` deletes here.\n")
+                marker.write_bytes(b"Notes of an agent. `moothall runs delete` deletes here.\n")
         if not self._path.is_dir():
             return None
         real_root = Path(os.path.realpath(self._root))
@@ -159,7 +159,7 @@ def forget_thread(folder: str | os.PathLike[str], thread: str) -> int:
 def _belongs_to(path: Path, thread: str, is_own: bool) -> bool:
     """Return whether a note is of a thread; `is_own` counts where its head names none."""
     try:
-        owner = note.read("", path.read_text(errors="replace"), trusted=True).thread
+        owner = note.read("", path.read_text("utf-8", "replace"), trusted=True).thread
     except OSError:
         return is_own
     return is_own if owner is None else f"{owner}/".startswith(f"{thread}/")

@@ -158,7 +158,7 @@ def _make_tables(order: SimulateOrder, hashes: dict[str, str]) -> Tables | None:
 def _peak_memory() -> float:
     """Return the process's peak memory in GB; Linux counts the parent's in `ru_maxrss`."""
     try:
-        status = Path("/proc/self/status").read_text()
+        status = Path("/proc/self/status").read_text("utf-8")
         return int(status.partition("VmHWM:")[2].split()[0]) / 1e6
     except (OSError, IndexError, ValueError):
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -338,7 +338,7 @@ def main() -> None:
     # Each runs in a process that is forked from this one, which has imported what cells need. Where
     # there is no safe fork, this process runs one itself. All end with the parent, whose pipe is
     # closed.
-    reports = os.fdopen(os.dup(1), "w", buffering=1)
+    reports = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)  # what a society's code prints must not mix with our reports
 
     def send_report(**report: object) -> None:
