@@ -564,7 +564,9 @@ async def test_run_that_was_cut_off_is_a_mismatch_once_its_agent_resumes_what_ha
     with Journal(tmp_path / "crashed.db") as journal:
         clerk, look = Clerk(journal), Action("look", lambda: None, idempotent=True)
         changed = clerk.agent("Be polite.", "", "Seen.", actions=[look])
-        assert clerk.states() == {"r": "stopped"}
+        with pytest.raises(RunMismatch):
+            await changed.reply("Look.", run_id="r")
+        assert clerk.states() == {"r": "stopped"}  # for who asked has seen the error
         for _ in range(2):
             (resumed,) = await changed.resume_runs()
             assert (resumed.outcome, clerk.states()) == ("mismatch", {"r": "mismatch"})
