@@ -1,4 +1,4 @@
-"""A column of texts: `ReActAgent.map`."""
+"""Many texts at once: `ReActAgent.map`, and `complete_many`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from moothall import Budget, ConfigError, Journal, ModelError, ReActAgent, ScriptedModel
+from moothall import (
+    Budget,
+    ConfigError,
+    Journal,
+    ModelError,
+    ReActAgent,
+    ScriptedModel,
+    complete_many,
+)
 
 
 def shouting(asked: list[str]) -> ScriptedModel:
@@ -23,6 +31,21 @@ def shouting(asked: list[str]) -> ScriptedModel:
     return ScriptedModel(answer)
 
 
+class Counting(ScriptedModel):
+    """Answers in capitals, and counts how many it was asked at once."""
+
+    def __init__(self) -> None:
+        self.under_way = self.most = 0
+        super().__init__(self.answer)
+
+    async def answer(self, messages: list[dict[str, Any]], _: object) -> str:
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        await asyncio.sleep(0)
+        self.under_way -= 1
+        return str(messages[-1]["content"]).upper()
+
+
 def test_column_is_answered_in_order_each_text_by_itself() -> None:
     asked: list[str] = []
     agent = ReActAgent("a", shouting(asked))
@@ -34,22 +57,13 @@ def test_column_is_answered_in_order_each_text_by_itself() -> None:
 
 
 def test_column_asks_so_many_at_once_and_says_how_far_it_is() -> None:
-    under_way, most = 0, 0
-
-    async def answer(messages: list[dict[str, Any]], _: object) -> str:
-        nonlocal under_way, most
-        under_way += 1
-        most = max(most, under_way)
-        await asyncio.sleep(0)
-        under_way -= 1
-        return "x"
-
+    model = Counting()
     steps: list[tuple[int, int]] = []
-    agent = ReActAgent("a", ScriptedModel(answer))
+    agent = ReActAgent("a", model)
     replies = asyncio.run(
         agent.map([*"abcdefg"], concurrency=3, progress=lambda done, of: steps.append((done, of)))
     )
-    assert (len(replies), most) == (7, 3)
+    assert (len(replies), model.most) == (7, 3)
     assert steps == [(n, 7) for n in range(1, 8)]
 
 
@@ -108,3 +122,25 @@ def test_column_refuses_a_wrong_argument(texts: Any, options: dict[str, Any], to
     with pytest.raises(ConfigError, match=told):
         asyncio.run(agent.map(texts, **options))
     assert asyncio.run(agent.map(none())) == []
+
+
+def test_complete_many_asks_so_many_at_once() -> None:
+    model = Counting()
+    answers = asyncio.run(complete_many(model, [*"abcde"], at_once=2))
+    assert [each.text for each in answers if not isinstance(each, ModelError)] == [*"ABCDE"]
+    assert model.most == 2
+
+
+def test_complete_many_asks_again_what_the_model_failed_at(tmp_path: Path) -> None:
+    def answered(*script: Any) -> list[str]:
+        """The answers, and the state of the run."""
+        with Journal(tmp_path / "runs.db") as journal:
+            options: Any = {"at_once": 1, "journal": journal, "run_id": "r"}
+            answers = asyncio.run(complete_many(ScriptedModel(script), ["a", "b"], **options))
+            texts = [getattr(each, "text", str(each)) for each in answers]
+            return [*texts, journal.run("r").state]
+
+    assert answered(ModelError("busy"), "two") == ["busy", "two", "stopped"]
+    # Only the first is asked for once more: it is the model's third call.
+    assert answered(None, None, "one") == ["one", "two", "done"]
+    assert answered() == ["one", "two", "done"]

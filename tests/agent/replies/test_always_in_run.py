@@ -78,6 +78,15 @@ class Desk:
         return kind(id, model, actions=[write, erase, mail], **options)
 
 
+class Clerk(Agent):
+    """Asks before it opens."""
+
+    @action(access_policy=ACCESS_REQUESTED)
+    def open(self) -> str:
+        """Open."""
+        return "open"
+
+
 def write(path: str, name: str = "write") -> Call:
     return Call(f"{name} {path}", name, {"path": path})
 
@@ -272,12 +281,6 @@ def test_terminal_offers_run_for_a_call_of_a_run_without_a_warning() -> None:
 
 
 def test_terminal_offers_no_run_for_a_message(tmp_path: Path) -> None:
-    class Clerk(Agent):
-        @action(access_policy=ACCESS_REQUESTED)
-        def open(self) -> str:
-            """Open."""
-            return "open"
-
     shown = io.StringIO()
     with NativeSpace(approver=TerminalApprover(io.StringIO("run\n"), shown)) as space:
         space.add(Clerk("clerk"))
@@ -287,30 +290,16 @@ def test_terminal_offers_no_run_for_a_message(tmp_path: Path) -> None:
     assert "Permit this? [y/N/always] " in shown.getvalue()
 
 
-def test_never_in_run_refuses_a_message() -> None:
-    class Clerk(Agent):
-        @action(access_policy=ACCESS_REQUESTED)
-        def open(self) -> str:
-            """Open."""
-            return "open"
-
-    with NativeSpace(approver=CallbackApprover(lambda request: NeverInRun())) as space:
-        space.add(Clerk("clerk"))
-        with pytest.raises(NotPermitted):
-            space.add(User("me")).ask("clerk", "open").result()
-
-
-@pytest.mark.parametrize("decision", (Always(), AlwaysInRun()))
-def test_always_without_anything_to_hold_for_permits_a_message(decision: Any) -> None:
-    class Clerk(Agent):
-        @action(access_policy=ACCESS_REQUESTED)
-        def open(self) -> str:
-            """Open."""
-            return "open"
-
+@pytest.mark.parametrize("decision", (Always(), AlwaysInRun(), NeverInRun()))
+def test_decision_for_a_run_answers_a_message_which_has_no_run(decision: Any) -> None:
     with NativeSpace(approver=CallbackApprover(lambda request: decision)) as space:
         space.add(Clerk("clerk"))
-        assert space.add(User("me")).ask("clerk", "open").result() == "open"
+        opened = space.add(User("me")).ask("clerk", "open")
+        if isinstance(decision, NeverInRun):
+            with pytest.raises(NotPermitted):
+                opened.result()
+        else:
+            assert opened.result() == "open"
 
 
 def test_journal_says_of_a_permission_that_it_is_for_the_run(tmp_path: Path) -> None:
