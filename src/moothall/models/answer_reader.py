@@ -125,7 +125,7 @@ class AnswerReader:
         if event is None or event == {}:  # it says nothing
             return
         if type(event) is not dict:
-            event = self._as_dict(_only_error(event), where)
+            event = self._object_in(event, where)
         if (fault := event if is_failure else failure_in(event)) is not None:
             raise error_of(fault, self._name)
         yield from self._read_event(event, where)
@@ -133,7 +133,9 @@ class AnswerReader:
     def take_whole(self, body: bytes) -> Iterator[StreamPart]:
         """Yield the pieces of an answer that came whole."""
         where = f"{self._name}: the answer"
-        answer = self._as_dict(_only_error(parse_json(body, where)), where)
+        answer = parse_json(body, where)
+        if type(answer) is not dict:
+            answer = self._object_in(answer, where)
         if (fault := failure_in(answer)) is not None:
             raise error_of(fault, self._name)
         self._is_whole = True
@@ -234,6 +236,12 @@ class AnswerReader:
             calls[id] = Call(id, name, "" if args is None else args)
         return tuple(calls.values())
 
+    def _object_in(self, value: Any, label: str) -> dict[str, Any]:
+        """Return an event or an answer; of a list with an error alone, as Gemini sends it, that."""
+        if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
+            value = value[0] if "error" in value[0] else value
+        return self._as_dict(value, label)
+
     def _as_dict(self, value: Any, label: str, name: str = "") -> dict[str, Any]:
         if not isinstance(value, dict):
             raise wrong_field(label, name, value, "an object")
@@ -267,7 +275,10 @@ def _first_count(counts: dict[str, int], names: Iterable[str]) -> int:
 
 def _counts_in(value: dict[str, Any], names: Iterable[str]) -> dict[str, int]:
     """Return the numbers of tokens in the first of these fields that says something."""
-    return next((token_counts(value[each]) for each in names if value.get(each)), {})
+    for name in names:
+        if value.get(name):
+            return token_counts(value[name])
+    return {}
 
 
 def usage_of(value: Any) -> Usage:
@@ -311,9 +322,3 @@ def _whole_characters(text: str, is_last: bool) -> tuple[str, str]:
 def list_or_empty(value: Any) -> list[Any]:
     """Return a list; empty for other data."""
     return value if isinstance(value, list) else []
-
-
-def _only_error(value: Any) -> Any:
-    """Return the error that is alone in a list, as Gemini sends it."""
-    first = value[0] if isinstance(value, list) and len(value) == 1 else None
-    return first if isinstance(first, dict) and "error" in first else value

@@ -130,10 +130,12 @@ class HTTPClient:
                     raise HTTPError(f"{error}{tries_note(attempt + 1)}") from None
             else:
                 response.tries += attempt
+                if is_last or 200 <= response.status < 300:
+                    break
                 may_retry = wants_retry(response.headers)
                 if may_retry is None:
                     may_retry = response.is_transient and not (lasts and lasts(response))
-                if is_last or not may_retry or 200 <= response.status < 300:
+                if not may_retry:
                     break
                 wait_s = response.wait_s
                 if wait_s is not None and wait_s > LONGEST_WAIT_S:
@@ -217,8 +219,8 @@ class HTTPClient:
         async def check_hop(
             request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
         ) -> aiohttp.ClientResponse:  # also before each redirect
-            hops[str(request.url)] = None
-            ServerURL(request.url).check_allowed(self.name)
+            hops[address := ServerURL(request.url)] = None
+            address.check_allowed(self.name)
             refusals.clear()
             _connecting.set((request.url.raw_host or "", refusals))
             return await send(request)

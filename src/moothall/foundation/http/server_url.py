@@ -73,7 +73,7 @@ class ServerURL(str):
     @property
     def is_forbidden(self) -> bool:
         """Whether `MOOTHALL_OFFLINE` forbids calls to it."""
-        return not self.is_loopback and is_offline()
+        return not _is_loopback(self) and is_offline()
 
     def check_allowed(self, caller: str) -> None:
         """Raise RemoteForbidden if `caller` may not call it; `HTTPClient` checks each call."""
@@ -86,7 +86,7 @@ class ServerURL(str):
     @property
     def proxy(self) -> str | None:
         """The environment's proxy for it, or None; ConfigError if that is not one of HTTP."""
-        return None if self.is_loopback else proxy_for(self)
+        return None if _is_loopback(self) else proxy_for(self)
 
     @property
     def proxy_place(self) -> str:

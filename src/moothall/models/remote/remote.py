@@ -349,9 +349,11 @@ class RemoteModel(ProcessBound, AnsweringModel, remedy="make it there, or give i
             self.failures.hide(key)
         if given_headers := await headers_now(self._given_headers, self.name):
             self.failures.hide(*map(str, given_headers.values()))
-        lower = {each.lower() for each in given_headers}
         own_headers = {"Content-Type": "application/json", "Accept": "application/json"}
         own_headers |= self._own_headers(key or "none")
+        if not given_headers:
+            return own_headers
+        lower = {each.lower() for each in given_headers}
         ours = {each: value for each, value in own_headers.items() if each.lower() not in lower}
         return {**ours, **given_headers}
 
