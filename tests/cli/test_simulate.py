@@ -209,6 +209,16 @@ def test_simulate_prints_lines_of_json(capsys: pytest.CaptureFixture[str]) -> No
     assert shown.err == ""
 
 
+def test_simulate_says_money_in_dollars_and_its_json_in_cents(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(*TOWN, "--json") == 0
+    cents = json.loads(capsys.readouterr().out.splitlines()[-1])["money"]
+    assert run(*TOWN) == 0
+    line = next(each for each in capsys.readouterr().out.splitlines() if "money" in each)
+    assert line.split() == ["money", f"{cents / 100:,.2f}", "dollars"]
+
+
 @pytest.mark.long
 def test_tables_are_csv_and_with_parquet_the_same_as_parquet(tmp_path: Path) -> None:
     assert run(*TOWN, "--out", str(tmp_path / "csv")) == 0

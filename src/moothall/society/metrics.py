@@ -27,7 +27,7 @@ class Metric:
         name: the column
         of: returns the value of a step
         label: the name for people; empty: the command does not print it
-        scale: how many of its units are one as people read it, such as 100 cents
+        scale: how many of its units are one as people read it: 100 cents are a dollar
         total: what a run reports: `last`, the `sum` of its steps, or nothing
         most: the name under which a run reports its greatest value; empty for none
         in_cells: whether an experiment adds it up over its cells
@@ -141,7 +141,7 @@ METRICS: Final = (
         100,
         total="last",
         chart="All money",
-        unit="of 100 cents",
+        unit="dollars",
         colour="food",
     ),
     Metric("owned", lambda measure: measure.owned_money, scale=100),

@@ -20,7 +20,7 @@ export const CHANGES = {
   closeroad: { label: "Close a street", fields: { name: "Street, or the id of a road, such as n3-n4", hours: "For how many hours; empty: until you open it" }, missing: "name the street that is to close first", make: ({ name, hours }) => ({ close_roads: [name], hours }) },
   openroad: { label: "Open a street again", fields: { name: "Street, or the id of a road, such as n3-n4" }, missing: "name the street that is to open first", make: ({ name }) => ({ open_roads: [name] }) },
   fact: { label: "Set a fact, such as the weather", fields: { name: "Fact, such as weather", text: "Value" }, missing: "write the fact and its value first, such as weather and rain", make: ({ name, text }) => ({ facts: { [name]: fact(text) } }) },
-  pay: { label: "Pay money", fields: { amount: "To each, from the government", name: "Citizen's number; empty: all" }, make: ({ name, amount }) => ({ pay: [["government", name || "everyone", Math.round(100 * amount)]] }) },
+  pay: { label: "Pay money", fields: { amount: "Dollars to each, from the government", name: "Citizen's number; empty: all" }, make: ({ name, amount }) => ({ pay: [["government", name || "everyone", Math.round(100 * amount)]] }) },
 };
 
 // The intervention of a kind that what is written in the fields stands for.

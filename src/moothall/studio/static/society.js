@@ -17,7 +17,7 @@ const SCALES = { money: 100, savings: 100, income: 100, needs: 10, opinions: 10 
 const USUAL = "How are you?"; // what one asks first
 const LISTED = 200; // citizens and places of a name, at most
 const KEPT = "moothall-citizen"; // the run and the citizen that is looked at, over a reload
-const money = (cents) => (cents / 100).toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
+const money = (cents) => `${(cents / 100).toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 })} dollars`;
 const when = (iso) => new Date(iso).toLocaleString("en", { weekday: "long", day: "numeric", month: "long", hour: "2-digit", minute: "2-digit", hour12: false });
 const short = (at) => new Date(at).toLocaleString("en", { weekday: "short", hour: "2-digit", minute: "2-digit", hour12: false });
 const post = (path, body) => call(`society/${path}`, body);

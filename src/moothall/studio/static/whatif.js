@@ -36,7 +36,7 @@ export function whatIf(beside, post) {
       root.hidden = Boolean(isOwn);
       const of = (kind) => plan.places.filter((each) => plan.kinds[each[1]] === kind).map(([id]) => id);
       const shut = Object.entries(CLOSED).map(([kind, label]) => [label, of(kind)]).filter(([, places]) => places.length);
-      replace(root, h("h2", {}, "What if …"), h("div", { class: "s-row" }, shut.map(([label, close]) => trial(label, { close, hours: 0 })), trial("Each gets 100", { pay: [["government", "everyone", PAID]] })));
+      replace(root, h("h2", {}, "What if …"), h("div", { class: "s-row" }, shut.map(([label, close]) => trial(label, { close, hours: 0 })), trial("Each gets 100 dollars", { pay: [["government", "everyone", PAID]] })));
     },
   };
 }
