@@ -1179,3 +1179,43 @@ def test_set_parameter_takes_what_its_schema_admits(kind):
     made = moothall.Action("pick", pick)
     assert "uniqueItems" not in str(made.parameters)
     assert made.check({"numbers": [1, 2, 2]}) == {"numbers": {1, 2}}
+
+
+def pays(amount: int, items: list[int], note: str = "") -> str:
+    """Pay."""
+    return "paid"
+
+
+def checks_by_its_own_schema() -> moothall.Action:
+    number = {"type": "integer"}
+    schema = {"type": "object", "properties": {"due-date": number, "a": {"items": number}}}
+    return moothall.Action("pay", lambda **args: "paid", "Pay.", schema)
+
+
+@pytest.mark.parametrize(
+    ("args", "argument"),
+    (
+        ({"amount": "x", "items": [], "note": 'argument "items"'}, "amount"),
+        ({"amount": 1, "items": [1, "argument"]}, "items"),
+        ({"items": []}, "amount"),
+        ({"amount": 1, "items": [], "other": 1}, "other"),
+    ),
+)
+def test_wrong_arguments_error_has_the_first_argument_at_fault(
+    args: dict[str, Any], argument: str
+) -> None:
+    with pytest.raises(InvalidArguments) as error:
+        moothall.Action("pay", pays).check(args)
+    assert error.value.argument == argument
+
+
+@pytest.mark.parametrize(
+    ("args", "argument"),
+    (({"due-date": "soon"}, "due-date"), ({"due-date": 1, "a": [1, "b"]}, "a")),
+)
+def test_wrong_arguments_error_of_a_schema_has_the_argument_at_fault(
+    args: dict[str, Any], argument: str
+) -> None:
+    with pytest.raises(InvalidArguments) as error:
+        checks_by_its_own_schema().check(args)
+    assert error.value.argument == argument

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from moothall import (
     ACCESS_REQUESTED,
+    Action,
     Agent,
     Call,
     ModelReply,
@@ -60,11 +61,12 @@ class Clerk(Agent):
         return "paid"
 
 
-def asks(studio: Studio, run: str, **args: object) -> None:
+def asks(studio: Studio, run: str, action: Action | None = None, **args: object) -> None:
     """Leave a run waiting that wants to pay."""
-    model = ScriptedModel([ModelReply("", (Call("1", "refund", args),)), "Done."])
+    action = action or Action.of(refund)
+    model = ScriptedModel([ModelReply("", (Call("1", action.name, args),)), "Done."])
     agent = ReActAgent(
-        "cashier", model, actions=[refund], approver=Waiting(), journal=studio.journal.path
+        "cashier", model, actions=[action], approver=Waiting(), journal=studio.journal.path
     )
     with ThreadPoolExecutor(1) as pool:  # the browser's loop is in this thread
         pool.submit(agent.reply_sync, "Go on.", run_id=run).result()
@@ -138,3 +140,21 @@ def test_refused_edit_says_so_at_its_field_on_a_phone_and_the_next_card_is_not_p
     expect(cards).to_have_count(1)
     expect(cards).to_be_focused()  # and not its button
     assert [each.run for each in studio.journal.waiting()] == ["q-2"]
+
+
+def test_refused_edit_stands_at_its_field_whatever_its_name_and_the_words_of_the_others(
+    studio: Studio, open_page: Callable[..., Page]
+) -> None:
+    """Both arguments are of a server's schema, whose names need be no names of Python."""
+    note, date = {"type": "string"}, {"type": "string", "pattern": "^2026-"}
+    schema = {"type": "object", "properties": {"note": note, "due date": date}}
+    pay = Action("pay", lambda **_: "paid", "Pay.", schema, access_policy=ACCESS_REQUESTED)
+    asks(studio, "q-1", pay, **{"note": "-", "due date": "2026-01-05"})
+    page = open_page("Space")
+    card = page.get_by_role("article", name="approval")
+    press(card, "Edit arguments")
+    card.get_by_label("Argument due date").fill('argument "note"')
+    press(card, "Permit as edited")
+    expect(card.get_by_role("alert")).to_contain_text("does not match")
+    expect(card.get_by_label("Argument due date")).to_be_focused()
+    expect(card.get_by_label("Argument note")).not_to_have_attribute("aria-invalid", "true")

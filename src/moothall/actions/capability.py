@@ -289,9 +289,10 @@ class Action(Options):
         fault = self._validator.wrong(args)
         if fault is None:
             return args
-        path = ".".join(map(str, fault[0]))
+        path = ".".join(map(str, fault.path))
         place = f' argument "{path}"' if path else ""
-        raise InvalidArguments(f'"{where or self.name}"{place}: {shorten(fault[1], 200)}')
+        text = f'"{where or self.name}"{place}: {shorten(fault.reason, 200)}'
+        raise InvalidArguments(text, argument=fault.argument)
 
     @property
     def guarded(self) -> Sequence[str] | None:

@@ -123,7 +123,11 @@ class RunWaiting(_SpaceError):
 
 
 class InvalidArguments(RequestError):
-    """Arguments are missing, unexpected or of the wrong type."""
+    """Arguments are missing, unexpected or of the wrong type; `argument` first, if it is known."""
+
+    def __init__(self, *args: object, argument: str | None = None) -> None:
+        super().__init__(*args)
+        self.argument = argument
 
 
 class ActionNotFound(RequestError):
@@ -159,10 +163,7 @@ class SpaceClosed(RequestError):
 
 
 class BudgetExceeded(MoothallError):
-    """The budget does not cover what a run was about to do, so that was not begun.
-
-    Its `limit` is the one that refused: `tokens`, `usd`, `model_calls` or `actions`.
-    """
+    """The budget does not cover what a run was about to do; `limit` refused, such as `tokens`."""
 
     def __init__(self, text: str, limit: str, needs: _Any = None) -> None:
         super().__init__(text)
@@ -358,10 +359,7 @@ class RunHeld(MoothallError):
 
 
 class RunMismatch(MoothallError):
-    """The program that would resume the run `run_id` differs from the one that began it.
-
-    `changed` says what differs, such as `task` or `model`, and `detail` how, in words.
-    """
+    """The program that would resume `run_id` is another: in `changed`; `detail` says how."""
 
     def __init__(self, run_id: str, changed: tuple[str, ...], detail: str, hint: str = "") -> None:
         hint = hint or (

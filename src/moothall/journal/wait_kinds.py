@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from moothall.actions.approval import ApprovalRequest, Question
 from moothall.actions.approval.decision import DECISION_KINDS, ChangedArgs
+from moothall.actions.approval.request import check_by_schema
 from moothall.actions.facts import NO_FACTS, Facts, facts_in_words
 from moothall.foundation.arguments import unknown_value_error
-from moothall.foundation.errors import ConfigError
+from moothall.foundation.errors import ConfigError, InvalidArguments
 from moothall.foundation.jsonvalue import NotJSON, to_json
 from moothall.foundation.text import cut, escaped, escaped_json
 from moothall.models.protocol import call_line
@@ -63,17 +64,10 @@ def _check_changed_args(run: str, answer: Any, wait_data: Mapping[str, Any]) -> 
             f"run {run!r}: {wait_data['action']!r} takes {', '.join(parameters) or 'nothing'}, "
             f"and ChangedArgs has {', '.join(map(escaped, unknown))}: leave that out"
         )
-    from moothall.actions.signature.schema import (  # no first agent needs jsonschema
-        SchemaValidator,
-        WrongSchema,
-    )
-
-    with suppress(WrongSchema):  # the run checks them all the same
-        if schema and (fault := SchemaValidator(schema).wrong(args)) is not None:
-            where = f'argument "{place}": ' if (place := fault.place()) else ""
-            raise ConfigError(
-                f"run {run!r}: {wait_data['action']!r}: ChangedArgs: {where}{fault.reason}"
-            )
+    try:
+        check_by_schema(schema, args)
+    except InvalidArguments as error:
+        raise ConfigError(f"run {run!r}: {wait_data['action']!r}: ChangedArgs: {error}") from None
 
 
 def _operator_answer(key: str, answer: Any) -> Any:
@@ -220,7 +214,7 @@ class Wait:
             return Question(agent, self.text, self.run)
         return ApprovalRequest(
             *(agent, self.action, self.args, agent, {}, self.run, self.thread, self.text),
-            check=lambda args: None,  # the run checks them
+            check=partial(check_by_schema, self.schema),
             facts=self.facts,
             schema=self.schema,
         )

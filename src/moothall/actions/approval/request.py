@@ -5,17 +5,31 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from moothall.actions.acting import CALL_SCOPE
 from moothall.actions.facts import Facts, facts_in_words
 from moothall.actions.slash import format_slash
-from moothall.foundation.errors import InvalidMessage, SlashError
+from moothall.foundation.errors import InvalidArguments, InvalidMessage, SlashError
 from moothall.foundation.text import escaped, escaped_json
 
 Check: TypeAlias = Callable[[dict[str, Any]], object]
 """Checks the arguments of a call; raises InvalidArguments."""
+
+
+def check_by_schema(schema: dict[str, Any] | None, args: dict[str, Any]) -> None:
+    """Raise InvalidArguments for what a call's schema refuses; the run checks them again."""
+    from moothall.actions.signature.schema import (  # no first agent needs jsonschema
+        SchemaValidator,
+        WrongSchema,
+    )
+
+    with suppress(WrongSchema):
+        if schema and (fault := SchemaValidator(schema).wrong(args)) is not None:
+            where = f'argument "{place}": ' if (place := fault.place()) else ""
+            raise InvalidArguments(f"{where}{fault.reason}", argument=fault.argument)
 
 
 class CallToApprove(NamedTuple):

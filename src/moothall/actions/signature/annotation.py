@@ -199,11 +199,15 @@ _SCALAR_FORMS[typing.Dict] = _SCALAR_FORMS[dict]  # noqa: UP006
 
 
 class Mismatch(Exception):
-    """Values do not match their forms: `problems` has each one's path and what is wrong."""
+    """Values do not match their forms: `problems` has each one's path and what is wrong.
 
-    def __init__(self, *problems: tuple[str, str]) -> None:
+    `name` is that of the first, where values are read by name.
+    """
+
+    def __init__(self, *problems: tuple[str, str], name: str | None = None) -> None:
         super().__init__("; ".join(" ".join(problem) for problem in problems))
         self.problems = problems
+        self.name = name
 
 
 # A child that was forked while another thread imported pydantic_core, or built a validator, hung.
@@ -234,10 +238,11 @@ def read_values(validator: Any, values: dict[str, Any]) -> dict[str, Any]:
     by_name: dict[str, list[Any]] = {name: [] for name in values}
     for each in errors:
         by_name.setdefault(each["loc"][0], []).append(each)
-    problems = [_describe_problem(together, values) for together in by_name.values() if together]
+    at_fault = {name: together for name, together in by_name.items() if together}
+    problems = [_describe_problem(together, values) for together in at_fault.values()]
     causes = (each.get("ctx", {}).get("error") for each in errors)
     cause = next((cause for cause in causes if isinstance(cause, BaseException)), None)
-    raise Mismatch(*problems[:_MAX_NAMED]) from cause
+    raise Mismatch(*problems[:_MAX_NAMED], name=next(iter(at_fault))) from cause
 
 
 def _errors_of(error: Any) -> list[Any]:

@@ -55,6 +55,11 @@ class SchemaFault(NamedTuple):
     path: list[str | int]
     reason: str
 
+    @property
+    def argument(self) -> str | None:
+        """The first step of the path: of values by name, the one at fault."""
+        return str(self.path[0]) if self.path else None
+
     def place(self, start: str = "") -> str:
         """Return the path as text, such as `a[2]`, after what the value itself is called."""
         return render_path(self.path, start)

@@ -323,19 +323,20 @@ class Signature:
 
     def _read_args(self, args: dict[str, Any], label: str) -> dict[str, Any]:
         """Read arguments, with whole floats as integers, or raise InvalidArguments."""
-        faults = [
-            _names_fault("missing", [name for name in self._required if name not in args]),
-            _names_fault("unexpected", [name for name in args if name not in self._parameters]),
-        ]
-        if any(faults):
-            raise InvalidArguments(f'"{label}" {", ".join(filter(None, faults))}')
+        missing = [name for name in self._required if name not in args]
+        unexpected = [name for name in args if name not in self._parameters]
+        if at_fault := [*missing, *unexpected]:
+            faults = _names_fault("missing", missing), _names_fault("unexpected", unexpected)
+            text = ", ".join(filter(None, faults))
+            raise InvalidArguments(f'"{label}" {text}', argument=at_fault[0])
         try:
             return read_values(self._validator, args)
         except NotJSON as error:
             raise InvalidArguments(f'"{label}" argument "{error.path}": {error.reason}') from None
         except Mismatch as error:
-            problems = [f'argument "{path}" {problem}' for path, problem in error.problems]
-            raise InvalidArguments(f'"{label}" {"; ".join(problems)}') from error.__cause__
+            text = "; ".join(f'argument "{path}" {problem}' for path, problem in error.problems)
+            fault = InvalidArguments(f'"{label}" {text}', argument=error.name)
+            raise fault from error.__cause__
 
     def _no_form_error(self, name: str, annotation: Any, error: Exception) -> DefinitionError:
         return DefinitionError(

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import re
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
@@ -130,10 +129,16 @@ class Cards:
             args = Action.of(card.read_answer).check(answer, card.kind)
         except InvalidArguments as error:
             raise ConfigError(str(error)) from None
-        with _refusals_at_their_fields(answer.get("args")):
+        try:
             value, outcome = card.read_answer(**args)
             if card.wait_key is not None:
                 card.deliver(value)  # it may be refused there: then the card stays
+        except (ConfigError, InvalidArguments) as error:
+            if not answer.get("args"):
+                raise
+            # Of edited arguments: it stands at its field, or below them all.
+            at = error.argument if isinstance(error, InvalidArguments) else None
+            raise FormError(str(error), at) from error
         if card.wait_key is not None:
             with suppress(CardGone):  # a refresh has found the answer in the journal
                 self._close(number, outcome)
@@ -255,22 +260,6 @@ def _close_outcome(journal: Journal, run: str) -> str:
         if journal.run(run).state != "cancelled":
             return "answered"
     return "withdrawn"
-
-
-@contextmanager
-def _refusals_at_their_fields(edited: Mapping[str, Any] | None) -> Iterator[None]:
-    """Have the refusal of edited arguments name the first of them that is at fault."""
-    try:
-        yield
-    except (ConfigError, InvalidArguments) as error:
-        if not edited:
-            raise
-        names = {
-            match.start(): name
-            for name in edited
-            if (match := re.search(rf'argument "{re.escape(name)}["\[.]', str(error)))
-        }
-        raise FormError(str(error), names[min(names)] if names else None) from error
 
 
 def _set_result(future: asyncio.Future[Any], value: Any) -> None:
