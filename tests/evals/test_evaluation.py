@@ -26,6 +26,7 @@ from moothall.evals import (
     matches_schema,
     same_calls_as_record,
 )
+from moothall.journal import RunView
 
 
 async def test_evaluation_of_the_same_program_is_equal_and_asks_no_model(
@@ -277,6 +278,30 @@ async def test_evaluation_conditions_that_nothing_recorded_tells_apart_are_refus
     assert await evaluate(conditions) == ["1", "2"]
     same = {"model": model("3", name="same")}
     assert await evaluate({"a": same, "b": same}) == ["3", "3"]
+
+
+async def test_evaluation_grades_stand_once_at_their_runs_with_case_and_condition(
+    tmp_path: Path,
+) -> None:
+    def right(reply: Reply[Any], case: Case) -> Grade:
+        return Grade(reply.text == "yes", "as it was")
+
+    def tone(reply: Reply[Any], case: Case) -> str:
+        return "flat"
+
+    agent = ReActAgent("a", ScriptedModel(lambda messages, actions: "no"))
+    with Journal(tmp_path / "evals.db") as journal:
+        for graders in ([right], [right, tone]):
+            conditions: dict[str, Any] = {"as it is": {}}
+            evaluation = Evaluation(agent, [Case("c", "Go")], graders, conditions, journal=journal)
+            await evaluation.run()
+        (run,) = journal.runs()
+        assert run.tags == {"case": "c", "condition": "as it is"}
+        notes = [each[:3] for each in RunView(journal, run).feedback]
+        assert notes == [
+            (False, "as it was", "grader right"),
+            (None, "flat", "grader tone"),
+        ]
 
 
 _PROGRAM = """

@@ -24,13 +24,14 @@ async def ask(job: dict[str, Any]) -> None:
         world=job["world"],
         live=job["live"],
     )
+    condition = (job["parts"], job["condition"])
     slots = asyncio.Semaphore(job["concurrency"])
 
     async def ask_cell(number: int, name: str, seed: int) -> None:
         answer: dict[str, Any] = {"number": number}
         async with slots:
             try:
-                answer["run"] = await evaluation.reply_to(cases[name], job["parts"], seed)
+                answer["run"] = await evaluation.reply_to(cases[name], seed, *condition)
             except Exception as error:
                 answer["error"] = error_text(error)
         sys.stdout.write(json.dumps(answer) + "\n")

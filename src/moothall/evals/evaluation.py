@@ -7,7 +7,6 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from inspect import signature
 from itertools import chain
 from os import PathLike
@@ -17,7 +16,6 @@ from weakref import WeakValueDictionary
 from moothall import Budget, ConfigError, NoSuchRun, Reply, StateError
 from moothall.agents import AgentSource
 from moothall.build import (
-    WorkSpan,
     check_function,
     check_integer,
     check_text,
@@ -31,7 +29,7 @@ from moothall.evals.cases import Case, Dataset
 from moothall.evals.equality import json_key
 from moothall.evals.frozen_world import FrozenWorld
 from moothall.evals.graders import GradedCell, Grader, call_lines
-from moothall.evals.grading import check_grader, check_grader_name, grades_of, with_names
+from moothall.evals.grading import check_grader, check_grader_name, grade_cell, note_grades
 from moothall.evals.other_programs import run_elsewhere
 from moothall.evals.results import CellResult, Evaluated
 from moothall.journal import REASONS, Journal, RunView
@@ -126,9 +124,7 @@ class Evaluation:
         self._seeds = seeds
         self._journal = Journal.from_argument(journal, "Evaluation")
         self._world = world
-        self._leaves = leaves
-        self._live = (*live,)
-        self._approvals = approvals
+        self._frozen: dict[str, Any] = {"leaves": leaves, "live": [*live], "approvals": approvals}
         self._deps = deps
         self._budget = budget
         self._concurrency = concurrency
@@ -166,9 +162,8 @@ class Evaluation:
 
         evaluated = Evaluated([], [*self.conditions])
         replies: dict[tuple[str, str, int], Reply[Any]] = {}
-        at = 0
+        at, end = 0, len(cases)
         while at < len(cases):
-            end = len(cases)
             if self._stop_early is not None:
                 end = _FIRST_LOOK << evaluated.looks
                 evaluated.looks += 1
@@ -227,28 +222,27 @@ class Evaluation:
         return agent(case) if _takes_case(agent) else agent()
 
     def _world_of(self, parts: Mapping[str, Any], case: Case | None) -> FrozenWorld:
-        options: dict[str, Any] = {"leaves": self._leaves, "live": self._live}
-        options["approvals"] = self._approvals
-        options |= {name: parts[name] for name in ("model", "system_prompt") if name in parts}
+        options = {name: parts[name] for name in ("model", "system_prompt") if name in parts}
         run = () if case is None or not case.run else (self.data.journal, case.run)
-        return FrozenWorld(*run, **options)
+        return FrozenWorld(*run, **self._frozen, **options)
 
     async def _ask_elsewhere(
         self, parts: Mapping[str, Any], cells: list[CellResult], note_done: Callable[[], None]
     ) -> None:
         """Have another process ask the cells of a condition with a program of its own."""
         options = (self._deps, self._budget, parts.get("agent"))
-        if self._leaves != "refuse" or any(each is not None for each in options):
+        if self._frozen["leaves"] != "refuse" or any(each is not None for each in options):
             raise ConfigError("a condition with program takes no agent, deps=, budget= or leaves=")
         job = {
             "agent": parts["program"],
             "parts": {name: each for name, each in parts.items() if name != "program"},
             "cases": [each.to_json() for each in self.data],
+            "condition": cells[0].condition if cells else "",
             "cells": [[n, each.case.name, each.seed] for n, each in enumerate(cells)],
             "runs": None if self.data.journal is None else self.data.journal.path,
             "journal": self._journal.path,
             "world": self._world,
-            "live": [*self._live],
+            "live": self._frozen["live"],
             "seeds": self._seeds,
             "concurrency": self._concurrency,
         }
@@ -272,25 +266,28 @@ class Evaluation:
         """Have the agent reply to a case, unless it has; note the run, or what went wrong."""
         async with slots:
             try:
-                cell.run = await self.reply_to(cell.case, parts, cell.seed)
+                cell.run = await self.reply_to(cell.case, cell.seed, parts, cell.condition)
             except Exception as error:
                 log_failure(logger, f"case {cell.case.name!r} failed", error)
                 cell.errors[""] = error_text(error)
         note_done()
 
-    async def reply_to(self, case: Case, parts: Mapping[str, Any], seed: int) -> str:
+    async def reply_to(
+        self, case: Case, seed: int, parts: Mapping[str, Any], condition: str
+    ) -> str:
         """Have the agent reply to a case, unless it has; return the id of the run."""
         agent = self._make_agent(case, parts)
         run_id = self._run_id(agent, case, parts, seed)
         async with self._locks.setdefault(run_id, asyncio.Lock()):  # cases may ask the same
-            await self._reply(agent, run_id, case, parts, seed)
+            tags = {"case": case.name[:200], "condition": condition[:200]}
+            await self._reply(agent, case, parts, seed, run_id=run_id, tags=tags)
         return run_id
 
     async def _reply(
-        self, agent: Any, run_id: str, case: Case, parts: Mapping[str, Any], seed: int
+        self, agent: Any, case: Case, parts: Mapping[str, Any], seed: int, **options: Any
     ) -> None:
         """Have an agent reply to a case in a run, unless that has ended."""
-        is_recorded = parts.get("model") == "recorded"
+        run_id, is_recorded = options["run_id"], parts.get("model") == "recorded"
         with suppress(NoSuchRun):
             view = RunView(self._journal, run_id)
             if view.outline.state in REASONS.final:
@@ -298,7 +295,6 @@ class Evaluation:
             # A recorded one costs nothing to begin anew.
             if is_recorded or any(each.path for each in view.entries):  # a helper has replied
                 self._journal.delete(run_id)
-        options: dict[str, Any] = {"run_id": run_id, "tags": {"case": case.name[:200]}}
         if self._deps is not None:
             options["deps"] = self._deps(case)
         if self._budget is not None:
@@ -333,7 +329,8 @@ class Evaluation:
         """Return the id of a cell's run: the same for the same contents."""
         program = agent.describe_program() if hasattr(agent, "describe_program") else {}
         contents = {name: _described(each) for name, each in parts.items()}
-        world = [self._world, _described(self._leaves), sorted(self._live), self._approvals]
+        leaves, live, approvals = self._frozen.values()
+        world = [self._world, _described(leaves), sorted(live), approvals]
         of_case = _takes_case(parts.get("agent", self._agent))
         request = [case.contents, case.metadata] if of_case else case.contents
         text = json_key([str(agent.id), program, contents, request, seed, world])
@@ -351,8 +348,8 @@ class Evaluation:
             cell.errors[""] = f"run {cell.run!r} has no reply, it is {view.outline.state}"
             return
         case = cell.case
-        has_record = case.run and self.data.journal is not None
-        record = RunView(self.data.journal, case.run) if has_record else None  # type: ignore[arg-type]
+        runs = self.data.journal
+        record = RunView(runs, case.run) if case.run and runs is not None else None
         cell.text, cell.stop_reason, cell.calls = reply.text, reply.stop_reason, call_lines(view)
         if record is not None:
             rest = CallsToTake(record.calls)
@@ -364,19 +361,10 @@ class Evaluation:
         replies[cell.condition, case.name, cell.seed] = reply
         first = replies.get((next(iter(self.conditions)), case.name, cell.seed))
         graded = GradedCell(case, cell.condition, cell.seed, view, record, first)
-        stop_count = sum(bool(each.reason) and not each.path for each in view.entries) - 1
         more = self.data.graders
-        for name, grader in with_names(
-            (*self.graders, *more.get("", ()), *more.get(case.name, ()))
-        ):
-            try:
-                span = WorkSpan("grading", name, cell.run, stop_count)
-                grades = await span.hold(partial(grades_of, name, grader, reply, graded))
-            except Exception as error:
-                cell.errors[name] = error_text(error)
-                continue
-            cell.grades |= {name: grade.value for name, grade in grades.items()}
-            cell.reasons |= {name: grade.why for name, grade in grades.items() if grade.why}
+        graders = (*self.graders, *more.get("", ()), *more.get(case.name, ()))
+        await grade_cell(cell, graders, reply, graded)
+        note_grades(self._journal, view, cell)
 
 
 def _takes_case(agent: Any) -> bool:

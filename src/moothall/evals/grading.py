@@ -7,17 +7,22 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
-from moothall import ConfigError, Reply, StateError
-from moothall.build import as_json, call_user, json_text
+from moothall import ConfigError, Reply, RunHeld, StateError
+from moothall.build import WorkSpan, as_json, call_user, error_text, json_text
 from moothall.evals.cases import Case
 from moothall.evals.graders import Grade, GradedCell
-from moothall.journal import RunView
+from moothall.evals.results import CellResult
+from moothall.journal import Journal, RunView
 
 _SCORES: Final = {"C": True, "I": False, "N": False, "P": 0.5}
 """What Inspect's letters mean: correct, incorrect, no answer, in part."""
+_MAX_NOTE_CHARS: Final = 2000
+_MAX_NAME_CHARS: Final = 200
 
 
 def check_grader(grader: Any) -> None:
@@ -57,7 +62,23 @@ def _name_of(grader: Any) -> str:
     return str(getattr(grader, "__name__", type(grader).__name__))
 
 
-async def grades_of(
+async def grade_cell(
+    cell: CellResult, graders: Iterable[Any], reply: Reply[Any], graded: GradedCell
+) -> None:
+    """Grade a cell by each grader, in a span; what goes wrong is one of its errors."""
+    stop_count = sum(bool(each.reason) and not each.path for each in graded.view.entries) - 1
+    for name, grader in with_names(graders):
+        try:
+            span = WorkSpan("grading", name, cell.run, stop_count)
+            grades = await span.hold(partial(_grades_of, name, grader, reply, graded))
+        except Exception as error:
+            cell.errors[name] = error_text(error)
+            continue
+        cell.grades |= {name: grade.value for name, grade in grades.items()}
+        cell.reasons |= {name: grade.why for name, grade in grades.items() if grade.why}
+
+
+async def _grades_of(
     name: str, grader: Any, reply: Reply[Any], cell: GradedCell
 ) -> dict[str, Grade]:
     """Return the grades that a grader gives, by their names; ConfigError if one is none."""
@@ -76,6 +97,18 @@ async def grades_of(
         return {name: _grade(await call_user(grader, *arguments, in_thread=None))}
     grades = value if isinstance(value, Mapping) else {name: value}
     return {str(key): _grade(each) for key, each in grades.items()}
+
+
+def note_grades(journal: Journal, view: RunView, cell: CellResult) -> None:
+    """Note grades at the run that they are of, where people look; not those that stand there."""
+    noted = {(each.by, each.good, each.note) for each in view.feedback}
+    for name, value in cell.grades.items():
+        good, why = value if isinstance(value, bool) else None, cell.reasons.get(name, "")
+        words = why if good is not None else f"{value}: {why}" if why else str(value)
+        by, note = f"grader {name}"[:_MAX_NAME_CHARS], words[:_MAX_NOTE_CHARS]
+        if (by, good, note) not in noted and (good is not None or words):
+            with suppress(RunHeld):  # by who grades it, too
+                journal.feedback(cell.run, good=good, note=note, by=by)
 
 
 def _grade(value: Any, reason: str = "") -> Grade:

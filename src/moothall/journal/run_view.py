@@ -363,7 +363,7 @@ class RunView:
 
     @cached_property
     def feedback(self) -> list[Feedback]:
-        """What people have said of it by `Journal.feedback`, in order."""
+        """What people and graders have said of it by `Journal.feedback`, in order."""
         entries = (each for each in self.entries if each.path == FEEDBACK.path)
         return [Feedback.read(cast(Any, each.data), each.at) for each in entries]
 

@@ -1,4 +1,4 @@
-"""Two runs beside each other: which steps of them belong together, and which are the same."""
+"""Runs beside each other: the steps of two, and the cases of an evaluation in its conditions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from itertools import zip_longest
 from typing import Any, Final
 
 from moothall.build import json_line
-from moothall.journal import Entry
+from moothall.journal import Entry, Journal, Outline, RunView
 from moothall.studio.run_view import Totals, cut_value, entry_row
 
 _MAX_STEPS: Final = 2_000
 """The most steps of a run that are compared: the first ones."""
+_MAX_CASES: Final = 300
+"""The most cases of an evaluation that are compared: those that were asked last."""
 
 
 @dataclass
@@ -93,3 +95,35 @@ def _outcome(result: Any) -> Any:
         return result
     error = result.get("error")
     return result.get("result") if error is None else error
+
+
+# -- an evaluation ---------------------------------------------------------------------------------
+
+
+def compare_cases(journal: Journal) -> dict[str, Any]:
+    """Return what evaluations have asked: `rows` of `[case, cells, same]`, by `conditions`.
+
+    A cell is the newest run of its case in its condition: its id, state, reply, calls, and grades
+    of `[grader, good, note]`; None if there is none. `cut` says whether cases were left out.
+    """
+    asked: dict[str, dict[str, Outline]] = {}
+    conditions: dict[str, None] = {}
+    for each in sorted(journal.runs(tags=["case", "condition"]), key=lambda run: run.began):
+        conditions[each.tags["condition"]] = None
+        cells = {**asked.pop(each.tags["case"], {}), each.tags["condition"]: each}
+        asked[each.tags["case"]] = cells  # the last one asked comes last
+    rows: list[tuple[Any, ...]] = []
+    for case, cells in [*asked.items()][-_MAX_CASES:]:
+        shown = [_cell(journal, cells[name]) if name in cells else None for name in conditions]
+        replies = [(each["text"], each["calls"]) for each in shown if each is not None]
+        rows.append((case, shown, all(each == replies[0] for each in replies)))
+    return {"conditions": [*conditions], "rows": rows, "cut": len(asked) > _MAX_CASES}
+
+
+def _cell(journal: Journal, outline: Outline) -> dict[str, Any]:
+    view = RunView(journal, outline)
+    last = {each.by: each for each in view.feedback}
+    grades = [[each.by or "", each.good, cut_value(each.note)] for each in last.values()]
+    calls = [f"{each.action} {json_line(each.asked_args)}" for each in view.calls if not each.path]
+    cell = {"text": cut_value(view.end_text), "calls": cut_value(calls), "grades": grades}
+    return {"id": outline.id, "state": outline.state, **cell}

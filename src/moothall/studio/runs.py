@@ -19,7 +19,7 @@ from moothall import ConfigError, MoothallError, NoSuchRun
 from moothall.build import as_json as json_data
 from moothall.build import guard, shorten
 from moothall.journal import REASONS, Doubt, Outline, RunShares, RunView
-from moothall.studio.comparison import compare_runs
+from moothall.studio.comparison import compare_cases, compare_runs
 from moothall.studio.event_feed import as_json
 from moothall.studio.orders.order import order_line, readable_order
 from moothall.studio.page import STATIC, Tab, attachment
@@ -303,6 +303,10 @@ class RunsTab(Tab):
         outlines = [outline_row(journal.run(each)) for each in pair]
         return {**compare_runs(*(journal.entries(each) for each in pair)), "runs": outlines}
 
+    def cases(self) -> dict[str, Any]:
+        """Return the cases of evaluations in their conditions, by `compare_cases`."""
+        return compare_cases(self._journal)
+
     def export(self, run: str) -> bytes:
         """Return a run as a file of JSON lines, which `Journal.import_run` reads."""
         with tempfile.TemporaryDirectory() as folder:
@@ -361,7 +365,15 @@ class RunsTab(Tab):
             return Response(self.list_json(), media_type="application/json")
 
         reads = (self.entries, self.entry, self.run, self.prompt, self.replay)
-        for read in (*reads, self.sums, self.find, self.search, self.compare, self.shares):
+        for read in (
+            *reads,
+            self.sums,
+            self.find,
+            self.search,
+            self.compare,
+            self.cases,
+            self.shares,
+        ):
             router.get(f"/{read.__name__}", response_model=None)(as_response(read))
 
         @router.get("/export")

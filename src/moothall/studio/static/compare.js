@@ -1,4 +1,4 @@
-// Two runs beside each other: what each cost, their steps in rows, and the first difference.
+// Runs beside each other: two, with what each cost, their steps in rows and the first difference; and the cases of an evaluation in its conditions.
 
 import { button, call, cost, count, duration, empty, h, number, replace, stateBadge } from "./dom.js";
 import { go } from "./place.js";
@@ -37,4 +37,19 @@ export async function showComparison(root, run, other) {
       h("tbody", {}, mine.map(([name, value], at) => h("tr", { class: value === theirs[at][1] ? "same" : "differs" }, h("th", { scope: "row" }, name), h("td", {}, value), h("td", {}, theirs[at][1]))))),
     cut ? h("p", { class: "s-soft" }, "Only the first 2,000 steps of each are compared.") : null,
     rows.length ? h("table", { class: "s-table s-pairs" }, h("tbody", {}, body)) : empty("Neither run has called a model or an action.")));
+}
+
+const graded = ([by, good, note]) => h("span", { class: `s-badge ${good === null ? "" : good ? "good" : "bad"}`, title: note || null }, `${by.replace(/^grader /, "")}${good === null ? `: ${short(note)}` : good ? "" : ": no"}`);
+const reply = (each) => (each ? h("td", {}, h("div", { class: "s-row" }, stateBadge(each.state), each.grades.map(graded), h("span", { class: "s-spacer" }), h("button", { type: "button", class: "s-link", onclick: () => go(["runs", each.id]) }, "run")), each.calls.slice(0, CALLS).map((line) => h("div", { class: "s-given-to" }, given(short(line)))), each.text ? outcome(short(each.text)) : null) : h("td", { class: "s-none" }, "–"));
+
+// Show the cases of an evaluation in a place, each with its replies side by side; `run` is one of them.
+export async function showCases(root, run) {
+  replace(root, empty("Reading …"));
+  const { conditions, rows, cut } = await call("runs/cases"), differs = rows.filter(([, , same]) => !same).length;
+  const pair = (cells) => cells.filter(Boolean).slice(0, 2).map((each) => each.id);
+  replace(root, h("section", { class: "s-compare", "aria-label": "Cases" },
+    h("div", { class: "s-row" }, h("h2", {}, "Cases compared"), h("span", { class: "s-spacer" }), h("span", { class: `s-badge ${differs ? "warn" : "good"}` }, differs ? `${number(differs)} of ${number(rows.length)} cases differ` : "all replies are the same"), button("Close", () => go(["runs", run]), "quiet")),
+    cut ? h("p", { class: "s-soft" }, `Only the ${number(rows.length)} cases that were asked last are shown.`) : null,
+    h("table", { class: "s-table s-pairs" }, h("thead", {}, h("tr", {}, h("td", {}), conditions.map((name) => h("th", { scope: "col" }, name)))),
+      h("tbody", {}, rows.map(([name, cells, same]) => h("tr", { class: same ? "same" : "differs" }, h("th", { scope: "row" }, name, cells.filter(Boolean).length > 1 && button("Compare", () => { const [one, two] = pair(cells); go(["runs", one, "compare", two]); }, "s-link")), cells.map(reply)))))));
 }

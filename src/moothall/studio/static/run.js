@@ -264,7 +264,7 @@ export function shownRun(view, id, slot, back, wanted) {
         about.forked_from && ENDED.has(about.state) && "It has ended, so nothing is left to resume: fork it from a step before its end."));
     update(foot, h("dl", { class: "s-figures" }, figures.map(([name, text, beside]) => h("div", { class: name === "errors" && t.errors ? "bad" : null },
       h("dt", {}, name), h("dd", {}, text, beside && h("small", {}, beside))))),
-    h("div", { class: "s-row s-links" }, compareWith(), h("a", { class: "s-link", href: keyed(`runs/export?${at}`), download: true }, "Export"), !is && button("Share", () => showShares(view, id), "quiet")));
+    h("div", { class: "s-row s-links" }, compareWith(), about.tags?.condition && button("All cases", () => go(["runs", id, "cases"]), "quiet"), h("a", { class: "s-link", href: keyed(`runs/export?${at}`), download: true }, "Export"), !is && button("Share", () => showShares(view, id), "quiet")));
     showDoubts(doubts, id, is ? [] : about.in_doubt, (now) => {
       Object.assign(about, now);
       top();

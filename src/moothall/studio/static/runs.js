@@ -1,5 +1,5 @@
 // The tab Runs: the runs of the journal, found by their words, state and agent; and the chosen one.
-// Its address is /runs/ID, that of a step /runs/ID/N, and that of a comparison /runs/ID/compare/OTHER.
+// Its address is /runs/ID, that of a step /runs/ID/N, that of a comparison /runs/ID/compare/OTHER, and that of an evaluation's cases /runs/ID/cases.
 
 import { button, call, clock, count, date, day, dollars, duration, empty, fillWindow, h, number, replace, runState, stateBadge, titled, update } from "./dom.js";
 import { on, onReset } from "./feed.js";
@@ -7,7 +7,7 @@ import { onGrowing } from "./growing.js";
 import { arrange, cardSlot } from "./inbox.js";
 import { agentOf, listed, runs, stands, toFind } from "./journal.js";
 import { chart } from "./chart.js";
-import { showComparison } from "./compare.js";
+import { showCases, showComparison } from "./compare.js";
 import { TOLD, go, onPlace, place } from "./place.js";
 import { shownRun } from "./run.js";
 import { walk } from "./steps.js";
@@ -190,7 +190,7 @@ export function mount(root) {
 
   async function show([tab, id, step, more]) {
     if (tab !== "runs") return;
-    const isPair = step === "compare";
+    const isPair = step === "compare" || step === "cases";
     const wanted = isPair ? null : Number(step) || null;
     root.classList.toggle("chosen", Boolean(id));
     const isOther = Boolean(id) !== Boolean(chosen); // then the list has another form
@@ -207,8 +207,8 @@ export function mount(root) {
       arrange();
       return list();
     }
-    const isNew = id !== chosen || !run || (isPair ? more : null) !== other;
-    [chosen, other] = [id, isPair ? more : null];
+    const isNew = id !== chosen || !run || (isPair ? more ?? "" : null) !== other;
+    [chosen, other] = [id, isPair ? more ?? "" : null];
     if (isOther) list();
     for (const each of rows.querySelectorAll("[data-run]")) {
       const is = each.dataset.run === id;
@@ -217,7 +217,7 @@ export function mount(root) {
     }
     if (isPair) {
       run = null;
-      return showComparison(view, id, more).catch((error) => replace(view, h("p", { class: "s-fault", role: "alert" }, error.message)));
+      return (step === "cases" ? showCases(view, id) : showComparison(view, id, more)).catch((error) => replace(view, h("p", { class: "s-fault", role: "alert" }, error.message)));
     }
     if (isNew) {
       view.scrollTop = 0;
