@@ -12,6 +12,7 @@ import pytest
 from commands import run as run_command
 from evals import shop
 from evals.shop import desk
+from models.batch_server import BatchServer
 from moothall import Budget, ConfigError, Journal, ReActAgent, Reply, ScriptedModel
 from moothall.evals import (
     Case,
@@ -27,6 +28,7 @@ from moothall.evals import (
     same_calls_as_record,
 )
 from moothall.journal import RunView
+from moothall.models import OpenAIModel
 
 
 async def test_evaluation_of_the_same_program_is_equal_and_asks_no_model(
@@ -302,6 +304,18 @@ async def test_evaluation_grades_stand_once_at_their_runs_with_case_and_conditio
             (False, "as it was", "grader right"),
             (None, "flat", "grader tone"),
         ]
+
+
+def test_evaluation_sends_the_cases_of_a_model_with_batches_together(tmp_path: Path) -> None:
+    with BatchServer() as server:
+        server.finish()
+        agent = ReActAgent("a", OpenAIModel("m", server.url, batch=True))
+        cases = [Case(f"c{number}", f"Question {number}") for number in range(12)]
+        options: dict[str, Any] = {"journal": tmp_path / "evals.db", "concurrency": 1}
+        results = Evaluation(agent, cases, [], **options).run_sync()
+    assert {each.text for each in results.cells} == {f"about {each.inputs}" for each in cases}
+    sizes = [len(each) for each in server.batches.values()]
+    assert (sum(sizes), len(sizes) < 4) == (12, True)
 
 
 _PROGRAM = """

@@ -69,7 +69,7 @@ class Evaluation:
         approvals: `live` to ask the agent's own approver
         deps: returns the `deps` of a case
         budget: what all cells may spend together
-        concurrency: how many cells reply at a time
+        concurrency: how many cells reply at a time; all those of a model with `batch=True`
         stop_early: the name of a grader: once each condition's difference to the first one is
             decided, no further case is asked. It looks after 16 cases, 32, 64 and so on, with
             intervals that are wider for that, and right
@@ -204,13 +204,16 @@ class Evaluation:
     async def _ask_cells(self, cells: list[CellResult], note_done: Callable[[], None]) -> None:
         """Have the agent reply to cells, those of all conditions at once."""
         slots = asyncio.Semaphore(self._concurrency)
+        own_model = getattr(self._agent, "model_or_name", None)
         works = []
         for name, parts in self.conditions.items():
             own_cells = [each for each in cells if each.condition == name]
             if "program" in parts:
                 works.append(self._ask_elsewhere(parts, own_cells, note_done))
-            else:
-                works += [self._ask(each, parts, slots, note_done) for each in own_cells]
+                continue
+            has_batches = getattr(parts.get("model", own_model), "batch", False)
+            own_slots = asyncio.Semaphore(len(own_cells)) if has_batches else slots
+            works += [self._ask(each, parts, own_slots, note_done) for each in own_cells]
         await side_by_side(works)
 
     def _make_agent(self, case: Case, parts: Mapping[str, Any]) -> Any:
