@@ -27,7 +27,13 @@ from moothall.journal.stop_reason import ELSEWHERE_STATE, OPEN_STATES
 from moothall.journal.store.run_requests import read_requests
 from moothall.journal.store.run_work import RunRequests, RunWork
 from moothall.journal.store.store import RunEnd, Store, WriteUncertain
-from moothall.journal.store.wait_rows import WAIT_ENTRY_KINDS, WORKER, WorkerRow, begin_worker
+from moothall.journal.store.wait_rows import (
+    WAIT_ENTRY_KINDS,
+    WORKER,
+    WorkerRow,
+    begin_worker,
+    claim_worker,
+)
 from moothall.journal.tally import search_text
 
 NewRun: TypeAlias = tuple[str, str, str, str | None, str | None]
@@ -129,6 +135,11 @@ class RunOpener:
         with self._store.writing(lock=RUNS) as db:
             number, _ = self._find_or_create(db, row.id, new_run)
             begin_worker(db, number, thread, row)
+
+    def claim_worker(self, run_id: str, by: int) -> bool:
+        """Have a run alone tell of the end of work in the background; False if another one does."""
+        with self._store.writing() as db:
+            return claim_worker(db, run_id, by, self.leased_runs)
 
     def check_writable(self) -> None:
         """Write what no run has: a full disk, or a server that is a standby now, can be read."""

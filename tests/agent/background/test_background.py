@@ -715,3 +715,31 @@ def test_background_after_some_seconds_turns_a_call_into_one_that_has_not_ended(
     else:
         assert results(reply)[0] == f'{{"id": "{id}", "state": "working"}}'
         assert reply.text == f"Result of helper ({id}), in the background:\nA is done"
+
+
+def test_background_result_is_told_to_one_of_the_replies_that_begin_in_its_thread_at_a_time(
+    place: Place,
+) -> None:
+    path = place("runs")
+
+    async def main() -> list[str]:
+        model, busy = Gated(), Gated(lambda messages: "I go on.")
+
+        def process(model: Any) -> ReActAgent:
+            return chief(model, ReActAgent("helper", Gated()), journal=Journal(path))
+
+        asking = chief(giving("A"), ReActAgent("helper", model), journal=Journal(path))
+        await asking.reply("Go.", thread="t", run_id="r")
+        asking.model = busy  # its thread is busy, so it is not woken itself
+        reply = asyncio.ensure_future(asking.reply("And?", thread="t"))
+        await until(lambda: busy.working > 0)
+        model.gate.set()
+        with Journal(path) as journal:
+            await until(lambda: journal.run("r/1.0").state == "done")
+        others = [process(ScriptedModel(["I see."])) for _ in range(6)]
+        replies = await asyncio.gather(*(each.reply("And?", thread="t") for each in others))
+        busy.gate.set()
+        replies.append(await reply)
+        return [text for each in replies for text in told_by(each.messages) if text != "And?"]
+
+    assert asyncio.run(main()) == ["Result of helper (r/1.0), in the background:\nA is done"]

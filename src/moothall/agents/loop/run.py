@@ -328,7 +328,7 @@ class LoopRun:
     async def _hear_workers(self, workers: Workers) -> None:
         """Hear what has come of the work in the background since the last turn."""
         if not self._past_steps(f"{self.state.iteration + 1}"):  # else its answer was without
-            self._take_texts(await workers.take_results())
+            self._take_texts(await workers.take_results(self.record))
             if not workers.is_needed:
                 self.thread.workers = None
 

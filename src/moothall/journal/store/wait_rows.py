@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -310,6 +310,25 @@ def woken_runs(db: Database, asker: str) -> Iterator[tuple[int, str]]:
             return
         yield row
         id = woken_id(asker, count)
+
+
+def claim_worker(
+    db: Database, run_id: str, by: int, is_at_work: Callable[[list[int]], list[int]]
+) -> bool:
+    """Have one run tell of the end of another in the background; whether that is the run `by`.
+
+    `is_at_work` returns which of these runs a process works on: another one may have begun to.
+    """
+    query = (
+        "SELECT w.run, w.decided_by FROM waits w JOIN runs r ON r.number = w.run WHERE r.id = ? "
+        "AND w.kind = ? AND NOT w.taken AND NOT r.deleted"
+    )
+    row = db.execute(query, (run_id, WORKER)).fetchone()
+    if row is None or (row[1] not in (None, str(by)) and is_at_work([int(row[1])])):
+        return False
+    claim = "UPDATE waits SET decided_by = ? WHERE run = ? AND key = ? AND NOT taken AND "
+    values = (str(by), row[0], WORKER_KEY, row[1] or "")
+    return db.execute(f"{claim}coalesce(decided_by, '') = ?", values).rowcount > 0
 
 
 def drop_workers(db: Database, asker: str, run_id: str = "") -> list[str]:

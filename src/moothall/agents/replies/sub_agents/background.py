@@ -58,6 +58,7 @@ from moothall.journal.store.wait_rows import WorkerRow
 from moothall.journal.tally import TASK_CHARS
 
 if TYPE_CHECKING:
+    from moothall.agents.replies.record import Record
     from moothall.budget import Budget
 
 logger: logging.Logger = logging.getLogger("moothall.agents")
@@ -147,7 +148,7 @@ class Workers:
         task = self.start(row, call.action, caller, budget, texts)
         if after is not None:
             await asyncio.wait({task}, timeout=after)
-            if has_ended(task):
+            if has_ended(task) and await self._claims(row, caller.recorded):
                 return self._end_call(row, agent, task, call)
         return {"id": id, "state": "working"}
 
@@ -393,12 +394,17 @@ class Workers:
 
     # -- telling -----------------------------------------------------------------------------------
 
-    async def take_results(self) -> list[str]:
-        """Return what has come since the last turn, each once, in the order of the ends."""
+    async def take_results(self, record: Record[Any] | None) -> list[str]:
+        """Return what has come since the last turn, each once, in the order of the ends.
+
+        `record` is that of the reply that hears it.
+        """
         journal, texts, self._hears = self._asker.journal, list[str](), True
         for row in await self._ended_rows():
             if journal is None:
                 text, sources = told_end(row, self._ends.pop(row.id))
+            elif not await self._claims(row, record):
+                continue  # a reply in another process tells it, if that is not killed
             else:
                 try:
                     text, sources = await in_thread(read_end, journal, row)
@@ -418,6 +424,14 @@ class Workers:
                 advice = f'Answer by "tell" with the id {id!r}.'
                 texts.append(SourcedText(f"{head}\n{each.text}\n{advice}", each.text.sources))
         return texts
+
+    async def _claims(self, row: WorkerRow, record: Record[Any] | None) -> bool:
+        """Return whether a reply alone tells of an end."""
+        journal = self._asker.journal
+        if journal is None or record is None:
+            return True
+        claim = journal.held_runs.claim_worker
+        return bool(await in_thread(claim, row.id, record.run.number))
 
     async def _ended_rows(self) -> list[WorkerRow]:
         """Return those that have ended, and of which the conversation has not heard."""
