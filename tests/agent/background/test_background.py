@@ -16,10 +16,8 @@ from moothall import (
     Budget,
     CallbackApprover,
     Context,
-    Conversation,
     Journal,
     Later,
-    MaxTurns,
     ReActAgent,
     Reply,
     ScriptedModel,
@@ -350,22 +348,6 @@ def test_background_is_foreground_where_no_later_turn_hears_of_it(journals: Any)
         return await agent.reply("Go.", history=[{"role": "user", "content": "Hello."}])
 
     assert results(asyncio.run(main())) == ["A is done"]
-
-
-def test_background_work_of_a_conversation_is_told_as_a_whole(tmp_path: Path) -> None:
-    async def main() -> Reply:
-        talkers = [ReActAgent(id, ScriptedModel([f"{id} says so."])) for id in ("anna", "ben")]
-        talk = Conversation(talkers, id="helper", until=MaxTurns(2))
-        agent = ReActAgent(
-            "chief",
-            giving("A", then=pause),
-            actions=[talk.as_action(background=True), waiting_for(lambda: True)],
-            journal=tmp_path / "runs.db",
-            max_iterations=9999,
-        )
-        return await agent.reply("Go.", run_id="r")
-
-    assert "ben says so." in asyncio.run(main()).text
 
 
 def test_background_work_that_a_person_cancels_is_told(tmp_path: Path) -> None:
@@ -743,3 +725,49 @@ def test_background_result_is_told_to_one_of_the_replies_that_begin_in_its_threa
         return [text for each in replies for text in told_by(each.messages) if text != "And?"]
 
     assert asyncio.run(main()) == ["Result of helper (r/1.0), in the background:\nA is done"]
+
+
+@pytest.mark.parametrize("restarted", (False, True))
+def test_background_work_that_waits_for_an_answer_goes_on_with_it_and_wakes_its_asker(
+    restarted: bool, tmp_path: Path
+) -> None:
+    @action
+    async def ask_later() -> str:
+        """Ask for the result, which comes later."""
+        raise Later("result")
+
+    heard = list[str]()
+
+    def process(journal: Journal) -> ReActAgent:
+        def direct(messages: list[dict[str, Any]], actions: Any) -> Any:
+            last = str(messages[-1]["content"])
+            if "Result of" in last:
+                heard.append(last)
+            return Call("1", "helper", {"text": "A"}) if last == "Go." else "I go on."
+
+        model = Gated(paint_later)
+        model.gate.set()
+        helper = ReActAgent("helper", model, actions=[ask_later])
+        return chief(ScriptedModel(direct), helper, journal=journal)
+
+    def paint_later(messages: list[dict[str, Any]]) -> Any:
+        last = messages[-1]
+        return str(last["content"]) if last["role"] == "tool" else Call("1", "ask_later", {})
+
+    async def main(is_first: bool, is_last: bool) -> None:
+        journal = Journal(tmp_path / "runs.db")
+        agent = process(journal)
+        if is_first:
+            await agent.reply("Go.", thread="t", run_id="r")
+            await until(lambda: journal.run("r/1.0").state == "waiting")
+        if is_last:
+            (wait,) = journal.waiting()
+            assert (wait.run, wait.kind) == ("r/1.0", "result")
+            journal.answer("r/1.0", "result", "It is 42.", by="eva")
+            while not heard:
+                await agent.resume_decided()
+                await asyncio.sleep(0)
+
+    for steps in ((True, False), (False, True)) if restarted else ((True, True),):
+        asyncio.run(main(*steps))
+    assert heard == ["Result of helper (r/1.0), in the background:\nIt is 42."]
