@@ -771,3 +771,44 @@ def test_background_work_that_waits_for_an_answer_goes_on_with_it_and_wakes_its_
     for steps in ((True, False), (False, True)) if restarted else ((True, True),):
         asyncio.run(main(*steps))
     assert heard == ["Result of helper (r/1.0), in the background:\nIt is 42."]
+
+
+def test_background_work_is_paused_told_something_and_let_go_on_by_an_operator(
+    tmp_path: Path,
+) -> None:
+    @action(idempotent=True, polling=True)
+    async def look() -> str:
+        """Look."""
+        await asyncio.sleep(0)
+        return "seen"
+
+    async def main() -> str:
+        heard = list[str]()
+
+        def help(messages: list[dict[str, Any]]) -> Any:
+            is_told = len(told_by(messages)) > 1
+            return " / ".join(told_by(messages)) if is_told else Call("1", "look", {})
+
+        def direct(messages: list[dict[str, Any]], actions: Any) -> Any:
+            last = str(messages[-1]["content"])
+            if "Result of" in last:
+                heard.append(last)
+            return Call("1", "helper", {"text": "A"}) if last == "Go." else "I go on."
+
+        journal, model = Journal(tmp_path / "runs.db"), Gated(help)
+        model.gate.set()
+        helper = ReActAgent("helper", model, actions=[look], max_iterations=99999)
+        agent = chief(ScriptedModel(direct), helper, journal=journal)
+        await agent.reply("Go.", thread="t", run_id="r")
+        journal.pause("r/1.0", by="eva")
+        await until(lambda: journal.run("r/1.0").state == "waiting")
+        assert [each.kind for each in journal.waiting("r/1.0")] == ["paused"]
+        journal.tell("r/1.0", "Also B.", by="eva")
+        journal.go_on("r/1.0", by="eva")
+        while not heard:
+            await agent.resume_decided()
+            await asyncio.sleep(0)
+        return heard[0]
+
+    result = asyncio.run(main())
+    assert result == "Result of helper (r/1.0), in the background:\nA / eva: Also B."

@@ -153,10 +153,8 @@ class LoopRun:
             if remembered := messages_of(self.memory, self.turn_end.id, None)[0]:
                 self.turn_end.results.remember(remembered, state)
             del remembered  # a thousand replies may wait: each keeps what it needs
-        if self.thread.pending_texts:
-            steering.pending_texts.extend(self.thread.take_texts())
-            if not self._past_steps(f"{state.iteration + 1}"):
-                self._take_new_texts()
+        if self.thread.pending_texts and request.background != "worker":
+            self._take_pending_texts()
         if is_new:
             self.thread.defers_actions = None  # as its actions are now
             if request.background == "woken":
@@ -169,6 +167,8 @@ class LoopRun:
             first_turn.add({"role": "user", "content": request.content}, marks)
             self.run_memory.save(self.state, first_turn, ends=False)
             del first_turn, marks
+        if self.thread.pending_texts:  # what work in the background is told comes after its task
+            self._take_pending_texts()
         if not is_new and (reply := self._terminal_before() or self._refused_before()) is not None:
             return reply
         # A refusal is a turn of its own, and none of those that the agent may take.
@@ -331,6 +331,11 @@ class LoopRun:
             self._take_texts(await workers.take_results(self.record))
             if not workers.is_needed:
                 self.thread.workers = None
+
+    def _take_pending_texts(self) -> None:
+        self._steering.pending_texts.extend(self.thread.take_texts())
+        if not self._past_steps(f"{self.state.iteration + 1}"):
+            self._take_new_texts()
 
     def _take_new_texts(self) -> None:
         self._take_texts(self._steering.take_texts())  # the turn may have ended though cancelled
