@@ -11,11 +11,21 @@ import sys
 from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cli import journal_programs
-from moothall import Budget, Journal, ReActAgent, ScriptedModel, SQLiteMemory
+from moothall import (
+    ACCESS_REQUESTED,
+    Action,
+    Budget,
+    Journal,
+    ReActAgent,
+    ScriptedModel,
+    SQLiteMemory,
+    Waiting,
+)
 from moothall.build import Thread
 from moothall.cli.option_types import MomentType
 from moothall.models.protocol import Call
@@ -388,6 +398,32 @@ def test_restore_sets_aside_what_a_memory_has_of_later_runs(folder: Path) -> Non
         assert not [*memory.thread("anna").messages()]
         set_aside = memory.thread("anna").messages_set_aside()
         assert [each["content"] for each in set_aside] == ["I moved.", "Yes."]
+
+
+def test_restore_sets_aside_what_a_memory_has_of_a_run_that_went_on_later(folder: Path) -> None:
+    def agent(journal: Journal, memory: SQLiteMemory) -> ReActAgent:
+        pay = Action("pay", lambda: "paid", "Pay.", access_policy=ACCESS_REQUESTED)
+        model = ScriptedModel([Call("c", "pay", {}), "It is paid."])
+        options: Any = {"memory": memory, "journal": journal, "approver": Waiting()}
+        return ReActAgent("a", model, actions=[pay], **options)
+
+    with Journal(folder / "runs.db") as journal, SQLiteMemory(folder / "a.memory") as memory:
+        agent(journal, memory).reply_sync("Hello.", thread="anna", run_id="r")
+    assert moothall("runs", "backup", "copy.db", cwd=folder).returncode == 0
+    with Journal(folder / "runs.db") as journal, SQLiteMemory(folder / "a.memory") as memory:
+        (wait,) = journal.waiting("r")
+        journal.answer("r", wait.key, True)
+        agent(journal, memory).reply_sync("Hello.", thread="anna", run_id="r")
+    done = moothall("runs", "restore", "copy.db", "--memory", "a.memory", cwd=folder)
+    with SQLiteMemory(folder / "a.memory") as memory:
+        thread = memory.thread("anna")
+        assert [each["content"] for each in thread.messages()] == ["Hello."]
+        assert [each["content"] for each in thread.messages_set_aside()] == [
+            "",
+            "paid",
+            "It is paid.",
+        ]
+    assert done.stdout.splitlines()[2:] == ["a.memory, thread 'anna': 3 messages set aside"]
     done = moothall("runs", "restore", "copy.db", "--memory", "none.memory", cwd=folder)
     assert (done.returncode, "none.memory" in done.stderr) == (2, True)
 
