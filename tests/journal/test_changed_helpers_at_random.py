@@ -287,10 +287,12 @@ def compare(seed: int, folder: Path, kills: bool = False) -> Counter[str]:
         prompts = [(each.prompt, each.own_prompt) for each in programs]
         programs = [Program(*programs[0][:3], *each) for each in prompts]
     met = Counter[str]()
-    for number in range(_PROCESSES + 8 * len(programs)):
-        world.left = world.random.randint(1, 20) if number < _PROCESSES else 0
-        program = programs[number % len(programs)]
-        if number and world.random.random() < 0.4:
+    for number in range(_PROCESSES + 16 * len(programs)):
+        is_random = number < _PROCESSES
+        world.left = world.random.randint(1, 20) if is_random else 0
+        # A program that a run was handed over to asks anew, and needs a second process.
+        program = programs[(number if is_random else number // 2) % len(programs)]
+        if number and is_random and world.random.random() < 0.4:
             program = world.random.choice(programs)
         end, about = world.live_and_die(program, resumes=world.random.random() < 0.5)
         met[end] += 1
