@@ -6,7 +6,8 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -154,29 +155,20 @@ class ServerActions:
 
     def _describe_tool(self, definition: Definition) -> tuple[Any, dict[str, Any], str]:
         policy = self._policy(definition.name)
-        note, description, schema = (
-            self._lock_note(definition.name),
-            definition.description,
-            definition.schema,
-        )
-        if note:
+        description, schema = definition.description, definition.schema
+        if note := self._lock_note(definition.name):
             # What nobody has accepted is no text for a model, which might follow it.
             accepted = self._accepted_definition(definition.name) or {}
             description = str(accepted.get("description", _NEW_DESCRIPTION))
             schema = accepted.get("inputSchema", {"type": "object"})
             policy = policy if policy == ACCESS_DENIED else ACCESS_REQUESTED
-        perform, name = self._perform, definition.name
+        name = definition.name
         label = f"{self._id}.{name}"
 
-        async def call(**args: Any) -> Any:
-            context = args.pop(CONTEXT_KEY, None)
-
-            async def send(client: mcp.Client) -> Any:
-                on_progress = None if context is None else _progress_reporter(context)
-                result = await client.call_tool(name, args, progress_callback=on_progress)
-                return value_of(result, label, definition.data.get("outputSchema"))
-
-            return await perform(f'"{name}"', send, context, definition)
+        async def send(args: Any, context: Context[Any] | None, client: mcp.Client) -> Any:
+            on_progress = None if context is None else _progress_reporter(context)
+            result = await client.call_tool(name, args, progress_callback=on_progress)
+            return value_of(result, label, definition.data.get("outputSchema"))
 
         options = {
             "description": visible_text(description),
@@ -188,7 +180,18 @@ class ServerActions:
             # What a person has accepted, by a lock, is the program's text.
             "described_by": "" if self._lock is not None else _source_text(self._id),
         }
-        return call, options, definition.fault
+        return self._caller(f'"{name}"', send, definition), options, definition.fault
+
+    def _caller(
+        self, label: str, send: Callable[..., Any], definition: Definition | None = None
+    ) -> Callable[..., Awaitable[Any]]:
+        """Return the function of an action: `send` gets its arguments, its context, the client."""
+
+        async def call(**args: Any) -> Any:
+            context = args.pop(CONTEXT_KEY, None)
+            return await self._perform(label, partial(send, args, context), context, definition)
+
+        return call
 
     # -- what is accepted, where a lock says it ----------------------------------------------------
 
@@ -200,56 +203,22 @@ class ServerActions:
     def _accepted_definition(self, name: str) -> dict[str, Any] | None:
         return None if self._lock is None else self._lock.accepted_definition(self._id, name)
 
-    def _accepted_list_json(self, name: str) -> str:
-        """Return the accepted list of resources or prompts, as JSON."""
-        return str((self._accepted_definition(name) or {}).get("description", "{}"))
-
-    def _policy_of_list(self, name: str, note: str) -> AccessPolicy:
-        policy = self._policy(name)
-        return ACCESS_REQUESTED if note and policy != ACCESS_DENIED else policy
-
     # -- resources and prompts ---------------------------------------------------------------------
 
     def _describe_resources(self, uris: tuple[str, ...]) -> tuple[Any, dict[str, Any], str]:
-        perform = self._perform
+        async def send(args: Any, context: Any, client: mcp.Client) -> Any:
+            return contents_of(await client.read_resource(args["uri"]))
 
-        async def call(**args: Any) -> Any:
-            context = args.pop(CONTEXT_KEY, None)
-
-            async def send(client: mcp.Client) -> Any:
-                return contents_of(await client.read_resource(args["uri"]))
-
-            return await perform("read_resource", send, context, None)
-
-        note = self._lock_note(RESOURCE_LIST)
-        listed_uris = uris if not note else json.loads(self._accepted_list_json(RESOURCE_LIST))
-        description = f"Read a resource of {self._id}. There are: {_names_text(listed_uris)}"
-        options = {
-            "description": description,
-            "parameters": object_schema(
-                uri={"type": "string", "description": "the address of the resource"}
-            ),
-            "access_policy": self._policy_of_list("read_resource", note),
-            "note": note,
-            "idempotent": "read_resource" in self._idempotent,
-            "outside": True,
-            "takes_listed_values": True,
-            "described_by": _source_text(self._id) if uris else "",
-        }
-        return call, options, ""
+        schema = object_schema(uri={"type": "string", "description": "the address of the resource"})
+        note, texts = self._accepted_list(RESOURCE_LIST, uris)
+        purpose = f"Read a resource of {self._id}"
+        return self._describe_list("read_resource", send, note, texts, purpose, schema, uris)
 
     def _describe_prompts(
         self, prompts: dict[str, tuple[str, ...]]
     ) -> tuple[Any, dict[str, Any], str]:
-        perform = self._perform
-
-        async def call(**args: Any) -> Any:
-            context = args.pop(CONTEXT_KEY, None)
-
-            async def send(client: mcp.Client) -> Any:
-                return messages_of(await client.get_prompt(args["name"], args.get("arguments")))
-
-            return await perform("get_prompt", send, context, None)
+        async def send(args: Any, context: Any, client: mcp.Client) -> Any:
+            return messages_of(await client.get_prompt(args["name"], args.get("arguments")))
 
         schema = object_schema(
             name={"type": "string", "description": "the prompt's name"},
@@ -260,25 +229,39 @@ class ServerActions:
             },
         )
         schema["required"] = ["name"]
-        note = self._lock_note(PROMPT_LIST)
-        listed_prompts: dict[str, Any] = (
-            dict(prompts) if not note else json.loads(self._accepted_list_json(PROMPT_LIST))
-        )
-        signatures = [
-            f"{name}({', '.join(arguments)})" for name, arguments in listed_prompts.items()
-        ]
-        names = _names_text(signatures)
+        note, listed = self._accepted_list(PROMPT_LIST, prompts)
+        signatures = [f"{name}({', '.join(arguments)})" for name, arguments in listed.items()]
+        purpose = f"Get a prompt of {self._id}, filled in"
+        return self._describe_list("get_prompt", send, note, signatures, purpose, schema, prompts)
+
+    def _accepted_list(self, name: str, listed: Any) -> tuple[str, Any]:
+        """Return how a list differs from what is accepted, and the list that a model may see."""
+        if not (note := self._lock_note(name)):
+            return note, listed
+        return note, json.loads((self._accepted_definition(name) or {}).get("description", "{}"))
+
+    def _describe_list(
+        self,
+        name: str,
+        send: Callable[..., Any],
+        note: str,
+        texts: Iterable[str],
+        purpose: str,
+        schema: dict[str, Any],
+        listed: Collection[Any],
+    ) -> tuple[Any, dict[str, Any], str]:
+        policy = self._policy(name)
         options = {
-            "description": f"Get a prompt of {self._id}, filled in. There are: {names}",
+            "description": f"{purpose}. There are: {_names_text(texts)}",
             "parameters": schema,
-            "access_policy": self._policy_of_list("get_prompt", note),
+            "access_policy": ACCESS_REQUESTED if note and policy != ACCESS_DENIED else policy,
             "note": note,
-            "idempotent": "get_prompt" in self._idempotent,
+            "idempotent": name in self._idempotent,
             "outside": True,
             "takes_listed_values": True,
-            "described_by": _source_text(self._id) if prompts else "",
+            "described_by": _source_text(self._id) if listed else "",
         }
-        return call, options, ""
+        return self._caller(name, send), options, ""
 
 
 def _action(name: str, call: Any, options: Mapping[str, Any], fault: str) -> Action:
