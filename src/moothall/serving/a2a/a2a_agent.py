@@ -183,10 +183,8 @@ class A2AAgent(ConversationalAgent):
                 (*messages, *conversation.observed_texts), MAX_OBSERVED
             )
             self._reply_counts[1] += 1
-            self._last_fault = (
-                time.time(),
-                shorten(str(error) or type(error).__name__, _MAX_FAULT_CHARS),
-            )
+            text = str(error) or type(error).__name__
+            self._last_fault = time.time(), shorten(text, _MAX_FAULT_CHARS)
             raise
 
     def _conversation_of(self, thread: Thread) -> RemoteConversation:
@@ -241,9 +239,7 @@ class A2AAgent(ConversationalAgent):
         while True:
             await self._exchange(request, conversation, parts, task)
             conversation.context_id = task.context_id or conversation.context_id
-            asks_operator = (
-                task.state == INPUT_REQUIRED and task.waits_for_others
-            )  # its server's operator asks
+            asks_operator = task.state == INPUT_REQUIRED and task.waits_for_others  # the server's
             if asks_operator or task.message_parts is not None or task.state == COMPLETED:
                 return
             if task.state != INPUT_REQUIRED:

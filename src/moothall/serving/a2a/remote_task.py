@@ -85,9 +85,8 @@ class RemoteTask:
     def _answer_parts(self) -> list[list[dict[str, Any]]]:
         if self.message_parts is not None:
             return [self.message_parts]
-        has_status = (
-            not self.artifacts or self.state in PAUSED_STATES
-        )  # it asks beside what there is so far
+        # One that is paused asks beside what there is so far.
+        has_status = not self.artifacts or self.state in PAUSED_STATES
         return [*self.artifacts.values(), *([self.status_parts] if has_status else [])]
 
     def apply_update(self, update: Any) -> str:
@@ -151,11 +150,8 @@ class RemoteTask:
         id = artifact.get("artifactId", "")
         if not isinstance(id, str):
             raise _protocol_error(artifact)
-        parts_before, old_text, new_text = (
-            self.artifacts.setdefault(id, []),
-            "",
-            _text_of(parts, ""),
-        )
+        parts_before = self.artifacts.setdefault(id, [])
+        old_text, new_text = "", _text_of(parts, "")
         if append and parts_before:
             new_text = "".join([part["text"] for part in parts if "text" in part])
         elif parts_before:

@@ -75,15 +75,8 @@ class Company:
         self.name: str = name
         self._agents: dict[str, Agent] = {}
         self._scheduled_calls: dict[str, ScheduledCall] = {
-            schedule_name: ScheduledCall(
-                schedule_name,
-                schedule.schedule(),
-                schedule.to,
-                schedule.action,
-                schedule.args,
-                schedule.time_as,
-            )
-            for schedule_name, schedule in settings.schedules.items()
+            each: ScheduledCall(each, of.schedule(), of.to, of.action, of.args, of.time_as)
+            for each, of in settings.schedules.items()
         }
         self._program = CompanyProgram(settings, folder)
         self._company_space = CompanySpace(settings, folder, self._on_broker_lost)

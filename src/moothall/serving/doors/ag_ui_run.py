@@ -50,9 +50,8 @@ class PageRun:
     known_calls: set[str]  # the ids of the calls that the client knows
     calls: dict[str, CallStarted] = field(default_factory=dict)  # those under way, by their ids
     is_version_1: bool = False  # whether the client of this request states that version
-    reader: Follower = field(
-        init=False
-    )  # of what its run tells: what comes between two requests is for the next
+    # Of what its run tells: what comes between two requests is for the next.
+    reader: Follower = field(init=False)
     events_sent: list[dict[str, Any]] = field(default_factory=list)  # since its last answers
     events_again: list[dict[str, Any]] = field(default_factory=list)  # for answers sent again
     asks_shown: dict[str, Ask] = field(default_factory=dict)

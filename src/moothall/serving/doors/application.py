@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -15,14 +15,7 @@ from moothall.serving.doors.a2a.door import A2ADoor
 from moothall.serving.doors.a2a.runs import is_task
 from moothall.serving.doors.ag_ui import AGUIDoor
 from moothall.serving.doors.callers import CallerOptions, Callers, Tokens
-from moothall.serving.doors.checks import (
-    Receive,
-    RequestRefused,
-    Scope,
-    Send,
-    in_thread,
-    path_of,
-)
+from moothall.serving.doors.checks import RequestRefused, in_thread, path_of
 from moothall.serving.doors.door_guard import DoorGuard
 from moothall.serving.doors.front import FRONT_OPTIONS, NO_FRONT, WILDCARD, Front, FrontOptions
 from moothall.serving.doors.mcp import MCPDoor
@@ -169,7 +162,6 @@ class _Doors:
     def __init__(self, served: Served, mcp: MCPDoor, a2a: A2ADoor, resumer: Resumer | None) -> None:
         self._served, self._mcp, self._a2a, self._resumer = served, mcp, a2a, resumer
         self._ag_ui = AGUIDoor(served)
-        self._mcp_app: Any = None
         self._lifespan_task: asyncio.Task[None] | None = None
 
     def app(self, extra_routes: Iterable[Any]) -> Starlette:
@@ -182,7 +174,7 @@ class _Doors:
             *OpenAIDoor(self._served).routes(),  # first: Starlette tries one after the other
             *self._a2a.routes(),
             *self._ag_ui.routes(),
-            Route(MCP.path, endpoint=_DeferredApp(lambda: self._mcp_app)),
+            Route(MCP.path, endpoint=self._mcp),
         ]
         for each in routes:  # an id may have line breaks, too, and clients may add a slash
             pattern = each.path_regex.pattern.removesuffix("$")
@@ -202,7 +194,7 @@ class _Doors:
     async def _open(self) -> AsyncIterator[None]:
         await in_thread(self._served.open)  # a server may have started and ended the application
         try:
-            async with self._mcp.over_http() as self._mcp_app, AsyncExitStack() as stack:
+            async with self._mcp.over_http(), AsyncExitStack() as stack:
                 resumer = self._resumer
                 if resumer is None:
                     own_resumer = Resumer(_ServedHost(self._served))
@@ -256,14 +248,3 @@ async def _answer_busy(request: Request, error: TooOften) -> Response:
     status, text, kind = answer_to(error, path_of(request.scope), body)
     headers = {name.decode(): value.decode() for name, value in error.headers}
     return Response(text, status, headers, kind.decode())
-
-
-class _DeferredApp:
-    """An ASGI application that is known once the doors are open."""
-
-    def __init__(self, find: Callable[[], Any]) -> None:
-        self._find = find
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
-        await self._find()(scope, receive, send)

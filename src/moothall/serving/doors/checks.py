@@ -263,9 +263,9 @@ def replayed(body: bytes, receive: Receive) -> Receive:
 
 
 async def with_keepalives(
-    items: AsyncIterator[T], first_s: float = KEEPALIVE_S, interval_s: float = KEEPALIVE_S
+    items: AsyncIterator[T], first_s: float = KEEPALIVE_S
 ) -> AsyncGenerator[T | None, None]:
-    """Yield the items, and None where nothing comes for so many seconds."""
+    """Yield the items, and None where nothing comes for a while; `first_s` is the first one."""
     next_item: asyncio.Future[T | None] = asyncio.ensure_future(anext(items, None))
     wait_s = first_s
     try:
@@ -278,7 +278,7 @@ async def with_keepalives(
             if done:
                 next_item = asyncio.ensure_future(anext(items, None))
             else:
-                wait_s = interval_s
+                wait_s = KEEPALIVE_S
     finally:
         next_item.cancel()
         with suppress(asyncio.CancelledError):

@@ -14,6 +14,7 @@ from moothall import Event, MoothallError
 from moothall.build import Thread, ToolCall, Tracing, one_line
 from moothall.serving.doors.asks import Ask, waiting_text
 from moothall.serving.doors.callers import sender_of
+from moothall.serving.doors.checks import Receive, Scope, Send
 from moothall.serving.doors.mcp_call import (
     CALLS,
     CallRuns,
@@ -76,11 +77,13 @@ class MCPDoor:
             on_call_tool=self._call_tool,
         )
 
+    _app: SessionOwnerApp  # while it is served over HTTP
+
     # -- transports --------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def over_http(self) -> AsyncIterator[Any]:
-        """Yield an ASGI application for the path of the door."""
+    async def over_http(self) -> AsyncIterator[None]:
+        """Answer the requests to the path of the door in the `with` block."""
         from mcp.server.streamable_http_manager import (
             StreamableHTTPASGIApp,
             StreamableHTTPSessionManager,
@@ -89,9 +92,14 @@ class MCPDoor:
         manager = StreamableHTTPSessionManager(self.server)
         async with manager.run():
             try:
-                yield SessionOwnerApp(StreamableHTTPASGIApp(manager))
+                self._app = SessionOwnerApp(StreamableHTTPASGIApp(manager))
+                yield
             finally:
                 self._runs.end_all_left()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request to its path, as an ASGI application."""
+        await self._app(scope, receive, send)
 
     async def over_standard_streams(self) -> None:
         """Serve the client at the standard streams until it closes them."""

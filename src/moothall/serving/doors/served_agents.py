@@ -292,15 +292,17 @@ class Served:
         self._replies.add(reply)
         return lambda *task: self._replies.discard(reply)
 
-    def replying(self) -> dict[str, ConversationalAgent]:
-        """Return the agents that callers may talk to, by id: those whose `say` is not denied."""
+    def saying(self) -> dict[str, Agent]:
+        """Return the agents to which callers may say something, by id."""
         return {
             id: agent
             for id, agent in self.offered.items()
-            if isinstance(agent, ConversationalAgent)
-            and (say := agent.offers.get("say")) is not None
-            and say.access_policy != ACCESS_DENIED
+            if (say := agent.offers.get("say")) is not None and say.access_policy != ACCESS_DENIED
         }
+
+    def replying(self) -> dict[str, ConversationalAgent]:
+        """Return those of them that reply, with threads and streams."""
+        return {id: e for id, e in self.saying().items() if isinstance(e, ConversationalAgent)}
 
     @contextmanager
     def calling(self, sender: str, to: str, caller: Caller) -> Iterator[None]:
@@ -351,13 +353,6 @@ class Served:
         decision = await mailbox.carry(lambda: call_user(agent.request_permission, message))
         if decision is not True:
             raise DECISION_KINDS.refusal_of(f"{agent.id}.say", decision)
-
-    @staticmethod
-    def forget(agent: ConversationalAgent, thread: str) -> None:
-        """Remove a thread that was made for one reply."""
-        agent.all_threads.drop(thread)
-        agent.forget_memory(thread)
-        agent.drop_in_members(thread)
 
     async def close(self) -> None:
         """Close the space, if it was made here."""

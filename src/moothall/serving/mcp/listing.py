@@ -163,9 +163,8 @@ async def read_offer(client: mcp.Client, name: str, faults: set[str]) -> ServerO
             if tools.setdefault(definition.name, definition) is not definition:
                 logger.warning("%s has two tools %.80r; the first is used", name, definition.name)
             elif definition.fault:
-                logger.warning(
-                    "%s: its tool %.80r cannot be called: %s", name, *_name_and_fault(definition)
-                )
+                text = "%s: its tool %.80r cannot be called: %s"
+                logger.warning(text, name, definition.name, definition.fault)
     resources = prompts = None
     if (
         capabilities.resources is not None
@@ -188,10 +187,6 @@ async def read_offer(client: mcp.Client, name: str, faults: set[str]) -> ServerO
         client.protocol_version,
         client.instructions or "",
     )
-
-
-def _name_and_fault(definition: Definition) -> tuple[str, str]:
-    return definition.name, definition.fault
 
 
 async def _optional_items(

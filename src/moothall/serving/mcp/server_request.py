@@ -30,9 +30,7 @@ class ServerRequest:
     timer: asyncio.TimerHandle | None = None
     person_answer: asyncio.Future[Any] | None = None
     context: Context = field(default_factory=copy_context)  # the caller's, who is asked
-    unopened_addresses: list[str] = field(
-        default_factory=list
-    )  # addresses that nobody has opened, in words
+    unopened_addresses: list[str] = field(default_factory=list)  # that nobody has opened, in words
     trace: Callable[[], None] | None = None  # continues the caller's trace, if there is one
 
     @property

@@ -11,7 +11,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
-from moothall import ACCESS_DENIED, NoSuchRun
+from moothall import NoSuchRun
 from moothall.build import one_line
 from moothall.serving.a2a.wire import (
     ACCEPTED_MEDIA,
@@ -100,20 +100,12 @@ class A2ADoor:
 
     # -- cards -------------------------------------------------------------------------------------
 
-    def _agents(self) -> list[str]:
-        """Return the ids of the agents that reply."""
-        return [
-            id
-            for id, agent in self._served.offered.items()
-            if (say := agent.offers.get("say")) is not None and say.access_policy != ACCESS_DENIED
-        ]
-
     async def _first_card(self, request: Request) -> Response:
-        return self._card_of(next(iter(self._agents()), None), request)
+        return self._card_of(next(iter(self._served.saying()), None), request)
 
     async def _card(self, request: Request) -> Response:
         id = self._agent_id(request)
-        return self._card_of(id if id in self._agents() else None, request)
+        return self._card_of(id if id in self._served.saying() else None, request)
 
     def _agent_id(self, request: Request) -> str:
         """Return the id of the agent that an address names; clients may add a slash."""
@@ -180,7 +172,7 @@ class A2ADoor:
         from starlette.responses import PlainTextResponse
 
         agent = self._agent_id(request)
-        if agent not in self._agents():
+        if agent not in self._served.saying():
             return PlainTextResponse("no such agent replies here\n", 404)
         call = A2ACall()
         try:

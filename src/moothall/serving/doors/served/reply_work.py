@@ -46,7 +46,7 @@ def reply_work(
                 if is_new:
                     await served.permit(run.request.sender, agent, request.content)
                 while True:
-                    served.forget(agent, thread)  # what a run that went on later has left
+                    agent.end_thread(thread)  # what a run that went on later has left
                     for message in earlier_messages:
                         await agent.observe(message, thread)
                     try:
@@ -57,7 +57,7 @@ def reply_work(
                     # It was sent again while another server works on it: that has the reply soon.
                     await asyncio.sleep(_POLL_S)
         finally:
-            served.forget(agent, thread)
+            agent.end_thread(thread)
 
     async def reply(run: ServedRun) -> Reply:
         if not tells:
