@@ -325,18 +325,18 @@ class Signature:
         """Read arguments, with whole floats as integers, or raise InvalidArguments."""
         missing = [name for name in self._required if name not in args]
         unexpected = [name for name in args if name not in self._parameters]
-        if at_fault := [*missing, *unexpected]:
-            faults = _names_fault("missing", missing), _names_fault("unexpected", unexpected)
-            text = ", ".join(filter(None, faults))
-            raise InvalidArguments(f'"{label}" {text}', argument=at_fault[0])
+        if wrong := [*missing, *unexpected]:
+            names = {"missing": missing, "unexpected": unexpected}
+            text = ", ".join(_names_fault(*each) for each in names.items() if each[1])
+            raise InvalidArguments(f'"{label}" {text}', argument=wrong[0])
         try:
             return read_values(self._validator, args)
         except NotJSON as error:
             raise InvalidArguments(f'"{label}" argument "{error.path}": {error.reason}') from None
         except Mismatch as error:
-            text = "; ".join(f'argument "{path}" {problem}' for path, problem in error.problems)
-            fault = InvalidArguments(f'"{label}" {text}', argument=error.name)
-            raise fault from error.__cause__
+            problems = [f'argument "{path}" {problem}' for path, problem in error.problems]
+            text = f'"{label}" {"; ".join(problems)}'
+            raise InvalidArguments(text, argument=error.name) from error.__cause__
 
     def _no_form_error(self, name: str, annotation: Any, error: Exception) -> DefinitionError:
         return DefinitionError(
@@ -393,8 +393,6 @@ def _schema_of_returned(annotation: Any, *, cut_recursion: bool) -> tuple[dict[s
 
 
 def _names_fault(label: str, names: list[str]) -> str:
-    if not names:
-        return ""
     listed = ", ".join(excerpt(name) for name in names[:_MAX_LISTED_NAMES])
     more = len(names) - _MAX_LISTED_NAMES
     plural = "s" if len(names) > 1 else ""
