@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
@@ -193,6 +195,52 @@ def test_conversation_leads_to_its_runs_and_to_what_waits_for_the_person(
         expect(page.get_by_role("searchbox", name="Filter runs")).to_have_value("Critic")
         rows = page.get_by_role("list", name="Runs").locator("[data-run]")
         expect(rows).to_contain_text(["Burn it", "Hear me"])
+
+
+class Slow(Agent):
+    """Hears one thing at a time, and takes as long as the test wants."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id, receive_own_broadcasts=False)
+        self.heard: list[str] = []
+        self.free = threading.Semaphore(0)
+
+    @action
+    async def say(self, content: str) -> str:
+        """Say something."""
+        self.heard.append(content)
+        await asyncio.to_thread(self.free.acquire)
+        return f"I heard {content}"
+
+
+def test_conversation_shows_what_waits_while_the_agent_works_and_a_message_is_taken_back(
+    studio: Studio, open_page: Callable[..., Page]
+) -> None:
+    with NativeSpace() as space:
+        slow = space.add(Slow("Slow"))
+        space.add(studio.user)
+        other = space.add(Agent("Other"))
+        page = open_page()
+        talks_of(page, "Slow")
+        for word in ("one", "two", "three"):
+            say(page, "Slow", word)
+        queue = page.get_by_role("region", name="What waits for Slow")
+        rows = queue.get_by_role("listitem")
+        expect(rows).to_have_text(["You twoTake back", "You threeTake back"])
+        other.send({"to": "Slow", "action": {"name": "say", "args": {"content": "four"}}})
+        expect(rows).to_have_text(["You twoTake back", "You threeTake back", "Other four"])
+        rows.first.get_by_role("button", name="Take back").click()
+        expect(rows).to_have_text(["You threeTake back", "Other four"])
+        log = page.get_by_role("log", name="Conversation with Slow")
+        expect(log).to_contain_text('the message to "Slow.say" was taken back before it began')
+        slow.free.release()
+        expect(log).to_contain_text("I heard one")
+        expect(rows).to_have_text(["Other four"])
+        slow.free.release(2)
+        expect(log).to_contain_text("I heard three")
+        expect(queue).to_have_count(0)
+        assert slow.heard == ["one", "three", "four"]
+        assert not studio.user.take_back("Slow", "User-3")  # it has begun
 
 
 def test_phone_shows_whom_one_talks_to_and_nothing_before_what_was_said(

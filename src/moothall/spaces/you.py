@@ -7,9 +7,10 @@ from typing import Any, Final
 from moothall.actions import action
 from moothall.actions.message import BROADCAST
 from moothall.agents.agent import Agent
-from moothall.foundation.errors import AgentNotFound, RequestError
+from moothall.foundation.errors import AgentNotFound, RequestCancelled, RequestError
 from moothall.foundation.text import escaped_json
 from moothall.spaces.complete import Help
+from moothall.spaces.delivery import Delivery
 from moothall.spaces.native import NativeSpace
 
 _HELP_S: Final = 2.0
@@ -92,3 +93,35 @@ class You(Agent):
     def forget_offers(self) -> None:
         """Forget what agents offer, so that they are asked again."""
         self._offers.clear()
+
+    # -- what waits for them -----------------------------------------------------------------------
+
+    def messages_to(self, id: str) -> list[dict[str, Any]]:
+        """Return the messages that wait for an agent of this process, the next one first."""
+        space: Any = self.space
+        waiting = space.loop_thread.call(self._waiting_for, id)
+        return [each.envelope.to_dict() for each in waiting]
+
+    def take_back(self, to: str, message_id: str) -> bool:
+        """End one's message to an agent of this process before it begins; False if it has begun.
+
+        The agent never sees it, and this person gets `RequestCancelled` as its `error`.
+        """
+        space: Any = self.space
+
+        def end() -> bool:
+            for each in self._waiting_for(to):
+                if (each.envelope.sender, each.envelope.id) == (str(self.id), message_id):
+                    text = f'the message to "{each}" was taken back before it began'
+                    space.router.abort(each, RequestCancelled(text))
+                    return True
+            return False
+
+        return bool(space.loop_thread.call(end))
+
+    def _waiting_for(self, id: str) -> list[Delivery]:
+        """Return what waits in an agent's mailbox; on the loop alone."""
+        space: Any = self.space
+        mailbox = space.router.mailboxes.get(id)
+        queued = () if mailbox is None else mailbox.queued()
+        return [each for each in queued if each.state == Delivery.QUEUED]

@@ -10,7 +10,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
-from moothall import BROADCAST, ConfigError, parse_slash
+from moothall import BROADCAST, ConfigError, StateError, parse_slash
+from moothall.build import json_text, shorten
 from moothall.spaces import You, completions
 from moothall.studio.page import STATIC, Tab
 from moothall.studio.talk import ANSWER_FIELDS, Conversations, MissingWeights, SpaceMessages
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _DISCOVER_S: Final = 15.0
 """How often the agents of other processes are asked who is there: they come without a word."""
+_QUEUED_CHARS: Final = 200
 
 
 class StudioUser(You):
@@ -101,6 +103,8 @@ class SpaceTab(Tab):
             return {"space": None, "me": me, "agents": [], "groups": {}, "missing": []}
         activity = space.statistics()["agents"]
         other_agents = [{**activity.get(id, {}), "id": id} for id in self.user.other_ids()]
+        for each in (each for each in other_agents if each.get("waiting")):
+            each["queue"] = [_queued(message) for message in self.user.messages_to(each["id"])]
         return {
             "space": type(space).__name__,
             "me": str(self.user.id),
@@ -193,7 +197,21 @@ class SpaceTab(Tab):
             self._missing_weights.begin(name, self._agents())
             return {"missing": self._missing_weights.rows(self._agents())}
 
+        @router.post("/take-back")
+        def take_back(to: str = Body(embed=True), id: str = Body(embed=True)) -> dict[str, Any]:
+            if not self.user.take_back(to, id):
+                raise StateError(f"{to} has begun with it, or it is gone: nothing was taken back")
+            return self.agents()
+
         @router.post("/line")
         def line(line: str = Body(embed=True)) -> dict[str, Any]:
             sent = self.send(line)
             return {"sent": sent, "notice": sent and self.user.why_undelivered(sent["to"])}
+
+
+def _queued(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message that waits as pages get it: its words, or the call in one line."""
+    name, args = message["action"]["name"], message["action"]["args"]
+    words = args.get("content") if name == "say" else None
+    text = words if isinstance(words, str) else f"{name} {json_text(args)}"
+    return {"id": message.get("id"), "from": message["from"], "text": shorten(text, _QUEUED_CHARS)}

@@ -8,7 +8,7 @@ import { arrange, cardSlot, waitsForYou } from "./inbox.js";
 import { stop } from "./journal.js";
 import { writtenLine } from "./line.js";
 import { TOLD, go } from "./place.js";
-import { closeTalks, isTalking, mountTalks, openTalk } from "./talks.js";
+import { closeTalks, isTalking, mountTalks, openTalk, queued } from "./talks.js";
 import { folded, outcome } from "./values.js";
 import { playTown } from "./whatif.js";
 
@@ -256,6 +256,7 @@ export function mount(root) {
       }
     }
     update(agents, [...found.agents, ...Object.keys(found.groups).map((id) => ({ id }))].map((agent) => {
+      queued(agent.id, agent.queue);
       const waits = waitsForYou(agent.id), busy = agent.handling?.length || agent.waiting || agent.asking;
       const item = known.get(agent.id) || entry(agent.id);
       const dot = item.querySelector(".s-dot");

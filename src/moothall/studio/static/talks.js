@@ -35,6 +35,13 @@ export function mountTalks(root, person, then) {
   onGrowing(() => { for (const talk of open.values()) talk.grow(); });
 }
 
+// What waits for an agent while it works, in the order of its turns; `queue` is what the server says.
+const queues = new Map(); // by agent
+export function queued(id, queue = []) {
+  queues.set(id, queue);
+  for (const talk of open.values()) if (talk.id === id) talk.wait();
+}
+
 export const isTalking = (id) => (id === undefined ? open.size > 0 : [...open.values()].some((talk) => talk.id === id));
 
 // Open a conversation in place of those that are open, or `beside` them.
@@ -79,7 +86,8 @@ function made(id, thread, key) {
   const scroll = h("div", { class: "s-scroll", tabindex: 0, role: "group", "aria-label": `What was said with ${name}` }, log, writing);
   const slot = cardSlot(h("div"), (card) => card.agent === id);
   let ends = true; // the end is looked at, and stays so when a card comes
-  scroll.append(slot);
+  const queue = h("div", { class: "s-queue" });
+  scroll.append(queue, slot);
   scroll.addEventListener("scroll", () => { ends = atEnd(); });
   new ResizeObserver(() => { if (ends) scroller(scroll).scrollTop = scroller(scroll).scrollHeight; }).observe(slot);
   const line = writtenLine({
@@ -130,6 +138,17 @@ function made(id, thread, key) {
     follow(() => update(writing, growing((each) => each.addressee === id && each.to === me() && (each.thread ?? null) === thread).map((each) => h("article", { class: "s-saying" },
       h("header", {}, h("b", {}, each.agent), waitsForYou(each.agent, id) || h("span", { class: "s-soft" }, "writes …")), grown(each)))));
   }
+  // What waits its turn; what the person sent can be taken back until it begins.
+  function wait() {
+    const waiting = queues.get(id) || [];
+    follow(() => update(queue, waiting.length > 0 && h("section", { "aria-label": `What waits for ${id}` },
+      h("p", { class: "s-soft" }, `${waiting.length === 1 ? "1 message waits" : `${number(waiting.length)} messages wait`} until ${id} is free:`),
+      h("ol", {}, waiting.map((each) => h("li", {}, h("span", {}, h("b", {}, each.from === me() ? "You" : each.from), " ", each.text),
+        each.from === me() && each.id ? button("Take back", () => takeBack(each.id), "quiet s-small") : null))))));
+  }
+  const takeBack = async (message) => {
+    for (const each of (await call("space/take-back", { to: id, id: message })).agents) queued(each.id, each.queue);
+  };
   function atEnd() {
     const it = scroller(scroll);
     return it.scrollHeight - it.scrollTop - it.clientHeight < 80;
@@ -150,7 +169,8 @@ function made(id, thread, key) {
     follow(() => update(log, turns.length ? turns.map(turn) : empty("Nothing was said yet. Write below, or choose what it does.")));
   }, 200, () => {});
   const insert = (name, told) => line.insert(id, name, told);
-  return { id, look, grow, root, insert, end: () => { endSlot(slot); root.remove(); } };
+  wait();
+  return { id, look, grow, wait, root, insert, end: () => { endSlot(slot); root.remove(); } };
 }
 
 // The conversations with an agent, to be opened.
