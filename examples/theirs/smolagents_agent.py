@@ -108,10 +108,7 @@ def tool_with_steps(run: TheirRun, action: Action, tool: Any) -> Any:
         async def execute(new: dict[str, Any]) -> Any:  # a code agent's arguments may be objects
             return await asyncio.to_thread(partial(tool, **(given if new == recorded else new)))
 
-        outcome = run.from_thread(run.call(None, action, execute, recorded))
-        if outcome.error is not None:
-            raise outcome.error
-        return outcome.refused or outcome.value
+        return run.from_thread(run.call(None, action, execute, recorded)).get()
 
     copied.forward = forward
     return copied

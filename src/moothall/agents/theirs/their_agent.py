@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, get_origin
 
 from moothall.actions import Action
-from moothall.actions.marking import ActionOptions, check_options
+from moothall.actions.marking import ACCESS_REQUESTED, ActionOptions, check_options
 from moothall.agents.dispatch import block_name
 from moothall.agents.loop.parts import LOOP_SETTINGS
 from moothall.agents.loop.react import ReActAgent
@@ -76,17 +76,32 @@ class TheirTools:
         self._actions: dict[str, tuple[Any, Action]] = {}
 
     def action(
-        self, name: str, description: str = "", parameters: Any = None, **options: Any
+        self,
+        name: str,
+        description: str = "",
+        parameters: Any = None,
+        *,
+        asks: bool = False,
+        outside: bool = False,
     ) -> Action:
-        """Return the action of a tool; `options` are the tool's own, where the user states none."""
+        """Return the action of a tool, with the options that its user states.
+
+        Args:
+            name: its name
+            description: what a model reads of it
+            parameters: the JSON schema of its arguments
+            asks: whether a person is asked before a call, if the user states nothing
+            outside: whether its results come from outside, likewise
+        """
         if name in self.ours:
             return self.ours[name]
         parameters = {} if parameters is None else parameters
-        parts = (description, parameters, options)
+        parts = (description, parameters, asks, outside)
         entry = self._actions.get(name)
         if entry is None or entry[0] != parts:
-            action_options = {**options, **self._options.get(name, {})}
-            action = Action.unchecked(name, _execute, description, parameters, **action_options)
+            options: dict[str, Any] = {"access_policy": ACCESS_REQUESTED} if asks else {}
+            options |= {"outside": outside, **self._options.get(name, {})}
+            action = Action.unchecked(name, _execute, description, parameters, **options)
             action.injected = {}  # else each call reads the signature of what executes it
             entry = self._actions[name] = (parts, action)
         return entry[1]

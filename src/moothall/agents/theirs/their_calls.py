@@ -30,6 +30,12 @@ class CallOutcome(NamedTuple):
     error: BaseException | None = None
     refused: str = ""
 
+    def get(self) -> Any:
+        """Return what the program gets; raise what the tool raised."""
+        if self.error is not None:
+            raise self.error
+        return self.refused or self.value
+
 
 class TheirStep(LoopActionStep):
     """Such a call: its record has the value for the program beside that for people."""

@@ -21,7 +21,7 @@ from langchain_core.tools import BaseTool
 from langgraph.config import get_config
 from langgraph.types import Command
 
-from moothall import ACCESS_REQUESTED, ConfigError, ModelReply, TextPiece
+from moothall import ConfigError, ModelReply, TextPiece
 from moothall.build import TheirRun, as_json, json_text
 from moothall.models import Call, Usage
 
@@ -121,17 +121,14 @@ async def _call(run: Any, tool: Any, tool_input: Any, parts: Any, options: Any) 
         new_input = new_args["input"] if is_text else {**tool_input, **new_args}
         return await tool.arun(new_input, *parts, **options)
 
-    policy = (tool.metadata or {}).get("requires_approval")
-    policy_options = {"access_policy": ACCESS_REQUESTED} if policy else {}
+    asks = bool((tool.metadata or {}).get("requires_approval"))
     parameters = tool.tool_call_schema if isinstance(tool.tool_call_schema, dict) else None
     if parameters is None:
         parameters = tool.tool_call_schema.model_json_schema()
-    action = run.agent.tools.action(tool.name, tool.description, parameters, **policy_options)
+    action = run.agent.tools.action(tool.name, tool.description, parameters, asks=asks)
     with _place(run):
         outcome = await run.call(id, action, execute, as_json(args))
-    if outcome.error is not None:
-        raise outcome.error
-    value = outcome.refused or outcome.value
+    value = outcome.get()
     if id is None or isinstance(value, ToolMessage | Command):
         return value
     status = "error" if outcome.refused else "success"

@@ -13,7 +13,7 @@ from agents.items import TResponseOutputItem
 from agents.usage import deserialize_usage, serialize_usage
 from pydantic import TypeAdapter
 
-from moothall import ACCESS_REQUESTED, ConfigError, ModelReply, TextPiece
+from moothall import ConfigError, ModelReply, TextPiece
 from moothall.build import TheirRun, as_json, json_line, json_text
 from moothall.models import Call, Usage
 
@@ -118,23 +118,16 @@ def _caller_of(tool: Any) -> Callable[[Any, str], Awaitable[Any]]:
 
         action = action_of(run.agent, tool, is_asked)
         outcome = await run.call(context.tool_call_id, action, execute, args)
-        if outcome.error is not None:
-            raise outcome.error
-        return outcome.refused or outcome.value
+        return outcome.get()
 
     return invoke
 
 
 def action_of(agent: Any, tool: Any, is_asked: Any) -> Action:
     """Return the action of a tool."""
-    options: dict[str, Any] = {}
-    if is_asked is True:
-        options["access_policy"] = ACCESS_REQUESTED
-    if getattr(getattr(tool, "_tool_origin", None), "mcp_server_name", None):
-        options["outside"] = True
-    action: Action = agent.tools.action(
-        tool.name, tool.description, tool.params_json_schema, **options
-    )
+    parts = (tool.name, tool.description, tool.params_json_schema)
+    server = getattr(getattr(tool, "_tool_origin", None), "mcp_server_name", None)
+    action: Action = agent.tools.action(*parts, asks=is_asked is True, outside=bool(server))
     return action
 
 

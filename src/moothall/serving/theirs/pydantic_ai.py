@@ -30,7 +30,7 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_core import to_jsonable_python
 
-from moothall import ACCESS_REQUESTED, Later, ModelReply, TextPiece
+from moothall import Later, ModelReply, TextPiece
 from moothall.build import TheirRun, as_json, json_text
 from moothall.models import Call, Usage
 
@@ -69,7 +69,7 @@ class AsSteps(AbstractCapability[Any]):
 
             action = action_of(run.agent, definition, None, False)
             outcome = await run.call(call.tool_call_id, action, execute, call.args_as_dict())
-            results[call.tool_call_id] = outcome.refused or outcome.value
+            results[call.tool_call_id] = outcome.get()
         return requests.build_results(calls=results, approve_all=True)
 
     async def wrap_tool_execute(
@@ -96,20 +96,15 @@ class AsSteps(AbstractCapability[Any]):
         outcome = await run.call(call.tool_call_id, action, execute, call_args)
         if isinstance(outcome.error, exceptions.ToolRetryError):  # it cannot be raised once more
             raise exceptions.ModelRetry(_retry_text(outcome.error.tool_retry))
-        if outcome.error is not None:
-            raise outcome.error
-        return outcome.refused or outcome.value
+        return outcome.get()
 
 
 def action_of(agent: Any, definition: Any, tool: Any, is_asked: bool) -> Action:
     """Return the action of a tool."""
-    options: dict[str, Any] = {}
-    if is_asked or definition.kind == "unapproved":
-        options["access_policy"] = ACCESS_REQUESTED
-    if _is_of_server(type(getattr(tool, "toolset", None))):
-        options["outside"] = True
     parts = (definition.name, definition.description or "", definition.parameters_json_schema)
-    action: Action = agent.tools.action(*parts, **options)
+    asks = is_asked or definition.kind == "unapproved"
+    outside = _is_of_server(type(getattr(tool, "toolset", None)))
+    action: Action = agent.tools.action(*parts, asks=asks, outside=outside)
     return action
 
 
