@@ -88,8 +88,9 @@ def any_of(chosen: Flag) -> bool:
 
 def chosen_at(chosen: Flag) -> Array:
     """Return where something holds: positions in an array; 0, or none, of one citizen."""
-    is_array = isinstance(chosen, np.ndarray) and chosen.ndim > 0
-    return chosen.nonzero()[0] if is_array else np.flatnonzero(chosen)
+    if isinstance(chosen, np.ndarray) and chosen.ndim > 0:
+        return chosen.nonzero()[0]
+    return np.flatnonzero(chosen)
 
 
 class Numbers:

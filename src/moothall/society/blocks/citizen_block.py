@@ -67,6 +67,7 @@ class CitizenBlock(Block):
     want_actions: ClassVar[tuple[type[Want], ...]] = ()
     in_prompts: ClassVar[tuple[str, ...]] = ()
     acts: ClassVar[tuple[str | None, ...]] = ACTS
+    needs_population: ClassVar[bool] = False  # whether its rules run on a population's rows alone
     _society_token: object  # the society whose rows it has run for
 
     def __init_subclass__(cls, **options: object) -> None:
@@ -272,15 +273,16 @@ def have_columns(agent: Any, city: Any, kinds: list[OwnColumns] | None = None) -
         ConfigError: its status does not fit the columns of its blocks
     """
     status = agent.memory.status
-    if isinstance(status, Status) and (type(status) is Status or status.has_places_of(city)):
+    has_columns = isinstance(status, Status)
+    if has_columns and not (isinstance(status, OwnStatus) and not status.has_places_of(city)):
         return
     blocks = [each for each in agent.blocks if isinstance(each, CitizenBlock)]
-    if not any(hasattr(each, "step_rows") for each in blocks):
+    if not any(hasattr(each, "step_rows") and not each.needs_population for each in blocks):
         return
     if not any(("plan",) in getattr(each, "status_keys", ()) for each in blocks):
         blocks.append(importlib.import_module("moothall.society.blocks").PlanBlock())
     places, kinds = city if hasattr(city, "ids") else None, [] if kinds is None else kinds
-    columns = next((each.of(agent) for each in kinds if each.is_for(places, blocks)), None)
+    columns = next((each.for_agent(agent) for each in kinds if each.is_for(places, blocks)), None)
     if columns is None:
         columns = OwnColumns(agent, places, tuple(blocks))
         kinds[_MAX_KINDS - 1 :] = [columns]  # of very many, each citizen has parameters of its own

@@ -112,6 +112,17 @@ def clear_bits(words: Array, bits: int) -> Array:
     return words & (0xFFFFFFFF ^ bits)
 
 
+def ends_of(items: Array) -> Array:
+    """Return the ends of items: seconds after midnight; int32."""
+    return (items >> UNTIL_SHIFT).astype("int32")
+
+
+def items_at(arrays: dict[str, Array], rows: Array, slots: Array) -> Array:
+    """Return the plan items of rows in these slots, one number each."""
+    plan = arrays["plan"]
+    return plan.T.reshape(-1).take(slots * len(plan) + rows)
+
+
 def act_code(do: str) -> int:
     """Return the code of an activity, as in `act` and `item_do`."""
     try:

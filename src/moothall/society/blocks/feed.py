@@ -90,7 +90,7 @@ class FeedBlock(TalkBlock):
                 text = topics.message(authors.below(4, "feed.greeting"), topic)
                 authors.want(Post, text=text, topic=topics.word(topic))
 
-    def _react(self, rows: Rows, topics: Array) -> None:
+    def _react(self, rows: Rows, topics: Any) -> None:
         """Like posts that the feed shows, and follow some of their authors."""
         params = self.params
         shown_posts = (

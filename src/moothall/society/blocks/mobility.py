@@ -116,9 +116,9 @@ class MobilityBlock(CitizenBlock):
 
     def _near(self, row: Rows, kind: str) -> list[tuple[str, int]]:
         """Return the places of a kind that may be chosen, each with the seconds to it."""
-        found = near_places(self, row, kind)
-        decode, seconds = row.population.decode, found.seconds[found.fits].tolist()
-        ids = [decode(PLACE, number) for number in found.place[found.fits].tolist()]
+        nearby = near_places(self, row, kind)
+        decode, seconds = row.population.decode, nearby.seconds[nearby.fits].tolist()
+        ids = [decode(PLACE, number) for number in nearby.place[nearby.fits].tolist()]
         return [*zip(ids, seconds, strict=True)]
 
     async def _choose_by_model(self, kind: str, places: list[tuple[str, int]]) -> str | None:

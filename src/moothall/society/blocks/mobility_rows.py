@@ -232,7 +232,7 @@ def _choose_places(self: CitizenBlock, rows: Rows, kind: str) -> None:
             Plans(unplaced).get_stuck(f"no {kind} within reach is open and has room", True)
 
 
-def visit_place(rows: Rows, place: object, kind: str) -> None:
+def visit_place(rows: Rows, place: Any, kind: str) -> None:
     """Take places as those of the plans' items, and count the visits."""
     Plans(rows).choose(place, kind)
     if kind in VISITED_KINDS:

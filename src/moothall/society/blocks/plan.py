@@ -134,32 +134,34 @@ class PlanBlock(CitizenBlock):
         if not isinstance(plans.rows, Row):
             make_plans(self, plans.rows, plans, at)
             return
-        own, first = plans.rows.population, plans.rows.first
-        made = plans.rows.moment.cache.setdefault(("plans", type(self), self.params), {})
-        if made.get((own, first), ((),))[0] != _planned_by(own.arrays, first):
-            made |= self._make_together(plans.rows, () if made else self._others_due(own))
-        _, arrays, index = made[own, first]
+        register, first = plans.rows.population, plans.rows.first
+        planned = plans.rows.moment.cache.setdefault(("plans", type(self), self.params), {})
+        if planned.get((register, first), ((),))[0] != _planned_by(register.arrays, first):
+            planned |= self._make_together(
+                plans.rows, () if planned else self._others_due(register)
+            )
+        _, arrays, index = planned[register, first]
         for name in _PLANNED:
-            own.arrays[name][plans.index] = arrays[name][index]
+            register.arrays[name][plans.index] = arrays[name][index]
 
-    def _others_due(self, own: Register) -> Iterator[Register]:
-        """Yield the columns of others in the society who plan by equal rules, and have no plan."""
+    def _others_due(self, register: Register) -> Iterator[Register]:
+        """Yield the columns of others in the society who plan by equal rules and need a plan."""
         day = self.now // DAY_S
         for mailbox in getattr(self.agent.space, "mailboxes", ()):
             columns = getattr(getattr(mailbox.agent.memory, "status", None), "register", None)
             plan_blocks = [each for each in mailbox.agent.blocks if type(each) is type(self)]
             if (
                 isinstance(columns, OwnColumns)
-                and columns is not own
-                and columns.place_numbers is own.place_numbers
+                and columns is not register
+                and columns.place_numbers is register.place_numbers
                 and [each.params for each in plan_blocks] == [self.params]
                 and columns.arrays["day"][0] != day
             ):
                 yield columns
 
-    def _make_together(self, row: Row, others: Iterable[Register]) -> dict[Any, Any]:
+    def _make_together(self, row: Row, other_columns: Iterable[Register]) -> dict[Any, Any]:
         """Return plans of a citizen and of others: what they depend on, and where they stand."""
-        owners = [(row.population, row.first), *((each, 0) for each in others)]
+        owners = [(row.population, row.first), *((each, 0) for each in other_columns)]
         together = copy.copy(row.population)
         together.ids = np.concatenate([each.ids[at : at + 1] for each, at in owners])
         together.arrays = {
@@ -267,7 +269,7 @@ class PlanBlock(CitizenBlock):
 # -- the rules, for one citizen and for rows ------------------------------------------------------
 
 
-def update_plans(block: PlanBlock, rows: Rows, model_plan: object = None) -> None:
+def update_plans(block: PlanBlock, rows: Rows, model_plan: list[Item] | None = None) -> None:
     """Make missing plans of this day, advance plans, and mend them so that this step can follow."""
     day, time = divmod(now_of(rows), DAY_S)
     plan = Plans(rows)

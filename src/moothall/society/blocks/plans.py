@@ -26,7 +26,9 @@ from moothall.society.blocks.columns import (
     act_code,
     activity_codes,
     clear_bits,
+    ends_of,
     item_words,
+    items_at,
 )
 from moothall.society.clock import DAY_S
 from moothall.society.columns import city_queries
@@ -140,10 +142,10 @@ class Plans:
         """Go on to the items at a time of the day."""
         arrays, rows = self.arrays, self.index
         slot = arrays["plan_now"][rows].astype(np.int64)
-        items = _items(arrays, rows, slot)
-        while (is_over := _ends(items) <= time).any():
+        items = items_at(arrays, rows, slot)
+        while (is_over := ends_of(items) <= time).any():
             slot += is_over
-            items = _items(arrays, rows, slot)
+            items = items_at(arrays, rows, slot)
         arrays["plan_now"][rows] = slot
         arrays["stuck"][rows] = False
         self.show_items(rows, items)
@@ -168,12 +170,12 @@ class Plans:
         at, slots = chosen_at(where), np.zeros(len(self.index), np.int64)
         rows, pending = self.index[at], np.arange(len(at))
         slot = self.arrays["plan_now"][rows].astype(np.int64)
-        starts = _ends(_items(self.arrays, rows, slot))
+        starts = ends_of(items_at(self.arrays, rows, slot))
         while len(pending):
             slot[pending] += 1
-            items = _items(self.arrays, rows[pending], slot[pending])
-            fit = (items > 0) & fits(starts[pending], _ends(items))
-            starts[pending] = _ends(items)
+            items = items_at(self.arrays, rows[pending], slot[pending])
+            fit = (items > 0) & fits(starts[pending], ends_of(items))
+            starts[pending] = ends_of(items)
             is_errand = fit & np.isin(activity_codes(items), _ERRAND_CODES)
             is_errand &= (items & WHERE_MASK >= FIRST_KIND) & (items & AVOIDS_FLAG == 0)
             slots[at[pending[is_errand]]] = slot[pending[is_errand]]
@@ -191,7 +193,7 @@ class Plans:
             rows, plan, slot = self.index[at], self.arrays["plan"], slot[at]
             items = plan[rows, slot]
             leisure = np.full(len(at), act_code("leisure"))
-            plan[rows, slot] = item_words(leisure, self._home_codes(at, True), _ends(items))
+            plan[rows, slot] = item_words(leisure, self._home_codes(at, True), ends_of(items))
             ends = np.full(len(at), until)
             self._insert(at, activity_codes(items), items & WHERE_MASK, time, ends)
 
@@ -340,7 +342,7 @@ class Plans:
         arrays = self.arrays
         where = (items & WHERE_MASK).astype(np.int32)
         arrays["item_do"][rows] = activity_codes(items)
-        arrays["item_until"][rows] = _ends(items)
+        arrays["item_until"][rows] = ends_of(items)
         place = np.where(where >= FIRST_KIND, FIRST_KIND - 2 - where, -1)
         for place_code, name in ((HOME, "plan_home"), (DUTY, "plan_duty"), (CHOSEN, "plan_chosen")):
             positions = (where == place_code).nonzero()[0]
@@ -357,7 +359,7 @@ class Plans:
         chosen, avoids = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
         pending = np.arange(len(rows))
         for _ in range(_MAX_INTERRUPTED):
-            items = _items(arrays, rows[pending], slot[pending])
+            items = items_at(arrays, rows[pending], slot[pending])
             chosen[pending] = items & WHERE_MASK == CHOSEN
             avoids[pending] = (items & AVOIDS_FLAG) != 0
             slot[pending] += 1
@@ -383,10 +385,10 @@ class Plans:
         old = arrays["plan"][rows, :last]
         now = arrays["plan_now"][rows].astype(np.int32)
         each_row = np.arange(len(rows))
-        starts = np.where(now > 0, _ends(old[each_row, now - 1]), 0)
+        starts = np.where(now > 0, ends_of(old[each_row, now - 1]), 0)
         cut_rows = each_row[starts < time]
         first = now + (starts < time)
-        ends = _ends(old)
+        ends = ends_of(old)
         slots = np.arange(last, dtype=np.int32)
         # The first remaining item that ends after `until`; empty slots follow all items.
         ends_later = (ends > until[:, None]) | (ends == 0)
@@ -405,14 +407,3 @@ class Plans:
         arrays["plan_now"][rows] = first
         self.show_items(rows, inserted[each_row, first])
         self.forget_places(rows)
-
-
-def _ends(items: Array) -> Array:
-    """Return the ends of items: seconds after midnight; int32."""
-    return (items >> UNTIL_SHIFT).astype("int32")
-
-
-def _items(arrays: dict[str, Array], rows: Array, slots: Array) -> Array:
-    """Return the plan items of rows in these slots, one number each."""
-    plan = arrays["plan"]
-    return plan.T.reshape(-1).take(slots * len(plan) + rows)

@@ -44,6 +44,7 @@ class RowBlock(CitizenBlock):
             the other blocks that say so: `step_rows` is called for each run of its own rows
     """
 
+    needs_population = True
     columns: ClassVar[Mapping[str, Column]] = {}
     words: ClassVar[Iterable[str]] = ()
     whole: ClassVar[bool] = False

@@ -104,7 +104,7 @@ class Ties:
                 strengths[positions[hits[i]], j] = self.slot_strengths(slot, index[hits[i]])
         return strengths
 
-    def update(self, targets: Any, change: Callable[[Array], Array], where: Any = ...) -> None:
+    def update(self, targets: Any, change: Callable[[Array], Any], where: Any = ...) -> None:
         """Change or add one relation of each row; if full, drop the (first) weakest other."""
         where = chosen_at(where) if type(where) is bool else where
         index, limit = self._index[where], self._friends.shape[1]
@@ -142,7 +142,7 @@ class Ties:
         slots[positions] = limit
         return slots
 
-    def fade(self, change: Callable[[Array], Array]) -> None:
+    def fade(self, change: Callable[[Array], Any]) -> None:
         """Change the strengths of all but kin and who was heard; who has 0 is forgotten."""
         receivers, sender_rows = self._rows.senders()
         met_rows = self._index[receivers]

@@ -13,11 +13,11 @@ from moothall.society.columns.column import PLACES
 from moothall.society.columns.register import Register, is_number
 from moothall.society.columns.row_part import Moment
 from moothall.society.columns.rows import Rows
-from moothall.society.columns.status import ColumnKey, Layout, Status, layout_of
+from moothall.society.columns.status import ColumnKey, Layout, Status, StatusPart, layout_of
 from moothall.society.kernel.draw import id_words, number_or_text
 from moothall.society.kernel.wants import AGENT_ID, TEXT, Want, field_kinds
 
-_SETTLED: Final = ("money", "place", "moving")  # what the commit stage writes into the status
+_COMMIT_KEYS: Final = ("money", "place", "moving")  # what the commit stage writes into the status
 
 
 @functools.lru_cache(maxsize=64)
@@ -38,7 +38,7 @@ class OwnColumns(Register):
         self.declared |= {**PLACES, "act": replace(self.declared["act"], words=acts)}
         self.arrays |= {name: column.new_array(1) for name, column in PLACES.items()}
         layout = layout_of(self)
-        self.layout: Layout = {k: v for k, v in layout.items() if k not in _SETTLED}
+        self.layout: Layout = {k: v for k, v in layout.items() if k not in _COMMIT_KEYS}
         self._belong_to(agent)
 
     def _belong_to(self, agent: Any) -> None:
@@ -50,7 +50,7 @@ class OwnColumns(Register):
         kinds = [[(type(each), each.params) for each in some] for some in (self.blocks, blocks)]
         return self.city is city and kinds[0] == kinds[1]
 
-    def of(self, agent: Any) -> OwnColumns:
+    def for_agent(self, agent: Any) -> OwnColumns:
         """Return columns of the same kind for another citizen."""
         columns = copy.copy(self)
         columns.ids = id_words([number_or_text(str(agent.id))])
@@ -138,16 +138,20 @@ class OwnStatus(Status):
         """Write the value of a key; None for none. Raises ConfigError: it does not fit."""
         if isinstance(entry, ColumnKey):
             self.not_given.discard(entry.name)
+            if entry.column.words:
+                value = self._known_word(entry, path, value)
         super().write(entry, path, value)
 
-    def __setitem__(self, key: str, value: Any) -> None:
-        # An act of one's own, of which no column knows, stands in the dict, before the column.
-        if key == "act":
-            dict.pop(self, key, None)
-            if value is not None and value not in self.register.declared[key].words:
-                dict.__setitem__(self, key, value)
-                value = "idle"
-        super().__setitem__(key, value)
+    def _known_word(self, entry: ColumnKey, path: tuple[str, ...], word: Any) -> Any:
+        """Return a word of a column; another, such as an act of one's own, hides it in the dict."""
+        part: StatusPart = self
+        for key in path[:-1]:
+            part = part[key]
+        dict.pop(part, path[-1], None)
+        if word is None or word in entry.column.words:
+            return word
+        dict.__setitem__(part, path[-1], word)
+        return "idle" if entry.name == "act" else entry.column.words[-1]
 
 
 class Row(Rows):

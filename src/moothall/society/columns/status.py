@@ -211,6 +211,8 @@ class StatusPart(dict[str, Any]):
                 super().__setitem__(key, value)
             elif isinstance(entry, dict) and isinstance(value, Mapping):
                 self[key].keep_beside(value)
+            elif isinstance(entry, ColumnKey) and entry.column.words:
+                self[key] = value
 
     def takes(self, values: Mapping[str, Any]) -> bool:
         """Have beside what no column has of some values; return whether columns have the others."""

@@ -264,12 +264,23 @@ def nobody_has(values: Mapping[str, object]) -> str:
     return f"citizens: nobody has {', '.join(f'{k} {excerpt(v)}' for k, v in values.items())}"
 
 
-def set_values(status: dict[str, Any], values: Mapping[str, object]) -> None:
-    """Set values of a status; a dict leaves what it does not name, as columns do."""
+def set_values(status: Any, values: Mapping[str, object]) -> list[str]:
+    """Set values of a status; where one does not fit its column none, and return why."""
+    before = status.copy()
+    try:
+        _set_nested(status, values)
+    except ConfigError as error:
+        status.take_extras(before)
+        return [f"status: {error}"]
+    return []
+
+
+def _set_nested(status: dict[str, Any], values: Mapping[str, object]) -> None:
+    """Set values; a dict leaves what it does not name, as columns do."""
     for key, value in values.items():
         status_value = status.get(key)
         if isinstance(value, dict) and isinstance(status_value, dict):
-            set_values(status_value, value)
+            _set_nested(status_value, value)
         else:
             status[key] = copy.deepcopy(value)
 

@@ -307,13 +307,7 @@ class RowBooks(AgentBooks):
                 f"status: {why}" for why in self._set_by_blocks(values, plain_rows, other_paths)
             ]
         for row in set(rows) & {*population.agents} if all_fit else ():
-            status = population.agents[row].memory.status
-            before = status.copy()
-            try:
-                set_values(status, values)
-            except ConfigError as error:
-                failed.append(f"status: {error}")
-                status.take_extras(before)
+            failed += set_values(population.agents[row].memory.status, values)
         return failed
 
     def _set_by_blocks(
