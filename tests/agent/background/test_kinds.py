@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from moothall import (
+    A2AAgent,
     Conversation,
     DualActAgent,
     Journal,
@@ -22,6 +23,8 @@ from moothall import (
 )
 from moothall.models.protocol import Call
 from moothall.research import search_folder
+from moothall.serving import asgi
+from serving.doors.conftest import serving
 
 
 def repeating(messages: list[dict[str, Any]], actions: Any) -> str:
@@ -98,3 +101,36 @@ def test_background_work_of_an_agent_of_each_kind_is_told_and_asked_again(
     assert said in first
     assert second.startswith("Result of helper (r/woken-1/1.0), in the background:\n")
     assert said_again in second
+
+
+@pytest.fixture
+def remote() -> Iterator[A2AAgent]:
+    """An agent of another house, which repeats its last task."""
+    with serving(asgi([ReActAgent("helper", ScriptedModel(repeating))])) as url:
+        yield A2AAgent("helper", url)
+
+
+def test_background_work_of_an_a2a_agent_is_told_as_from_outside(
+    remote: A2AAgent, tmp_path: Path
+) -> None:
+    async def main() -> Reply:
+        ended = asyncio.get_running_loop().create_future()
+
+        def direct(messages: list[dict[str, Any]], actions: Any) -> Any:
+            last = str(messages[-1]["content"])
+            return Call("1", "helper", {"text": "Oil?"}) if last == "Go." else last
+
+        agent = ReActAgent(
+            "chief",
+            ScriptedModel(direct),
+            actions=[remote.as_action(background=True)],
+            journal=Journal(tmp_path / "runs.db"),
+        )
+        await agent.reply("Go.", thread="t", run_id="r")
+        agent.watch(lambda event: event.kind == "done" and ended.set_result(event.reply))
+        reply: Reply = await ended
+        return reply
+
+    reply = asyncio.run(main())
+    assert reply.text == "Result of helper (r/1.0), in the background:\nheard: Oil?"
+    assert reply.outside == ("agent helper",)

@@ -15,8 +15,10 @@ from moothall import (
     Action,
     ApprovalRequest,
     ChatMessage,
+    Conversation,
     ConversationalAgent,
     Later,
+    MaxTurns,
     ModelError,
     NobodyToAsk,
     Question,
@@ -149,14 +151,16 @@ class A2AAgent(ConversationalAgent):
         return text
 
     def as_action(
-        self, name: str | None = None, description: str | None = None, **forms: bool
+        self, name: str | None = None, description: str | None = None, **forms: Any
     ) -> Action:
         """Return an action that asks this agent, as that of every replying agent.
 
-        The other house takes what it is told for the words of its user. So after something was
-        read from outside, addresses in the text are asked for.
+        The other house takes what it is told for its user's words: after something was read from
+        outside, addresses in it are asked for. In the background it is a conversation of its own.
         """
-        action = super().as_action(name, description, **forms)
+        is_late = forms.get("background") or forms.get("background_after") is not None
+        asked: Any = Conversation([self], id=self.id, until=MaxTurns(1)) if is_late else super()
+        action: Action = asked.as_action(name, description or self.description, **forms)
         action.addresses = ("text",)
         return action
 
