@@ -41,7 +41,7 @@ ELSEWHERE = {
     "foundation": ("research", "serving/telemetry", "test_notebook.py"),
     "journal": ("cli/test_maintenance.py", "evals"),
     "memory": ("serving/doors/test_refused.py",),
-    "studio": ("cli/test_simulate.py",),
+    "studio": ("cli/test_research.py", "cli/test_resume.py", "cli/test_simulate.py"),
 }
 """Tests of a house that stand beside what they need of another."""
 IN_A_BROWSER = ("studio",)
