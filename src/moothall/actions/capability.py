@@ -182,7 +182,6 @@ class Action(Options):
     @classmethod
     def marked(cls, name: str, function: Callable[..., Any], options: MarkedOptions) -> Action:
         """Return the action of a method that `@action` has marked and checked."""
-        check_name(name, "Action")
         action = cls.__new__(cls)
         action._set_options(name, function, options)
         return action

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 from moothall.actions import Action, ActionRegistry
-from moothall.actions.marking import MarkedOptions
+from moothall.actions.marking import MarkedOptions, check_name
 from moothall.agents.block import Block, actions_of, check_block, checked_params
 from moothall.agents.dispatch import (
     DISPATCHER_PROMPT,
@@ -314,7 +314,10 @@ def own_actions(owner: Any, prefix: str = "") -> dict[str, Action]:
     cls = type(owner)
     table: dict[str, tuple[str, MarkedOptions]] | None = cls.__dict__.get("__moothall_actions__")
     if table is None:
-        table = cls.__moothall_actions__ = actions_of(cls)
+        table = actions_of(cls)
+        for name in table:
+            check_name(name, "Action")
+        cls.__moothall_actions__ = table
     return {
         (full_name := prefix + name): Action.marked(full_name, getattr(owner, attribute), options)
         for name, (attribute, options) in table.items()
@@ -326,6 +329,7 @@ def block_actions(blocks: Iterable[Any]) -> dict[str, Action]:
     actions: dict[str, Action] = {}
     for block in blocks:
         for name, each in own_actions(block, f"{block_name(block)}.").items():
+            check_name(name, "Action")
             if name in actions:
                 raise DefinitionError(f"two blocks have the action {name!r}: name one otherwise")
             actions[name] = each

@@ -106,10 +106,8 @@ class Durable:
         if of not in (bool, str):
             raise ConfigError(f"durable.ask: of= must be bool or str, got {of!r:.80}")
         check_text("durable.ask: text", text)
-        branch, later = (
-            branch_of("durable.ask"),
-            Later(until=until, who=who, remind=remind, text=text),
-        )
+        branch = branch_of("durable.ask")
+        later = Later(until=until, who=who, remind=remind, text=text)
 
         async def answer(step: StepHandle) -> str:
             wait = step.hash_of("question", text)

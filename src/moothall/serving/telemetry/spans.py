@@ -69,10 +69,8 @@ class Telemetry(MessageSpans):
             message = {"role": "user", "content": request.content}
             attributes |= span_content.message_attributes([message])
         span_kind = SpanKind.CLIENT if is_remote else SpanKind.INTERNAL
-        name, run_options = (
-            f"{operation} {id}",
-            self._run_options(request, getattr(request, "recorded", None)),
-        )
+        name = f"{operation} {id}"
+        run_options = self._run_options(request, getattr(request, "recorded", None))
         options: Any = {"kind": span_kind, "conversation": thread, **run_options}
         own_names = (names.OPERATION, names.AGENT_NAME, names.REQUEST_MODEL)
         metric_attributes = {each: attributes[each] for each in own_names if each in attributes}

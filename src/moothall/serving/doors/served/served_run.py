@@ -14,6 +14,7 @@ from moothall.build import one_line
 from moothall.journal import REASONS, Outline, RunView
 from moothall.serving.doors.asks import RESTING, Ask, Caller, OpenAsks, asks_of
 from moothall.serving.doors.protocols import caller_text, ended_text
+from moothall.serving.doors.served.last_items import LastItems
 
 if TYPE_CHECKING:
     from moothall.journal import Wait
@@ -327,6 +328,21 @@ class ServedRun:
         if not self.state.is_over:
             asks = {**self.open_asks.open}
             self._set("asking" if asks else "working", asks=asks)
+
+
+class ClientWait:
+    """Notes in its `with` block that a client waits for a run, and then that it has it."""
+
+    def __init__(self, run: ServedRun, delivered: LastItems[str, None]) -> None:
+        self._run, self._delivered = run, delivered
+
+    def __enter__(self) -> None:
+        self._run.has_client = True
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._run.has_client = False
+        if kind is not asyncio.CancelledError:  # else it has left
+            self._delivered.keep(self._run.id, None)
 
 
 _TOLD_AS_EVENTS: Final = ("text", "call_ended", "done")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any, Final, TypeAlias
 
 from moothall import Agent, BudgetExceeded, JournalError
@@ -17,6 +17,7 @@ from moothall.serving.doors.served.recorded_runs import DoorRuns, RecordedRuns
 from moothall.serving.doors.served.served_run import (
     ENDS,
     CallerRequest,
+    ClientWait,
     Follower,
     RunEvent,
     RunQuestions,
@@ -127,7 +128,7 @@ class ServedRuns:
         """
         run, end_reply = self._new_run(request)
         try:
-            with self._waited_for(run):
+            with ClientWait(run, self._delivered):
                 try:
                     await run.go(self._served, work)
                 finally:
@@ -211,25 +212,11 @@ class ServedRuns:
 
     # -- runs that end with the request of their client --------------------------------------------
 
-    @contextmanager
-    def _waited_for(self, run: ServedRun) -> Iterator[None]:
-        """Note in the `with` block that a client waits for a run, and then that it has it."""
-        run.has_client, has_left = True, False
-        try:
-            yield
-        except asyncio.CancelledError:
-            has_left = True
-            raise
-        finally:
-            run.has_client = False
-            if not has_left:
-                self._delivered.keep(run.id, None)
-
     @asynccontextmanager
     async def bound(self, run: ServedRun) -> AsyncIterator[None]:
         """End a run with the request of its client in the `with` block, unless that leaves it."""
         try:
-            with self._waited_for(run):
+            with ClientWait(run, self._delivered):
                 yield
         finally:
             if run.id not in self._left_runs and run.task is not None:
