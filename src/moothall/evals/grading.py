@@ -101,12 +101,12 @@ async def _grades_of(
 
 def note_grades(journal: Journal, view: RunView, cell: CellResult) -> None:
     """Note grades at the run that they are of, where people look; not those that stand there."""
-    noted = {(each.by, each.good, each.note) for each in view.feedback}
+    past_notes = {(each.by, each.good, each.note) for each in view.feedback}
     for name, value in cell.grades.items():
-        good, why = value if isinstance(value, bool) else None, cell.reasons.get(name, "")
-        words = why if good is not None else f"{value}: {why}" if why else str(value)
+        good, reason = value if isinstance(value, bool) else None, cell.reasons.get(name, "")
+        words = reason if good is not None else f"{value}: {reason}" if reason else str(value)
         by, note = f"grader {name}"[:_MAX_NAME_CHARS], words[:_MAX_NOTE_CHARS]
-        if (by, good, note) not in noted and (good is not None or words):
+        if (by, good, note) not in past_notes and (good is not None or words):
             with suppress(RunHeld):  # by who grades it, too
                 journal.feedback(cell.run, good=good, note=note, by=by)
 

@@ -106,18 +106,20 @@ def compare_cases(journal: Journal) -> dict[str, Any]:
     A cell is the newest run of its case in its condition: its id, state, reply, calls, and grades
     of `[grader, good, note]`; None if there is none. `cut` says whether cases were left out.
     """
-    asked: dict[str, dict[str, Outline]] = {}
+    cells_by_case: dict[str, dict[str, Outline]] = {}
     conditions: dict[str, None] = {}
     for each in sorted(journal.runs(tags=["case", "condition"]), key=lambda run: run.began):
-        conditions[each.tags["condition"]] = None
-        cells = {**asked.pop(each.tags["case"], {}), each.tags["condition"]: each}
-        asked[each.tags["case"]] = cells  # the last one asked comes last
+        case, condition = each.tags["case"], each.tags["condition"]
+        conditions[condition] = None
+        # The case that was asked last comes last.
+        cells_by_case[case] = {**cells_by_case.pop(case, {}), condition: each}
     rows: list[tuple[Any, ...]] = []
-    for case, cells in [*asked.items()][-_MAX_CASES:]:
-        shown = [_cell(journal, cells[name]) if name in cells else None for name in conditions]
-        replies = [(each["text"], each["calls"]) for each in shown if each is not None]
-        rows.append((case, shown, all(each == replies[0] for each in replies)))
-    return {"conditions": [*conditions], "rows": rows, "cut": len(asked) > _MAX_CASES}
+    for case, outlines in [*cells_by_case.items()][-_MAX_CASES:]:
+        cells = [_cell(journal, outlines[e]) if e in outlines else None for e in conditions]
+        replies = [(each["text"], each["calls"]) for each in cells if each is not None]
+        rows.append((case, cells, all(each == replies[0] for each in replies)))
+    is_cut = len(cells_by_case) > _MAX_CASES
+    return {"conditions": [*conditions], "rows": rows, "cut": is_cut}
 
 
 def _cell(journal: Journal, outline: Outline) -> dict[str, Any]:
