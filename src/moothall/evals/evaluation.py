@@ -225,9 +225,10 @@ class Evaluation:
         return agent(case) if _takes_case(agent) else agent()
 
     def _world_of(self, parts: Mapping[str, Any], case: Case | None) -> FrozenWorld:
-        options = {name: parts[name] for name in ("model", "system_prompt") if name in parts}
+        names = [name for name in ("model", "system_prompt") if name in parts]
+        options = {**self._frozen, **{name: parts[name] for name in names}}
         run = () if case is None or not case.run else (self.data.journal, case.run)
-        return FrozenWorld(*run, **self._frozen, **options)
+        return FrozenWorld(*run, **options)
 
     async def _ask_elsewhere(
         self, parts: Mapping[str, Any], cells: list[CellResult], note_done: Callable[[], None]

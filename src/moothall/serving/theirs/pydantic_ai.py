@@ -103,13 +103,13 @@ def action_of(agent: Any, definition: Any, tool: Any, is_asked: bool) -> Action:
     """Return the action of a tool."""
     parts = (definition.name, definition.description or "", definition.parameters_json_schema)
     asks = is_asked or definition.kind == "unapproved"
-    outside = _is_of_server(type(getattr(tool, "toolset", None)))
-    action: Action = agent.tools.action(*parts, asks=asks, outside=outside)
+    kind: Any = type(getattr(tool, "toolset", None))
+    action: Action = agent.tools.action(*parts, asks=asks, outside=_is_of_server(kind))
     return action
 
 
 @cache
-def _is_of_server(toolset: type) -> bool:
+def _is_of_server(toolset: Any) -> bool:
     return any("mcp" in each.__module__ for each in toolset.__mro__)
 
 
