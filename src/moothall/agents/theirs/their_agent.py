@@ -82,7 +82,7 @@ class TheirTools:
         parameters: Any = None,
         *,
         asks: bool = False,
-        outside: bool = False,
+        **options: Any,
     ) -> Action:
         """Return the action of a tool, with the options that its user states.
 
@@ -91,17 +91,17 @@ class TheirTools:
             description: what a model reads of it
             parameters: the JSON schema of its arguments
             asks: whether a person is asked before a call, if the user states nothing
-            outside: whether its results come from outside, likewise
+            **options: other options of `@action`, likewise, such as `outside=`
         """
         if name in self.ours:
             return self.ours[name]
         parameters = {} if parameters is None else parameters
-        parts = (description, parameters, asks, outside)
+        parts = (description, parameters, asks, options)
         entry = self._actions.get(name)
         if entry is None or entry[0] != parts:
-            options: dict[str, Any] = {"access_policy": ACCESS_REQUESTED} if asks else {}
-            options |= {"outside": outside, **self._options.get(name, {})}
-            action = Action.unchecked(name, _execute, description, parameters, **options)
+            policy = {"access_policy": ACCESS_REQUESTED} if asks else {}
+            action_options = {**policy, **options, **self._options.get(name, {})}
+            action = Action.unchecked(name, _execute, description, parameters, **action_options)
             action.injected = {}  # else each call reads the signature of what executes it
             entry = self._actions[name] = (parts, action)
         return entry[1]
