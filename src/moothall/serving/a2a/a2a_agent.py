@@ -159,8 +159,8 @@ class A2AAgent(ConversationalAgent):
         outside, addresses in it are asked for. In the background it is a conversation of its own.
         """
         is_late = forms.get("background") or forms.get("background_after") is not None
-        asked: Any = Conversation([self], id=self.id, until=MaxTurns(1)) if is_late else super()
-        action: Action = asked.as_action(name, description or self.description, **forms)
+        replier: Any = Conversation([self], id=self.id, until=MaxTurns(1)) if is_late else super()
+        action: Action = replier.as_action(name, description or self.description, **forms)
         action.addresses = ("text",)
         return action
 
