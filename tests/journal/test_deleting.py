@@ -83,6 +83,18 @@ def test_deleted_run_is_gone_from_every_byte(filed: Journal, tmp_path: Path) -> 
         assert f"kept words {number}" in str(run.messages)
 
 
+def test_deleted_run_of_many_large_results_is_gone_from_every_byte(
+    filed: Journal, tmp_path: Path
+) -> None:
+    texts = [f"{SECRET} {number} {'x' * 60_000}" for number in range(40)]
+    calls = tuple(Call(f"c{n}", "act", {"what": text}) for n, text in enumerate(texts))
+    agent = ReActAgent("a", ScriptedModel([calls, "Yes."]), actions=[act], journal=filed)
+    agent.reply_sync("go", run_id="gone")
+    assert SECRET.encode() in all_bytes(tmp_path)
+    assert filed.delete("gone").runs == ["gone"]
+    assert SECRET.encode() not in all_bytes(tmp_path)
+
+
 def test_deleted_run_is_found_nowhere(journal: Journal) -> None:
     reply(journal, "R", SECRET)
     assert journal.delete("R").runs == ["R"]
