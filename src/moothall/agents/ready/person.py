@@ -210,8 +210,7 @@ class _TerminalDesk:
         if fault:
             show(fault)
         else:
-            content = request.content
-            show(content if isinstance(content, str) else json_text(content))
+            show(json_text(request.content))
             for text in messages:
                 show(text)
             if request.schema == HumanDecision.schema:

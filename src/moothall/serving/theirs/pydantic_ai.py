@@ -211,8 +211,7 @@ def name_of(model: Model) -> str:
 
 
 def _retry_text(part: Any) -> str:
-    content = part.content
-    return content if isinstance(content, str) else json_text(as_json(content))
+    return json_text(as_json(part.content))
 
 
 # -- messages --------------------------------------------------------------------------------------

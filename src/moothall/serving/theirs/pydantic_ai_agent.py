@@ -101,9 +101,7 @@ class PydanticAIAgent(TheirAgent):
         from pydantic_ai import exceptions
 
         if isinstance(error, exceptions.ToolRetryError):
-            content = error.tool_retry.content
-            text = content if isinstance(content, str) else json_text(as_json(content))
-            return {"type": "ModelRetry", "text": text}
+            return {"type": "ModelRetry", "text": json_text(as_json(error.tool_retry.content))}
         data: dict[str, Any] = {"type": type(error).__name__, "text": str(error)}
         if isinstance(error, exceptions.ModelHTTPError):
             data |= {"status": error.status_code, "body": as_json(error.body)}
