@@ -37,7 +37,7 @@ from moothall.agents.replies.sub_agents.told_texts import attend, forget_told
 from moothall.foundation import tracing
 from moothall.foundation.arguments import check_function, check_integer
 from moothall.foundation.errors import DefinitionError, RunMismatch
-from moothall.foundation.jsonvalue import as_json, json_text
+from moothall.foundation.jsonvalue import as_json
 from moothall.foundation.threads import WORKERS
 
 if TYPE_CHECKING:
@@ -247,8 +247,7 @@ class RecordedAgent(ConversationalAgent):
         """Open the run of a request, new or resumed."""
         if request.background == "worker" or ASK_CONTEXT.get().resumed_run == request.run_id:
             return await journal.begin(request.run_id, "", "", "")
-        task = json_text(request.content)
-        run_fields = (self.run_kind, str(self.id), task, request.thread)
+        run_fields = (self.run_kind, str(self.id), request.task, request.thread)
         return await journal.begin(request.run_id, *run_fields, **request.attributes)
 
     async def _note_mismatch(

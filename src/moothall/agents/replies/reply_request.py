@@ -162,6 +162,11 @@ class ReplyRequest:
         self.nested = False  # whether an action of another agent asks for it
 
     @property
+    def task(self) -> str:
+        """Return what is asked, as the text by which a journal lists its run."""
+        return json_text(self.content)
+
+    @property
     def demand(self) -> str:
         """Return how its model hears that it must call an offered action; empty if it need not."""
         if not self.must_call:
