@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from moothall.society.arrays import Array, any_of, np
-from moothall.society.columns.column import PLACES
+from moothall.society.columns.column import PLACES, Column
 from moothall.society.columns.register import Register, is_number
 from moothall.society.columns.row_part import Moment
 from moothall.society.columns.rows import Rows
@@ -28,7 +28,11 @@ def _vocabulary(words: tuple[str, ...]) -> tuple[list[str], dict[str, int]]:
 class OwnColumns(Register):
     """The columns of one citizen; without a city, each name is a place."""
 
-    remembers = True
+    remembers: bool = True
+    arrays: dict[str, Array]
+    declared: dict[str, Column]
+    words: list[str]
+    word_numbers: dict[str, int]
 
     def __init__(self, agent: Any, city: Any, blocks: tuple[Any, ...]) -> None:
         super().__init__(id_words([number_or_text(str(agent.id))]), city, blocks, 0, None)
@@ -86,6 +90,7 @@ class OwnStatus(Status):
 
     __slots__ = ("not_given",)
     register: OwnColumns
+    stuck_by: str
     not_given: set[str]  # the columns that it had no value for: shown once they have another
 
     def __init__(self, values: Mapping[str, Any], register: OwnColumns) -> None:
@@ -165,6 +170,8 @@ class Row(Rows):
     """
 
     block: Any
+    city: Any
+    blocks: tuple[Any, ...]
 
     def __init__(self, agent: Any, city: Any) -> None:
         status, perceived = agent.memory.status, agent.perceived
