@@ -298,10 +298,9 @@ def as_chat_message(message: str | Mapping[str, Any]) -> dict[str, Any]:
         action = message.get("action")
         if isinstance(action, dict) and isinstance(action.get("name"), str):
             sender, args = message.get("from", "someone"), action.get("args", {})
-            if action["name"] == "say" and isinstance(args, dict) and "content" in args:
-                text = json_text(args["content"])
-            else:
-                text = f"{action['name']} {json_text(args)}"
+            is_said = action["name"] == "say" and isinstance(args, dict) and "content" in args
+            text = json_text(args["content"] if is_said else args)
+            text = text if is_said else f"{action['name']} {text}"
             return {"role": "user", "content": f"{readable(str(sender))}: {text}"}
     raise ConfigError(
         "observe takes a text, a chat message with `role` and `content`, or a message of a space, "
@@ -323,10 +322,8 @@ class AnswerSchema:
     def __init__(self, requested: Any) -> None:
         self.json: dict[str, Any]
         self._convert: Callable[[Any], Any]
-        if isinstance(requested, dict):
-            self.json, self._convert = _compile_schema(requested)
-        else:
-            self.json, self._convert = _compile_type(requested)
+        compile_it = _compile_schema if isinstance(requested, dict) else _compile_type
+        self.json, self._convert = compile_it(requested)
 
     def read(self, text: str) -> Any:
         """Return a text's value by this schema; UnreadableText tells a model what to answer."""
@@ -377,10 +374,9 @@ def _compile_schema(requested: dict[str, Any]) -> tuple[dict[str, Any], Callable
         raise DefinitionError(f"schema= is not a JSON schema: {shorten(str(error), 300)}") from None
 
     def convert(value: Any) -> Any:
-        mismatch = validator.wrong(value)
-        if mismatch is not None:
-            where = render_path(mismatch[0], "answer")
-            raise Mismatch((where, f"is wrong: {shorten(mismatch[1], 300)}"))
+        if (mismatch := validator.wrong(value)) is not None:
+            path, fault = mismatch
+            raise Mismatch((render_path(path, "answer"), f"is wrong: {shorten(fault, 300)}"))
         return value
 
     return schema, convert
@@ -392,9 +388,7 @@ def _compile_type(requested: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]
             raise TypeError("a function is not a type")
         form = form_of(requested)
         by_name, definitions = schemas_of({"answer": form})
-        schema = by_name["answer"]
-        if definitions:
-            schema = {**schema, "$defs": definitions}
+        schema = by_name["answer"] | ({"$defs": definitions} if definitions else {})
     except Exception as error:  # its classes may run user code
         reason = shorten(str(error).partition("\n")[0], 200)
         raise ConfigError(

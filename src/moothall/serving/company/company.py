@@ -75,8 +75,8 @@ class Company:
         self.name: str = name
         self._agents: dict[str, Agent] = {}
         self._scheduled_calls: dict[str, ScheduledCall] = {
-            each: ScheduledCall(each, of.schedule(), of.to, of.action, of.args, of.time_as)
-            for each, of in settings.schedules.items()
+            id: ScheduledCall(id, each.schedule(), each.to, each.action, each.args, each.time_as)
+            for id, each in settings.schedules.items()
         }
         self._program = CompanyProgram(settings, folder)
         self._company_space = CompanySpace(settings, folder, self._on_broker_lost)
