@@ -217,8 +217,8 @@ class BlockDispatcher:
                 if offer_text := offer(context):
                     offers[name] = {"block": name, "would": offer_text}
             elif not callable(fits) or fits(context) > 0:
-                about, actions = getattr(block, "description", ""), getattr(block, "actions", None)
-                offers[name] = {"block": name, "about": about, "actions": actions or {}}
+                text, actions = getattr(block, "description", ""), getattr(block, "actions", None)
+                offers[name] = {"block": name, "about": text, "actions": actions or {}}
         return offers
 
     async def _by_model(self, context: Any, offers: dict[str, dict[str, Any]]) -> Dispatch:
