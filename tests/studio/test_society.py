@@ -593,7 +593,7 @@ def test_town_routes_survey_pay_change_and_locate(studio: Studio) -> None:
     assert 'no road "Nowhere Road"' in change(close_roads=["Nowhere Road"])
     assert change(close_roads=["n0-n1"], hours=6) == 1
     told = pay("everyone", 1_000_000)
-    assert "the government has 22,000.00, and is to pay 100,000.00" in told
+    assert "the government has 22,000.00 dollars, and is to pay 100,000.00" in told
     assert "greater than or equal to 1" in pay("3", 0)
     assert pay("everyone", 150) == pay("3", 2_000) == 1
     assert [what for _, what, _ in asked(studio, "log")["changes"]] == [

@@ -83,7 +83,7 @@ export function writtenLine({ key, label, hints, lineOf, then = () => {} }) {
 
   function grow() {
     line.style.height = "auto";
-    line.style.height = `${Math.min(line.scrollHeight + line.offsetHeight - line.clientHeight, 160)}px`;
+    if (line.scrollHeight) line.style.height = `${Math.min(line.scrollHeight + line.offsetHeight - line.clientHeight, 160)}px`; // hidden, it has no height to take
   }
 
   let found = [];

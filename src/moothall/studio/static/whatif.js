@@ -4,7 +4,7 @@
 import { attempt, button, h, replace, titled, toast } from "./dom.js";
 import { go } from "./place.js";
 
-const PAID = 10000; // cents, to each
+const PAID = 5000; // cents, to each: half of what the government of a new town has for each
 const CLOSED = { school: "Schools close", shop: "Shops close", restaurant: "Restaurants close", park: "Parks close" };
 
 // What a person wants of a town, on another tab: that it plays, and what is tried there, by its label.
@@ -36,7 +36,7 @@ export function whatIf(beside, post) {
       root.hidden = Boolean(isOwn);
       const of = (kind) => plan.places.filter((each) => plan.kinds[each[1]] === kind).map(([id]) => id);
       const shut = Object.entries(CLOSED).map(([kind, label]) => [label, of(kind)]).filter(([, places]) => places.length);
-      replace(root, h("h2", {}, "What if …"), h("div", { class: "s-row" }, shut.map(([label, close]) => trial(label, { close, hours: 0 })), trial("Each gets 100 dollars", { pay: [["government", "everyone", PAID]] })));
+      replace(root, h("h2", {}, "What if …"), h("div", { class: "s-row" }, shut.map(([label, close]) => trial(label, { close, hours: 0 })), trial("Each gets 50 dollars", { pay: [["government", "everyone", PAID]] })));
     },
   };
 }

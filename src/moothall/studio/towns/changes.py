@@ -41,6 +41,7 @@ class Change(BaseModel):
             total = cents * (len(books.where) if to == "everyone" else 1)
             if total > balance:
                 raise ConfigError(
-                    f"the government has {balance / 100:,.2f}, and is to pay {total / 100:,.2f}"
+                    f"the government has {balance / 100:,.2f} dollars, and is to pay "
+                    f"{total / 100:,.2f}"
                 )
         return self.model_dump(exclude_unset=True, exclude={"hours"})
