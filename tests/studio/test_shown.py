@@ -19,6 +19,7 @@ from moothall import CitizenAgent, CitizenMemory, City, Society
 from moothall.foundation.errors import ConfigError
 from moothall.society import Move, Place
 from moothall.studio import Studio
+from moothall.studio.towns.shown import whereabouts_of
 
 
 class Pupil(CitizenAgent):
@@ -147,3 +148,14 @@ def test_shown_society_with_wrong_steps_or_metrics_is_refused(studio: Studio) ->
         with pytest.raises(ConfigError, match="metric 'n' must be a function, got 3"):
             studio.show(society, metrics={"n": 3})  # type: ignore[dict-item]
     assert studio.society.town is None
+
+
+def test_citizens_without_places_stand_in_a_square_in_the_order_of_their_ids() -> None:
+    def where(count: int) -> list[tuple[float | None, float | None]]:
+        people = [CitizenAgent(f"c{number}", memory=CitizenMemory({})) for number in range(count)]
+        found = whereabouts_of(Society(people))
+        assert [*found.ids] == [f"c{number}" for number in range(count)]
+        return [*zip(found.x, found.y, strict=True)]
+
+    assert where(4) == [(0, 0), (1, 0), (0, 1), (1, 1)]
+    assert where(5) == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1)]

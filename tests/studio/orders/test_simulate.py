@@ -68,3 +68,9 @@ def test_run_goes_on_by_the_order_that_its_record_has(tmp_path: Path) -> None:
 def test_citizens_in_columns_run_on_as_many_threads_as_pay() -> None:
     assert threads_for(100_000) == 1
     assert 1 <= threads_for(1_000_000) <= min(3, os.cpu_count() or 1)
+
+
+def test_expected_calls_of_a_model_count_each_day_that_is_begun() -> None:
+    orders = [SimulateOrder(citizens=1_000, step="6h", days=days) for days in (1, 1.25, 2)]
+    assert [each.expected[0] for each in orders] == [1_350, 2_025, 2_700]
+    assert {tokens // calls for calls, tokens in (each.expected for each in orders)} == {700}
