@@ -53,7 +53,7 @@ OTHERS = {
     ),
     "a registry or an action": "access_policy action function origin searches terminal",
     "a record of ours": (
-        "_cell agent base block_dispatch_prompt context_window error loop reader_first reading "
+        "_cell agent base block_dispatch_prompt context_window error key loop reader_first reading "
         "replies run_offsets state texts_by_origin tiers"
     ),
     "an environment: `Environment` documents it": "aexecute_action",
