@@ -497,10 +497,12 @@ print(len(search.execute(query="Where do cats sleep?")))
     assert names(search, "Where do cats sleep?") == ["cats.md"]
 
 
-def test_folder_below_that_cannot_be_read_is_named_in_the_notes_of_a_report(tmp_path: Path) -> None:
-    (tmp_path / "docs" / "closed").mkdir(parents=True)
-    (tmp_path / "docs" / "cats.md").write_text("Cats sleep on the roof.")
-    (tmp_path / "docs" / "closed" / "dogs.md").write_text("Dogs bark.")
+def test_folder_below_that_cannot_be_read_is_named_in_the_notes_of_a_report(
+    open_folder: Path,
+) -> None:
+    (open_folder / "docs" / "closed").mkdir(parents=True)
+    (open_folder / "docs" / "cats.md").write_text("Cats sleep on the roof.")
+    (open_folder / "docs" / "closed" / "dogs.md").write_text("Dogs bark.")
     script = """
 import os, sys
 from moothall.research import Researcher, search_folder
@@ -514,11 +516,11 @@ if os.geteuid() == 0:  # root reads what nobody may read
     os.setuid(65534)
 print(*report(index).notes)
 """
-    (tmp_path / "index").mkdir()
-    (tmp_path / "index").chmod(0o777)
-    where = [str(tmp_path / "docs"), str(tmp_path / "index" / "i.db")]
+    (open_folder / "index").mkdir()
+    (open_folder / "index").chmod(0o777)
+    where = [str(open_folder / "docs"), str(open_folder / "index" / "i.db")]
     done = subprocess.run([sys.executable, "-c", script, *where], capture_output=True, text=True)
-    (tmp_path / "docs" / "closed").chmod(0o755)
+    (open_folder / "docs" / "closed").chmod(0o755)
     assert "in folders that cannot be read (closed)" in done.stdout, done.stdout + done.stderr
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -50,6 +51,15 @@ class Clerk(Agent):
         return content
 
 
+class Slow(Agent):
+    """Never ends what it began first."""
+
+    @action
+    async def say(self, content: str) -> None:
+        """Say something to it."""
+        await asyncio.Event().wait()
+
+
 class World:
     """What good requests name, each by a parameter's name."""
 
@@ -89,6 +99,7 @@ class World:
                 {"command": "resume", "run": self.done, "more": {"max_tokens": 9}},
             ],
             "/studio/doors/accept": [{"id": "sums"}],
+            "/studio/space/take-back": [{"to": "Slow", "id": self._queued}],
             "/studio/runs/withdraw": [{"number": self._link}],
             "/studio/static/tabs/{name}.js": [{"name": "runs"}],
             "/studio/cards/{number}": [self._card(kind) for kind in CARDS],
@@ -158,6 +169,12 @@ class World:
         }
         return values[name]
 
+    def _queued(self) -> str:
+        """Return the id of a message that waits behind another."""
+        line = {"line": '/Slow.say content:"x"'}
+        self.port.post("/studio/space/line", line)
+        return str(json.loads(self.port.post("/studio/space/line", line).text)["sent"]["id"])
+
     def _link(self) -> int:
         """Return the number of a new link to a run."""
         shares = RunShares(self.port.studio.journal)
@@ -224,7 +241,7 @@ def living(port: Port, folder: Path) -> Iterator[World]:
         stack.callback(asker.close)
         lock = folder / "lock.json"
         sums = MCPAgent("sums", command(), lock=lock, access=ACCESS_PERMITTED)
-        for each in (Clerk("Clerk"), sums, port.studio.user):
+        for each in (Clerk("Clerk"), Slow("Slow"), sums, port.studio.user):
             space.add(each)
         yield World(port, asker, folder, f"{server.url}#m")
 
