@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import shlex
+import shutil
 import sqlite3
 import stat
 import subprocess
@@ -426,6 +429,62 @@ def test_restore_sets_aside_what_a_memory_has_of_a_run_that_went_on_later(folder
     assert done.stdout.splitlines()[2:] == ["a.memory, thread 'anna': 3 messages set aside"]
     done = moothall("runs", "restore", "copy.db", "--memory", "none.memory", cwd=folder)
     assert (done.returncode, "none.memory" in done.stderr) == (2, True)
+
+
+def said_later(folder: Path) -> None:
+    """A copy of a journal lies in its place by hand; its memory has a deleted and a later run."""
+    with Journal(folder / "runs.db") as journal, SQLiteMemory(folder / "a.memory") as memory:
+        agent = ReActAgent("a", ScriptedModel(["Yes."] * 4), memory=memory, journal=journal)
+        agent.reply_sync("I am Anna.", thread="anna", run_id="first")
+        agent.reply_sync("Order tea.", thread="anna", run_id="deleted")
+        agent.reply_sync("I am Bob.", thread="bob")
+        journal.delete("deleted")
+        journal.backup(folder / "copy.db")
+        agent.reply_sync("I moved.", thread="anna", run_id="later")
+    for each in folder.glob("runs.db*"):
+        each.unlink()
+    shutil.copy(folder / "copy.db", folder / "runs.db")
+
+
+def test_memory_ahead_of_a_copy_put_there_by_hand_is_said_and_mended(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for each in folder.glob("runs.db*"):
+        each.unlink()
+    said_later(folder)
+    with (
+        contextlib.chdir(folder),
+        Journal("runs.db") as journal,
+        SQLiteMemory("a.memory") as memory,
+    ):
+        agent = ReActAgent("a", ScriptedModel(["Yes."] * 3), memory=memory, journal=journal)
+        agent.reply_sync("Hello.", thread="bob")
+        assert not caplog.records
+        agent.reply_sync("Hello.", thread="anna")
+        agent.reply_sync("Hello?", thread="anna")
+    (warning,) = [each.getMessage() for each in caplog.records]
+    (command,) = re.findall("`moothall (.*)`", warning)
+    done = moothall(*shlex.split(command), cwd=folder)
+    assert done.returncode == 0, done.stderr
+    # What came after it rests on it; that is of runs that the journal knows, and stays.
+    assert done.stdout.splitlines() == ["a.memory, thread 'anna': 2 messages set aside"]
+    with SQLiteMemory(folder / "a.memory") as memory:
+        thread = memory.thread("anna")
+        assert [each["content"] for each in thread.messages_set_aside()] == ["I moved.", "Yes."]
+        kept = [each["content"] for each in thread.messages() if each["role"] == "user"]
+        assert kept == ["I am Anna.", "Order tea.", "Hello.", "Hello?"]
+
+
+def test_restore_without_the_former_journal_finds_the_runs_that_came_later(folder: Path) -> None:
+    for each in folder.glob("runs.db*"):
+        each.unlink()
+    said_later(folder)
+    for each in folder.glob("runs.db*"):
+        each.unlink()
+    done = moothall("runs", "restore", "copy.db", "--memory", "a.memory", cwd=folder)
+    assert done.stdout.splitlines()[1:] == ["a.memory, thread 'anna': 2 messages set aside"]
+    done = moothall("runs", "restore", "runs.db", cwd=folder)
+    assert (done.returncode, "is the journal itself" in done.stderr) == (2, True)
 
 
 def test_damaged_journal_is_named_by_check_and_not_restored(folder: Path) -> None:

@@ -18,7 +18,15 @@ import trustme
 from benchmarks.postgresql import Authority, Server
 from benchmarks.proxy import Proxy
 
-from moothall import Budget, Journal, MoothallError, PostgresMemory, ReActAgent, ScriptedModel
+from moothall import (
+    Budget,
+    Journal,
+    MoothallError,
+    PostgresMemory,
+    ReActAgent,
+    ScriptedModel,
+    SQLiteMemory,
+)
 from moothall.foundation.errors import (
     BudgetExceeded,
     DefinitionError,
@@ -369,6 +377,53 @@ def rows_of_all_tables(near: str) -> list[Any]:
         ).fetchall()
         tables = sorted({name for name, *_ in names})
         return [*names, *(server.execute(f"SELECT * FROM {name}").fetchall() for name in tables)]
+
+
+@pytest.mark.parametrize("goes_on", (False, True), ids=("at once", "later"))
+@pytest.mark.parametrize("lost", ("reply", "fork"))
+def test_memory_ahead_of_a_restored_server_is_said(
+    near: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, lost: str, goes_on: bool
+) -> None:
+    memory = SQLiteMemory(tmp_path / "m")
+
+    def say(text: str, thread: str, run_id: str | None = None) -> None:
+        with Journal(near) as journal:
+            agent = ReActAgent("a", ScriptedModel(["Yes."]), memory=memory, journal=journal)
+            agent.reply_sync(text, thread=thread, run_id=run_id)
+
+    say("I am Anna.", "anna", "kept")
+    if lost == "fork":
+        with Journal(near) as journal:
+            journal.fork("kept", "lost", upto=1)
+    say("I am Anna." if lost == "fork" else "I moved.", "anna", "lost")
+    with psycopg.connect(near) as server:  # as an older copy is
+        for table, column in (("runs", "number"), ("entries", "place >> 32"), ("texts", "run")):
+            server.execute(f"DELETE FROM {table} WHERE {column} > 1")
+        server.execute("SELECT setval(pg_get_serial_sequence('runs', 'number'), 1)")
+    if goes_on:
+        say("I am Bob.", "bob")
+    assert not caplog.records
+    say("Hello.", "anna")
+    (warning,) = [each.getMessage() for each in caplog.records]
+    assert "is an older copy" in warning
+    assert "put the memory's copy of that time in its place" in warning
+
+
+def test_memory_of_deleted_runs_and_of_another_journal_is_not_said_to_be_ahead(
+    near: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = SQLiteMemory(tmp_path / "m")
+    for path in (tmp_path / "small", near, tmp_path / "small"):
+        with Journal(path) as journal:
+            agent = ReActAgent("a", ScriptedModel(["Yes."] * 9), memory=memory, journal=journal)
+            for thread in ("anna", "bob", "eva"):
+                agent.reply_sync("Hello.", thread=thread)
+                agent.reply_sync("Hello?", thread=thread, run_id=f"deleted {thread}")
+            journal.delete(*(f"deleted {thread}" for thread in ("anna", "bob", "eva")))
+            agent = ReActAgent("a", ScriptedModel(["Yes."] * 9), memory=memory, journal=journal)
+            for thread in ("anna", "bob", "eva"):
+                agent.reply_sync("Hello.", thread=thread)
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("make", (Journal, PostgresMemory))

@@ -148,6 +148,15 @@ class OurStoredConformance(OurMemoryConformance, StoredMemoryConformance):
         assert ada.messages_set_aside() == []
         assert "ada" not in memory.threads()
 
+    def test_memory_names_the_last_run_that_has_added_to_a_thread(self, memory: Any) -> None:
+        ada = memory.thread("ada")
+        assert ada.newest_run() is None
+        for run in ("first", "last"):
+            ada.add_once(user("a"), run, 0)
+        ada.add_memory(user("b"))
+        memory.add_once(user("c"), "another", 0)
+        assert (ada.newest_run(), memory.newest_run()) == ("last", "another")
+
     def test_memory_set_aside_ends_where_a_run_went_on_after_the_restore(self, memory: Any) -> None:
         for key, text in (("kept", "a"), ("kept", "b"), ("gone", "c"), ("new", "d")):
             memory.add_once(user(text), key, "ab".find(text) if key == "kept" else 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import secrets
 from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -23,6 +22,7 @@ from moothall.journal.entry import (
     rekeyed_data,
 )
 from moothall.journal.kinds.entry_kinds import kind_at
+from moothall.journal.store.backup import give_key
 from moothall.journal.store.store import Store
 from moothall.journal.store.wait_rows import ANSWER_ENTRY, WAIT_ENTRY
 from moothall.journal.tally import Tally, search_text
@@ -69,10 +69,11 @@ def fork_run(
             raise ConfigError(f"there is a run {new_id!r} already: give the copy another id")
         fork = db.insert(
             "INSERT INTO runs (id, kind, agent, task, thread, attributes, began, forked_from, key) "
-            "SELECT ?, kind, agent, task, thread, attributes, began, id, ? FROM runs "
+            "SELECT ?, kind, agent, task, thread, attributes, began, id, '' FROM runs "
             "WHERE number = ?",
-            (new_id, secrets.token_hex(8), number),
+            (new_id, number),
         )
+        give_key(db, fork)
         end = Entry.end_of(entries)
         reply = "" if end is None else end.data.get("text")
         text = search_text(task, reply if isinstance(reply, str) else "")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import os
-import secrets
 import socket
 import threading
 import time
@@ -24,6 +23,7 @@ from moothall.journal.doubt import Doubt, state_of_parts
 from moothall.journal.entry import ROOT, Entry, subpath
 from moothall.journal.kinds.entry_kinds import EntryKind
 from moothall.journal.stop_reason import ELSEWHERE_STATE, OPEN_STATES
+from moothall.journal.store.backup import give_key
 from moothall.journal.store.run_requests import read_requests
 from moothall.journal.store.run_work import RunRequests, RunWork
 from moothall.journal.store.store import RunEnd, Store, WriteUncertain
@@ -270,10 +270,11 @@ class RunOpener:
         inserted = db.execute(
             "INSERT INTO runs (id, kind, agent, task, thread, attributes, began, changed, key, "
             "unread) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, FALSE) ON CONFLICT (id) DO NOTHING",
-            (run_id, *new_run, now := time.time(), now, secrets.token_hex(8)),
+            (run_id, *new_run, now := time.time(), now, ""),
         ).rowcount
         number, holder = db.execute(find_query, (run_id,)).fetchone()
         if inserted:  # else another process has made it meanwhile
+            give_key(db, number)
             self._store.index_text(db, number, search_text(new_run[2], ""))
         return int(number), str(holder)
 

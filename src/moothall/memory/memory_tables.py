@@ -209,6 +209,12 @@ class MemoryTables(ABC):
         ).fetchone()
         return count, newest or 0
 
+    def newest_run(self, db: Database, thread: int | None) -> str | None:
+        """Return the last run that added a message to a thread; None if none did."""
+        query = "SELECT run FROM memories WHERE thread = ? AND run IS NOT NULL"
+        row = db.execute(f"{query} ORDER BY number DESC LIMIT 1", (thread,)).fetchone()
+        return None if row is None else str(row[0])
+
     def run_message_count(self, db: Database, thread: int | None, run: str) -> int:
         """Return how many messages of a run were added to the thread."""
         row = db.execute(

@@ -420,6 +420,11 @@ class StoredMemory(ProcessBound, Memory, remedy="give its path, and open it ther
             thread = self._tables.thread_number(db, self._id)
             return self._tables.run_message_count(db, thread, run)
 
+    def newest_run(self) -> str | None:
+        """Return the last run that added a message to the thread, as `add_once` names it."""
+        with self._tables.reading() as db:
+            return self._tables.newest_run(db, self._tables.thread_number(db, self._id))
+
     def set_aside_later(self, recorded: Callable[[str], tuple[int, int] | None]) -> int:
         """Set aside what the thread has and its runs do not, as after a restore of their journal.
 

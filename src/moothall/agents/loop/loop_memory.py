@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Callable
 from functools import partial
 from itertools import repeat
@@ -15,7 +16,9 @@ from moothall.agents.replies.events import MessageAdded
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Stop
 from moothall.foundation.errors import ModelError
+from moothall.foundation.postgres import is_url
 from moothall.foundation.text import error_message
+from moothall.journal.store.backup import is_lost
 from moothall.memory.refused import LEFT_OUT, next_cut, refusal_message
 
 if TYPE_CHECKING:
@@ -87,6 +90,27 @@ class LoopMemory:
         if self.emit is not None:
             for message in turn.messages:
                 self._request.tell(MessageAdded, self._id, message)
+
+    def warn_if_ahead(self) -> None:
+        """Say so if the last run of its thread is lost: its journal is an older copy."""
+        newest_run: Any = getattr(self.memory, "newest_run", None)
+        try:
+            key = None if self._record is None or newest_run is None else newest_run()
+        except Exception as error:
+            raise Stop.on_memory(self._id, error) from error
+        if self._record is None or key is None:
+            return
+        store = self._record.run.file
+        if is_lost(store, key.partition("/")[0]):
+            path, journal = getattr(self.memory, "path", None), shlex.quote(store.path)
+            remedy = "put the memory's copy of that time in its place, or have it forget the thread"
+            if path is not None and not is_url(store.path):
+                command = f"moothall runs restore {journal} --journal {journal} --memory"
+                remedy = f"`{command} {shlex.quote(path)}` sets that aside"
+            logger.warning(
+                "journal %r is an older copy: %r has what later runs said, which models read: %s",
+                *(store.path, self.memory, remedy),
+            )
 
     def note_forgetting(self) -> bool:
         """Return whether its thread was forgotten since this was called last."""

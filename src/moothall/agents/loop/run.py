@@ -152,6 +152,7 @@ class LoopRun:
         if self.thread.last_checked is None:
             if remembered := messages_of(self.memory, self.turn_end.id, None)[0]:
                 self.turn_end.results.remember(remembered, state)
+                self.run_memory.warn_if_ahead()
             del remembered  # a thousand replies may wait: each keeps what it needs
         if self.thread.pending_texts and request.background != "worker":
             self._take_pending_texts()

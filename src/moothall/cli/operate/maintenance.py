@@ -217,18 +217,22 @@ def restore(path: str, journal: str | None, memories: tuple[str, ...]) -> int:
 
     A memory is a store of its own, and has what the runs said after the backup. With --memory, this
     is set aside in it: no agent reads it any more. It is a file, or a URL of a PostgreSQL server.
+    If PATH is the journal itself, since a copy was put there by hand, only this is done.
 
     \b
     Examples:
       moothall runs restore runs-2026-11-24.db --journal runs.db
       moothall runs restore runs-2026-11-24.db --memory clerk.memory
+      moothall runs restore runs.db --journal runs.db --memory clerk.memory
     """  # noqa: D301 - the \b is for click: it keeps the lines as they are
     if journal is None:
         raise click.UsageError("no journal was named: give --journal PATH")
     if Journal.is_url(journal):
         raise click.UsageError("a server's journal is restored by its own program: psql")
-    old = Journal.restore(path, journal)
-    click.echo(escaped(f"restored from {path}"))
+    old = None
+    if not (memories and Path(journal).exists() and Path(journal).samefile(path)):
+        old = Journal.restore(path, journal)
+        click.echo(escaped(f"restored from {path}"))
     if old is not None:
         click.echo(escaped(f"what was there is {old}"))
     for each in memories:

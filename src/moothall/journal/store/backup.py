@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import secrets
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError, FileError, JournalError
@@ -15,6 +19,14 @@ from moothall.foundation.sqlite import exclusive
 from moothall.journal.store.holding import hashes_in
 from moothall.journal.store.journal_file import JournalFile
 from moothall.journal.store.store import Store
+
+_KEY: Final = re.compile("([0-9a-f]{8})([0-9a-f]{12})[0-9a-f]{8}")
+_IS_LOST: Final = (
+    "SELECT EXISTS (SELECT 1 FROM runs WHERE number < ? AND began <= ?) AND (? > {last} OR EXISTS "
+    "(SELECT 1 FROM runs WHERE number = ? AND began >= ? AND key <> ? AND NOT deleted)) "
+    # Last, since it reads all runs of a file: it has a copied run under another number.
+    "AND NOT EXISTS (SELECT 1 FROM runs WHERE key = ?)"
+)
 
 
 def find_faults(store: Store) -> list[str]:
@@ -104,10 +116,31 @@ def back_up(store: Store, path: Path) -> None:
         raise FileError(f"{str(path)!r} cannot be written: {error.strerror}") from error
 
 
+def give_key(db: Database, run: int) -> None:
+    """Give a new run the key by which memories know it: its number, the time, and chance."""
+    key = f"{run:08x}{int(time.time() * 1000):012x}{secrets.token_hex(4)}"
+    db.execute("UPDATE runs SET key = ? WHERE number = ?", (key, run))
+
+
+def is_lost(store: Store, key: str) -> bool:
+    """Return whether a run was in a journal, and not in the older copy by which it was replaced.
+
+    The copy has not given its number, or has given it to a run that began after it.
+    """
+    if (parts := _KEY.fullmatch(key)) is None:  # an imported run has any
+        return False
+    number, at = int(parts[1], 16), int(parts[2], 16) / 1000
+    with store.reading() as db:
+        query = _IS_LOST.format(last=store.last_run_sql)
+        values = (number, at, number, number, at, key, key)
+        return bool(db.execute(query, values).fetchone()[0])
+
+
 class RecordedMessages:
     """How many messages memories may have of the runs of a journal, by the names of `add_once`.
 
-    A run that only the `former` journal has, which a backup replaced, has none.
+    A later run, which the journal lacks since a backup has replaced it, has none: one of the
+    `former` journal, or one whose key says so.
     """
 
     def __init__(self, store: Store, former: Store | None = None) -> None:
@@ -144,7 +177,7 @@ class RecordedMessages:
                         key = f"{once[0]}/{once[0].rpartition('/told/')[2]}"
                         counts[key] = counts.get(key, (0, 0))[0] + 1, once[1] + 1
                 return counts
-        return None
+        return {} if is_lost(self._stores[0], run_key) else None
 
 
 def value_hashes(store: Store, db: Database, number: int) -> list[str]:

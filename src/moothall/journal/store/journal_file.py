@@ -106,6 +106,7 @@ class JournalFile(SQLitePool[JournalError], Store):
 
     recheck_s: float = 0.25  # SQLite signals nothing
     attribute_sql: str = "json_extract(attributes, ?)"
+    last_run_sql: str = "(SELECT seq FROM sqlite_sequence WHERE name = 'runs')"
 
     def __init__(self, path: str | os.PathLike[str], durability: str, timeout: float) -> None:
         file = SQLiteFile(

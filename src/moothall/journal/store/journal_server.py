@@ -90,6 +90,9 @@ class JournalServer(PostgresPool[JournalError], Store):
     commits_wait = True  # for the network
     slice_s: float = 0.025  # a transaction is several round trips
     attribute_sql: str = "(jsonb_path_query_first(attributes, CAST(? AS jsonpath)) #>> '{}')"
+    last_run_sql: str = (
+        "pg_sequence_last_value(CAST(pg_get_serial_sequence('runs', 'number') AS regclass))"
+    )
     recheck_s: float = 1.0  # for a process that has died; what is written is told
 
     def __init__(self, url: str, timeout: float) -> None:

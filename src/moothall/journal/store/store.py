@@ -78,6 +78,7 @@ class Store(ABC):
     recheck_s: float
     """Seconds between two checks whether another process has written or died."""
     attribute_sql: str  # the text at a path of a run's attributes, in the database's own words
+    last_run_sql: str  # the highest number that a run has had
 
     @property
     @abstractmethod
@@ -340,10 +341,7 @@ class Store(ABC):
     def read_entries(
         self, db: Database, run: int, id: str, after: int = 0, most: int | None = None
     ) -> Iterator[tuple[Entry, bytes]]:
-        """Yield the entries of a run with a higher sequence number, each with its checksum.
-
-        At most `most` of them.
-        """
+        """Yield entries of a run with higher numbers, at most so many, each with its checksum."""
         end = self._run_columns(db, run, "last, sum")
         last, checksum = 0, b""
         if 0 < after <= end[0]:
