@@ -227,6 +227,9 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser.add_argument(
         "--services", action="store_true", help="also tests that need a server, such as RabbitMQ"
     )
+    parser.add_argument(
+        "--long", action="store_true", help="also long tests, such as those of Ray's workers"
+    )
     parser.add_argument("-j", "--jobs", type=int, default=2)
     options = parser.parse_args(arguments if arguments is None else list(arguments))
     missed = 0
@@ -237,7 +240,8 @@ def main(arguments: Iterable[str] | None = None) -> int:
             print("\n".join(each.name for each in breaks))
             continue
         needs_services = options.services or house.partition("/")[0] in IN_A_BROWSER
-        marks = "not long" if needs_services else "not long and not services"
+        kinds = {"long": options.long, "services": needs_services}
+        marks = " and ".join(f"not {kind}" for kind, is_run in kinds.items() if not is_run)
         left = breaks
         for tests in [options.tests] if options.tests else tests_of(house):
             if left and tests:

@@ -76,6 +76,14 @@ def test_rent_goes_from_tenants_to_owners_as_far_as_money_lasts() -> None:
     assert made.total == 9100
 
 
+def test_transfers_may_have_neither_pensions_nor_rents() -> None:
+    tenant = {"profile": {"age": 40, "rents": True}, "money": 9000, "income": 1000}
+    owner = {"profile": {"age": 40, "rents": False}, "money": 0}
+    without = Transfers(pension=0, rent=0)
+    made = closed(without, Government(money=1_000_000), c1=old(), c2=tenant, c3=owner)
+    assert [made.balances[f"c{n}"] for n in (1, 2, 3)] == [0, 9000, 0]
+
+
 def test_transfers_check_their_arguments() -> None:
     for name in ("wage", "pension", "rent"):
         with pytest.raises(ConfigError, match=f"transfers: {name}"):

@@ -19,9 +19,9 @@ import pytest
 from cli.journal_programs import at_terminal
 from models.openai_server import HANG, OpenAIServer, call, calls, text
 from moothall import Journal, ReActAgent, ScriptedModel
-from moothall.foundation.errors import ConfigError, MoothallError, StateError
+from moothall.foundation.errors import ConfigError, MoothallError, RunMismatch, StateError
 from moothall.studio import Studio
-from moothall.studio.orders.order import ActOrder, ResearchOrder
+from moothall.studio.orders.order import ActOrder, ResearchOrder, record_order
 from serving.company.conftest import until
 from studio.conftest import a_studio
 from studio.told import Told
@@ -352,3 +352,17 @@ def test_run_that_waits_here_and_is_ended_elsewhere_is_no_longer_under_way_here(
         for run in runs:
             assert told.until("job", run=run, state="ended")["reason"] == "cancelled"
         assert studio.jobs.running() == []
+
+
+def test_run_of_another_program_does_not_go_on_by_a_press(studio: Studio, folder: Path) -> None:
+    """What its changed program would do is for `moothall resume --force`, which says so."""
+    model = ScriptedModel([OSError("down")])
+    with OpenAIServer(text("Well.")) as server:
+        agent = ReActAgent("files", model, system_prompt="Hurry.", journal=studio.journal)
+        wanted = replace(order(folder, server), review=None)
+        asyncio.run(record_order(wanted, studio.journal, "changed", agent))
+        assert agent.reply_sync("Do it", run_id="changed").stop_reason == "error"
+        with pytest.raises(RunMismatch, match="begun by another program"):
+            studio.jobs.resume("changed")
+        assert server.requests == []
+    assert studio.journal.runs(forked_from="changed") == []

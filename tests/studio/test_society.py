@@ -22,6 +22,7 @@ from moothall.foundation.errors import ConfigError
 from moothall.studio import Studio
 from moothall.studio.orders.simulate import SimulateOrder
 from studio.conftest import SIZE, TOKEN, a_studio, pages
+from studio.told import Told
 
 # One studio and one page serve all of them.
 
@@ -806,6 +807,18 @@ def test_experiment_is_run_and_its_report_is_shown(
     expect(tab.get_by_title("Report of long")).to_be_hidden()  # the town has the room
     with pytest.raises(ConfigError, match="needs a limit"):
         form.start(str(remote(tmp_path)), 1, None, "")
+
+
+def test_experiments_pages_are_told_how_far_it_is(studio: Studio, tmp_path: Path) -> None:
+    (tmp_path / "small.yaml").write_text(EXPERIMENT)
+    studio.society.experiments.start(str(tmp_path / "small.yaml"), 1, None, "")
+    told = Told(studio)
+    first = told.until("experiment", cells_ended=1)
+    assert (first["state"], first["cells"]) == ("running", 2)
+    assert 0.5 <= first["part"] < 1
+    assert first["seconds_left"] > 0
+    ended = told.until("experiment", state="ended")
+    assert (ended["cells_ended"], ended["part"]) == (2, 1)
 
 
 def remote(folder: Path) -> Path:

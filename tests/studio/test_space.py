@@ -22,10 +22,13 @@ from moothall import (
     NativeSpace,
     ReActAgent,
     ScriptedModel,
+    SQLiteMemory,
     action,
 )
+from moothall.cli.own_agents import AwaitedWeights
 from moothall.studio import Studio
 from studio.conftest import TOKEN, a_studio
+from studio.told import Told
 
 
 class Clerk(Agent):
@@ -198,6 +201,34 @@ def asked(studio: Studio, path: str, body: Any = None) -> Any:
     headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
     with urlopen(Request(f"{studio.url}studio/space/{path}", data, headers), timeout=20) as answer:
         return json.load(answer)
+
+
+@pytest.mark.parametrize("kept", ("journal", "memory"))
+def test_words_that_are_said_twice_are_shown_twice_and_lead_each_to_its_own_run(
+    space: NativeSpace, studio: Studio, tmp_path: Path, kept: str
+) -> None:
+    model = ScriptedModel(["Roses.", "Violets."])
+    where = {"journal": studio.journal, "memory": SQLiteMemory(tmp_path / "memory.db")}[kept]
+    space.add(ReActAgent("Poet", model, receive_own_broadcasts=False, **{kept: where}))
+    for _ in range(2):
+        studio.user.ask("Poet", "say", content="Write").result(20)
+    turns = asked(studio, "conversation?id=Poet")
+    assert [each["content"] for each in turns] == ["Write", "Roses.", "Write", "Violets."]
+    runs = [run.id for run in studio.journal.runs(agent="Poet", sort="began")]
+    if kept == "journal":
+        assert [each["run"] for each in turns] == [runs[0], runs[0], runs[1], runs[1]]
+
+
+def test_pages_are_told_that_weights_could_not_be_fetched(
+    space: NativeSpace, studio: Studio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOOTHALL_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("MOOTHALL_OFFLINE", "1")
+    space.add(ReActAgent("Poet", AwaitedWeights("local")))
+    (lacking,) = asked(studio, "agents")["missing"]
+    asked(studio, "fetch", {"name": lacking["name"]})
+    ended = Told(studio).until("weights", name=lacking["name"], running=False)
+    assert "MOOTHALL_OFFLINE" in ended["error"]
 
 
 def test_studios_of_one_process_offer_what_is_in_their_own_spaces(

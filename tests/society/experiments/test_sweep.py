@@ -225,9 +225,11 @@ def test_branch_has_the_recording_of_its_trunk(tmp_path: Path, monkeypatch: Any)
     assert trunk is branch
 
 
-@pytest.mark.parametrize(("limits", "asked"), (({}, 6), ({"max_calls": 4}, 4)))
+@pytest.mark.parametrize(("limits", "asked"), (({}, 6), ({"max_calls": 4}, 4), ({"max_usd": 0}, 0)))
 def test_cell_of_a_town_asks_its_model_within_its_limits(limits: Any, asked: int) -> None:
-    model = ScriptedModel(["no"] * 6)  # the plan, asked twice; asleep there is nothing to choose
+    model = ScriptedModel(
+        ["no"] * 6, name="openai:gpt-4o"
+    )  # the plan, asked twice; asleep there is nothing to choose
     without = {"economy": False, "feed": False}
 
     async def lives() -> None:

@@ -208,6 +208,8 @@ def test_population_table_takes_whole_numbers_of_any_type_and_empty_cells_of_tex
         Population(pa.table({"age": [30, None]}), city, all_blocks(), 1)
     with pytest.raises(ConfigError, match="'age' has values that are not of uint8"):
         Population({"age": [30, 300]}, city, all_blocks(), 1)
+    with pytest.raises(ConfigError, match="'money' has values that are not of int64"):
+        Population({"id": [1, 2], "money": [7, 10**20]})
 
 
 def test_people_in_columns_have_work_and_school_in_a_network_too() -> None:

@@ -88,7 +88,8 @@ def _to_array(cells: Any, name: str) -> Array:
         if max(map(abs, integers)) < 1 << 63:
             return np.array(integers, np.int64)
     numbers = np.array(["nan" if each is None else each for each in cells], np.float64)
-    return numbers.astype(np.int64) if (numbers % 1 == 0).all() else numbers
+    is_whole = ((numbers % 1 == 0) & (abs(numbers) < 1 << 63)).all()
+    return numbers.astype(np.int64) if is_whole else numbers
 
 
 def _is_number(text: object) -> bool:
