@@ -16,7 +16,6 @@ from moothall.agents.ready.shell import Shell as Shell
 from moothall.agents.ready.terminal import Terminal as Terminal
 from moothall.agents.replies.reply_context import cancel_run as cancel_run
 from moothall.agents.replies.reply_request import ReplyRequest as ReplyRequest
-from moothall.agents.replies.sub_agents.going_on import bounded_resumption as bounded_resumption
 from moothall.agents.replies.sub_agents.program_check import RunFit as RunFit
 from moothall.agents.replies.sub_agents.program_check import fits_of as fits_of
 from moothall.agents.replies.sub_agents.program_check import get_ready as get_ready
@@ -25,6 +24,7 @@ from moothall.agents.replies.sub_agents.resumer import Resumer as Resumer
 from moothall.agents.replies.sub_agents.resuming import Retries as Retries
 from moothall.agents.replies.sub_agents.resuming import runs_that_go_on as runs_that_go_on
 from moothall.agents.replies.sub_agents.resuming import who_resumes as who_resumes
+from moothall.agents.replies.sub_agents.run_life import bounded_resumption as bounded_resumption
 from moothall.agents.replies.sub_agents.stand_ins import ReplyParts as ReplyParts
 from moothall.agents.replies.sub_agents.stand_ins import StandIns as StandIns
 from moothall.agents.run_events import recorded_events as recorded_events

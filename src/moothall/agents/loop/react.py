@@ -451,13 +451,15 @@ class ReActAgent(Looping):
         """Return its program, independent of the request."""
         return program_of(self)
 
-    def _begin_data(self, record: Record[Any], request: ReplyRequest) -> dict[str, Any]:
+    def begin_data(self, record: Record[Any], request: ReplyRequest) -> dict[str, Any]:
+        """Return what else is recorded of how a run begins."""
         folders = [*filter(None, (getattr(each, "keeps_in", "") for each in self.blocks))]
         data: dict[str, Any] = {"folders": folders} if folders else {}
         return data if request.conversation is None else data | keep_conversation(record, request)
 
-    def _open_record(self, part: RunPart, request: ReplyRequest) -> Record[Any]:
-        record = super()._open_record(part, request)
+    def open_record(self, part: RunPart, request: ReplyRequest) -> Record[Any]:
+        """Return the record of a run, with the conversation of a client that keeps it."""
+        record = super().open_record(part, request)
         restore_conversation(record, request)
         return record
 

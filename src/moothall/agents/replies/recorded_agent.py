@@ -8,13 +8,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from moothall.actions.message import ENCLOSING_REPLIES
 from moothall.agents.replies.conversational import ConversationalAgent
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply
-from moothall.agents.replies.reply_context import ASK_CONTEXT
 from moothall.agents.replies.reply_request import AnswerSchema, KeptOptions
-from moothall.agents.replies.resume import NULL_RECORD, answer_asker
+from moothall.agents.replies.resume import NULL_RECORD
 from moothall.agents.replies.state import (
     checked_state,
     copied_state,
@@ -24,19 +22,15 @@ from moothall.agents.replies.state import (
 )
 from moothall.agents.replies.sub_agents.askers import asker_data
 from moothall.agents.replies.sub_agents.away import agents_that_resume
-from moothall.agents.replies.sub_agents.background import Workers
-from moothall.agents.replies.sub_agents.beside import may_have_workers
-from moothall.agents.replies.sub_agents.going_on import go_on
-from moothall.agents.replies.sub_agents.late_replies import ASKED_BY, keep_late_reply
 from moothall.agents.replies.sub_agents.resuming import (
     ResumedRun,
     ResumingRuns,
     results_of,
 )
-from moothall.agents.replies.sub_agents.told_texts import attend, forget_told
+from moothall.agents.replies.sub_agents.run_life import RunLife
 from moothall.foundation import tracing
 from moothall.foundation.arguments import check_function, check_integer
-from moothall.foundation.errors import DefinitionError, RunMismatch
+from moothall.foundation.errors import DefinitionError
 from moothall.foundation.jsonvalue import as_json
 from moothall.foundation.threads import WORKERS
 
@@ -164,70 +158,34 @@ class RecordedAgent(ConversationalAgent):
         for source in self.action_sources():
             await source.get_ready()
         self.check_request(request)
-        journal = request.journal or self._journal
-        if (part := request.record) is None:
-            if journal is None:  # nothing is recorded
-                reply = await self._traced_work(request, NULL_RECORD)
-                if reply.stop_reason == "waiting":
-                    self._pause_budget(request)
-                return reply
-            part = await self._open_run(journal, request)
-            if request.background:  # if the loop ends; cancelled by its id, it has its end
-                part.run.resumes_later = True
-            has_workers = part.run.has_workers or (part.past_entries and may_have_workers(self))
-            if has_workers and request.state.workers is None:
-                request.state.workers = Workers(self, request.state)
-        record: Record[Any] = NULL_RECORD
+        if request.record is not None:
+            return await self._reply_in_part(request.record, request)
+        if (journal := request.journal or self._journal) is not None:
+            return await RunLife(self, request, journal).reply()
+        reply = await self.traced_reply(request, NULL_RECORD)  # nothing is recorded
+        if reply.stop_reason == "waiting":
+            self.pause_budget(request)
+        return reply
+
+    async def _reply_in_part(self, part: RunPart, request: ReplyRequest) -> Reply:
+        """Answer in a part of another agent's run."""
+        record = self.open_record(part, request)
         try:
-            try:
-                record = self._open_record(part, request)
-            except RunMismatch as error:
-                await self._note_mismatch(part, request, error)
-                raise
-            request.recorded = record
-            _note_run(part, request.state)
-            if request.record is None:
-                attend(self, record, request.state)
-            if record.is_over:  # it has its span
-                return await self.recorded_reply(request, record)
-            if request.record is None and part.past_entries:
-                work = partial(self._traced_work, request, record)
-                assert journal is not None
-                reply = await go_on(self, journal, request.run_id, work)
-            else:
-                reply = await self._traced_work(request, record)
-            if part.past_entries:
-                replies = ENCLOSING_REPLIES.get()
-                asking = (*replies[-1].outer_replies, *replies)
-                ids = [each.request.run_id for each in asking if each.request and each.open]
-                await answer_asker(journal, record, reply, ids, request.state.texts_by_origin)
-            if request.record is None and request.background != "worker":
-                await keep_late_reply(self, record, reply.stop_reason)
-            if reply.stop_reason == "waiting" and request.record is None:
-                if request.background != "worker":  # else who has asked goes on
-                    self._pause_budget(request)
-                if reply.error is not None:  # an asked agent's program has changed
-                    await self._note_mismatch(part, request, reply.error)
-                    raise reply.error
-            return reply
+            answer = self.recorded_reply if record.is_over else self.traced_reply  # it has its span
+            return await answer(request, record)
         finally:
             if record.at_end is not None:
                 record.at_end()
-            if request.record is None:
-                if part.run.work.heard_keys:
-                    forget_told(part.run, request.state)
-                part.close()
-                if record.is_over:
-                    self.end_run(f"{part.run.key}/", request.thread)
 
-    def _traced_work(self, request: ReplyRequest, record: Record[Any]) -> Awaitable[Reply]:
+    def traced_reply(self, request: ReplyRequest, record: Record[Any]) -> Awaitable[Reply]:
+        """Answer, or resume from the record, in a span of its own."""
         if tracing.active is None:
             return self.recorded_reply(request, record)
         return tracing.in_span(
             partial(self.recorded_reply, request, record), "reply", self, request
         )
 
-    def _pause_budget(self, request: ReplyRequest) -> None:
+    def pause_budget(self, request: ReplyRequest) -> None:
         """Have the seconds of a run's budget stand still while it waits."""
         budget = request.budget or self.budget
         if budget is not None:
@@ -243,36 +201,7 @@ class RecordedAgent(ConversationalAgent):
             self.forget_memory(thread.id)
             self.drop_in_members(thread.id)
 
-    async def _open_run(self, journal: Journal, request: ReplyRequest) -> RunPart:
-        """Open the run of a request, new or resumed."""
-        if request.background == "worker" or ASK_CONTEXT.get().resumed_run == request.run_id:
-            return await journal.begin(request.run_id, "", "", "")
-        run_fields = (self.run_kind, str(self.id), request.task, request.thread)
-        return await journal.begin(request.run_id, *run_fields, **request.attributes)
-
-    async def _note_mismatch(
-        self, part: RunPart, request: ReplyRequest, error: BaseException
-    ) -> None:
-        """Have the operator decide about a run that goes on no more: its program has changed.
-
-        That of an agent that was asked in a run of its own asks itself.
-        """
-        journal = request.journal or self._journal
-        if journal is None or request.record is not None:
-            return
-        if not isinstance(error, RunMismatch) or error.run_id != request.run_id:
-            return
-        if not {"task", "thread"} & set(error.changed):  # else its caller asks for something else
-            note_changed_program = journal.waits.note_changed_program
-            start = next((each.data for each in part.past_entries if each.kind == "begun"), {})
-            resumed_run = ASK_CONTEXT.get().resumed_run
-            # Who resumes runs, or delivers a message again, has nobody who sees this error.
-            goes_on = resumed_run == request.run_id or (
-                part.run.is_open and (resumed_run is not None or ASKED_BY in start)
-            )
-            await asyncio.to_thread(note_changed_program, request.run_id, error.detail, goes_on)
-
-    def _open_record(self, part: RunPart, request: ReplyRequest) -> Record[Any]:
+    def open_record(self, part: RunPart, request: ReplyRequest) -> Record[Any]:
         """Return the record of a new run, or of a resumed one if the program is the same."""
         record: Record[Any] = Record(part, self.state_type)
         schema = None if request.answer is None else request.answer.json
@@ -298,15 +227,16 @@ class RecordedAgent(ConversationalAgent):
             # Where a process that resumes the run continues it.
             beginning |= tracing.Tracing.trace_headers()
         if record.start is None:
-            beginning |= self._begin_data(record, request) | request.door_data
+            beginning |= self.begin_data(record, request) | request.door_data
         if request.record is None:
             beginning |= asker_data(self)
         record.begin(self.run_kind, str(self.id), program | self.describe_program(), **beginning)
         assert record.start is not None
-        request.content = record.start["task"]
+        request.content, request.recorded = record.start["task"], record
+        _note_run(part, request.state)
         return record
 
-    def _begin_data(self, record: Record[Any], request: ReplyRequest) -> dict[str, Any]:
+    def begin_data(self, record: Record[Any], request: ReplyRequest) -> dict[str, Any]:
         """Return what else is recorded of how a run begins."""
         return {}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import MISSING, fields
 from hashlib import sha256
@@ -13,7 +13,6 @@ from weakref import WeakKeyDictionary
 
 from moothall.actions.approval import Later
 from moothall.actions.message import ENCLOSING_REPLIES
-from moothall.actions.provenance import merged_sources
 from moothall.agents.replies.record import Record, StepCall
 from moothall.agents.replies.reply import Reply, Step, Stop
 from moothall.agents.replies.state import dump_state
@@ -29,11 +28,10 @@ from moothall.foundation.jsonvalue import UnreadableText
 from moothall.foundation.threads import take_back_cancel
 from moothall.journal.attributes import Tags, checked_attributes
 from moothall.journal.entry import ROOT, begin_data_of
-from moothall.journal.stop_reason import ANSWERED_REASONS, FINAL_REASONS
+from moothall.journal.stop_reason import FINAL_REASONS
 from moothall.models.protocol import Usage
 
 if TYPE_CHECKING:
-    from moothall.actions.provenance.texts import Texts
     from moothall.agents.replies.read_record import ReadRecord
     from moothall.agents.replies.reply_request import AnswerSchema, ReplyRequest
     from moothall.journal import Entry, Journal, RunPart
@@ -192,29 +190,6 @@ def shares_journal(agent: Any, caller: ReplyRequest | None) -> bool:
     if journal is None or recorded is None:
         return False
     return bool(recorded.run.file.identity == journal.file.identity)
-
-
-async def answer_asker(
-    journal: Journal | None,
-    record: Record[Any],
-    reply: Reply,
-    running_ids: Iterable[str],
-    texts: Texts | None,
-) -> None:
-    """Answer the runs whose actions wait for a resumed run, once that has ended.
-
-    Those `under_way` have asked again, and get the reply itself. `texts` are those of its thread:
-    the answer comes from what that has read from outside.
-    """
-    is_asked = "asked_for" in (record.start or ())
-    if journal is None or not is_asked or reply.stop_reason not in FINAL_REASONS:
-        return
-    text = reply.text
-    if reply.stop_reason not in ANSWERED_REASONS:
-        text = f"it has no answer: {reply.detail or reply.stop_reason}"
-    sources = merged_sources((*reply.outside, *(() if texts is None else texts.sources)))
-    answer_askers = journal.waits.answer_askers
-    await asyncio.to_thread(answer_askers, [record.run_id], text, (*sources,), [*running_ids])
 
 
 # -- a run of one's own ----------------------------------------------------------------------------

@@ -277,9 +277,10 @@ class TheirAgent(ReActAgent):
 
     # -- as an agent of ours -----------------------------------------------------------------------
 
-    def _begin_data(self, record: Record[Any], request: ReplyRequest) -> dict[str, Any]:
+    def begin_data(self, record: Record[Any], request: ReplyRequest) -> dict[str, Any]:
+        """Return what else is recorded of how a run begins: with which framework."""
         framework = {"name": self.framework, "version": _version_of(self.framework)}
-        return {**super()._begin_data(record, request), "framework": framework}
+        return {**super().begin_data(record, request), "framework": framework}
 
     def check_request(self, request: ReplyRequest) -> None:
         """Refuse an invalid request before a run begins."""

@@ -45,7 +45,7 @@ class RunWork:
         has_paused: whether it has stopped for that
         is_let_go_on: whether it was paused, and somebody has let it go on
         told_texts: what it was still to hear when it was opened
-        hear: has it hear a text; set by what gives its reply
+        hear: returns what has it hear a text; set by what gives its reply
         asked_for: the run for which it works; empty for none
     """
 
@@ -62,7 +62,7 @@ class RunWork:
         self.told_texts: tuple[ToldText, ...]
         self.cancel_cause, self.pause_cause, self.is_let_go_on, self.told_texts = requests
         self.heard_keys: set[str] = {each.key for each in self.told_texts}
-        self.hear: Callable[[ToldText], object] | None = None
+        self.hear: Callable[[], Callable[[ToldText], object] | None] = lambda: None
         self.asked_for: str = ""
         self.is_asked: bool = False
         self.has_paused: bool = False
@@ -90,9 +90,9 @@ class RunWork:
 
     def tell(self, message: ToldText) -> None:
         """Have it hear a text, once, in any thread."""
-        if self.hear is not None and message.key not in self.heard_keys:
+        if (hear := self.hear()) is not None and message.key not in self.heard_keys:
             self.heard_keys.add(message.key)
-            self.hear(message)
+            hear(message)
 
 
 class WorkedOn(Protocol):

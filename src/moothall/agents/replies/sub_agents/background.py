@@ -29,6 +29,7 @@ from moothall.agents.replies.sub_agents.beside import (
     asking_in_background,
     earlier_replies,
     has_ended,
+    hear,
     in_thread,
     may_be_woken,
     read_end,
@@ -38,7 +39,6 @@ from moothall.agents.replies.sub_agents.beside import (
     worker_id,
     worker_request,
 )
-from moothall.agents.replies.sub_agents.told_texts import hear
 from moothall.agents.replies.thread import Thread
 from moothall.foundation.errors import (
     ConfigError,

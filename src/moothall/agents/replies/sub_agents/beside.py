@@ -15,8 +15,13 @@ from moothall.actions.message import ENCLOSING_REPLIES
 from moothall.actions.provenance.origin import SourcedText
 from moothall.actions.provenance.reading import MemberReading
 from moothall.agents.replies.reply import Reply
-from moothall.agents.replies.reply_context import ASK_CONTEXT, Replying, ask_context
-from moothall.agents.replies.reply_request import ReplyRequest
+from moothall.agents.replies.reply_context import (
+    ASK_CONTEXT,
+    Replying,
+    ask_context,
+    note_on_thread,
+)
+from moothall.agents.replies.reply_request import ReplyRequest, with_speaker
 from moothall.agents.replies.thread import Thread
 from moothall.foundation.errors import NoSuchRun, RequestCancelled, RunHeld, RunMismatch
 from moothall.foundation.threads import WORKERS
@@ -27,6 +32,7 @@ from moothall.journal.store.wait_rows import WorkerRow, woken_id
 if TYPE_CHECKING:
     from moothall.budget import Budget
     from moothall.journal import Journal, Outline
+    from moothall.journal.store.run_requests import ToldText
 
 
 NO_END: Final = (RequestCancelled, NoSuchRun, RunHeld, RunMismatch)
@@ -235,6 +241,14 @@ def workers_to_resume(agent: Any, runs: Container[str], cut_off: bool) -> list[O
             elif row.asker not in runs and (is_cut_off or is_due):
                 outlines.append(run)
     return outlines
+
+
+def hear(agent: Any, thread: Thread, message: ToldText) -> None:
+    """Have an agent hear a text in a thread, as the words of who says it."""
+    content = with_speaker(message.by or "operator", message.text)
+    if message.sources:
+        note_on_thread(thread, message.sources)
+    agent.steer_thread(thread, SourcedText(content, message.sources, message.key))
 
 
 def in_thread(function: Callable[..., Any], *args: Any) -> Any:

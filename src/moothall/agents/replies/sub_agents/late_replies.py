@@ -10,12 +10,10 @@ from functools import partial
 from typing import Any, Final
 
 from moothall.actions.message import Envelope
-from moothall.agents.replies.reply_context import caller_context_of
 from moothall.foundation.errors import NoSuchRun, TooManyThreads
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import WORKERS
 from moothall.journal.run_view import RunView
-from moothall.journal.stop_reason import FINAL_REASONS
 
 logger: logging.Logger = logging.getLogger("moothall.agents")
 ASKED_BY: Final = "asked_by"
@@ -24,17 +22,6 @@ ASKED_BY: Final = "asked_by"
 def asked_by(message: dict[str, Any], within: str | None) -> dict[str, str]:
     """Return what is recorded of the message that a run answers: its sender, and in which reply."""
     return {ASKED_BY: str(message["from"]), **({} if within is None else {"asked_within": within})}
-
-
-async def keep_late_reply(agent: Any, record: Any, stop_reason: str) -> None:
-    """Keep that the sender of a run's message gets its reply later; a door asks for it by its id.
-
-    A message that is delivered again gets its reply at once, and later, too: its sender may know
-    that the first request has ended.
-    """
-    is_asked_for = ASKED_BY in (record.start or ()) and stop_reason not in FINAL_REASONS
-    if is_asked_for and caller_context_of(agent).run_id is None:
-        await asyncio.to_thread(agent.journal.waits.keep_late_reply, record.run_id)
 
 
 class LateReplies:
