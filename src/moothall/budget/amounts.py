@@ -16,11 +16,12 @@ from moothall.budget.limits import (
     MAX_AMOUNT,
     RESERVABLE,
     Left,
+    Limit,
     Spent,
 )
 from moothall.budget.period import is_period
 from moothall.foundation.arguments import unknown_argument_error
-from moothall.foundation.errors import DefinitionError
+from moothall.foundation.errors import ConfigError, DefinitionError
 
 Amounts: TypeAlias = tuple[int, ...]
 KINDS: Final = tuple(range(len(RESERVABLE)))  # a kind is the index of its limit there
@@ -72,13 +73,16 @@ def checked_amounts(
 
 def checked_limits(limits: Mapping[str, Any]) -> tuple[tuple[int | None, ...], Any]:
     """Check limits; return those of what is reserved, as it is counted, and the seconds."""
-    *amounts, seconds = (
-        None
-        if (value := limits.get(limit.name)) is None
-        else limit.counted("Budget", value, rounds_up=False)
-        for limit in LIMITS
-    )
+    *amounts, seconds = (_counted_limit(limit, limits.get(limit.name)) for limit in LIMITS)
     return tuple(amounts), seconds
+
+
+def _counted_limit(limit: Limit, value: Any) -> Any:
+    try:
+        return None if value is None else limit.counted("Budget", value, rounds_up=False)
+    except ConfigError as error:
+        error.argument = limit.name
+        raise
 
 
 class PriceList(Protocol):

@@ -13,7 +13,14 @@ from typing import Any as _Any
 
 
 class MoothallError(Exception):
-    """The base of every exception that moothall raises; a pickle or a copy has its attributes."""
+    """The base of every exception that moothall raises; a pickle or a copy has its attributes.
+
+    `argument` is the name of the argument, setting or field that it is about, if that is known.
+    """
+
+    def __init__(self, *args: object, argument: str | None = None) -> None:
+        super().__init__(*args)
+        self.argument = argument
 
     def __reduce__(self) -> tuple[_Any, ...]:
         # Without `__init__`, whose arguments are others than `args`. Built-in bases keep some
@@ -124,10 +131,6 @@ class RunWaiting(_SpaceError):
 
 class InvalidArguments(RequestError):
     """Arguments are missing, unexpected or of the wrong type; `argument` first, if it is known."""
-
-    def __init__(self, *args: object, argument: str | None = None) -> None:
-        super().__init__(*args)
-        self.argument = argument
 
 
 class ActionNotFound(RequestError):

@@ -117,16 +117,22 @@ def budget_of(command: str, *models: Model | None, **limits: float | None) -> Bu
     from moothall.budget import Budget
     from moothall.models.wrappers.budgeted import BudgetedModel
 
-    budget = Budget(**stated_limits, name=f"moothall {command}")
+    try:
+        budget = Budget(**stated_limits, name=f"moothall {command}")
+    except ConfigError as error:
+        error.argument = f"max_{error.argument}"  # as the command's order has it
+        raise
     # If money is limited, each model must have a price, which shows before anything is paid.
     for each in filter(None, models):
         try:
             BudgetedModel(each, budget)
         except UnknownPrice:
-            raise UnknownPrice(
+            error = UnknownPrice(
                 f"the price of {each.name!r:.200} is not known, so a limit in US dollars cannot be "
                 "kept: limit its tokens or calls instead"
-            ) from None
+            )
+            error.argument = "max_usd"
+            raise error from None
     return budget
 
 

@@ -30,19 +30,21 @@ class Scope:
         prefix: str = "",
         site: str | None = None,
     ) -> None:
-        own_site = () if site is None else (checked_site(site, f"{prefix}site"),)
-        self.sites: tuple[str, ...] = (*own_site, *_hosts(sites, f"{prefix}sites"))
-        self.exclude: tuple[str, ...] = _hosts(exclude, f"{prefix}exclude")
+        own_site = () if site is None else (_checked_site(site, f"{prefix}site", "site"),)
+        self.sites: tuple[str, ...] = (*own_site, *_hosts(sites, prefix, "sites"))
+        self.exclude: tuple[str, ...] = _hosts(exclude, prefix, "exclude")
         if isinstance(since, date):
             since = since.isoformat()[:10]
         is_day = isinstance(since, str) and DAY_PATTERN.fullmatch(since) and "/" not in since
         if not (since is None or is_day):
-            raise ConfigError(f"{prefix}since must be a day such as 2024-05-01, got {since!r:.80}")
+            text = f"{prefix}since must be a day such as 2024-05-01, got {since!r:.80}"
+            raise ConfigError(text, argument="since")
         self.since = since
         try:
             self._first_day = date.fromisoformat(f"{since or '2000'}-01-01"[:10])
         except ValueError as error:
-            raise ConfigError(f"{prefix}since: {error}, got {since!r}") from None
+            text = f"{prefix}since: {error}, got {since!r}"
+            raise ConfigError(text, argument="since") from None
 
     def __bool__(self) -> bool:
         return bool(self.sites or self.exclude or self.since)
@@ -84,10 +86,11 @@ class Scope:
         return next((name for name, most in _RANGES if days <= most), None)
 
 
-def checked_site(site: object, label: str) -> str:
+def _checked_site(site: object, label: str, argument: str) -> str:
     """Return a site as it was given; anything but a host raises ConfigError."""
     if not isinstance(site, str) or not re.fullmatch(r"[^\s/:*]+", site):
-        raise ConfigError(f"{label} must be a host such as docs.python.org, got {site!r}")
+        text = f"{label} must be a host such as docs.python.org, got {site!r}"
+        raise ConfigError(text, argument=argument)
     return site
 
 
@@ -97,7 +100,9 @@ def is_on(url: str, site: str) -> bool:
     return f".{host}".endswith(f".{site.lower().strip('.')}")
 
 
-def _hosts(hosts: Iterable[str], label: str) -> tuple[str, ...]:
+def _hosts(hosts: Iterable[str], prefix: str, argument: str) -> tuple[str, ...]:
+    label = f"{prefix}{argument}"
     if isinstance(hosts, str) or not isinstance(hosts, Iterable):
-        raise ConfigError(f"{label} must be a list of hosts, got {hosts!r:.80}")
-    return tuple(checked_site(each, f"{label}: each") for each in hosts)
+        text = f"{label} must be a list of hosts, got {hosts!r:.80}"
+        raise ConfigError(text, argument=argument)
+    return tuple(_checked_site(each, f"{label}: each", argument) for each in hosts)

@@ -92,7 +92,7 @@ class Jobs(ResumeHost):
         An event loop in the calling thread is blocked until then. The outcome is in the journal.
         """
         if not order.task.strip():
-            raise ConfigError("the task is empty: say what is to be done")
+            raise ConfigError("the task is empty: say what is to be done", argument="task")
         check_no_keys(order)
         run_id = run_id or secrets.token_hex(8)
         messages = self._messages.setdefault(run_id, [])

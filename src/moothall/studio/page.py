@@ -55,11 +55,7 @@ class WouldEnd(StateError):
 
 
 class FormError(ConfigError):
-    """What was filled in cannot be used; `field` is the one at fault, or None."""
-
-    def __init__(self, text: str, field: str | None) -> None:
-        super().__init__(text)
-        self.field = field
+    """What was filled in cannot be used; `argument` is the field at fault, or None."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +127,8 @@ class PageForm:
         name: its part of the address, unique in its tab
         title: what it begins
         fields: its fields, in order
-        start: is called in a thread with a value for each field; returns a run's id or None
+        start: is called in a thread with a value for each field; returns a run's id or None. What
+            it raises as `ConfigError(text, argument=NAME)` stands below the field of that name
         button: the word on its button
         is_open: whether it is unfolded when the page loads
         about: a sentence below its fields
@@ -165,8 +162,9 @@ class PageForm:
         except WouldEnd:
             raise
         except MoothallError as error:
-            text = self._with_labels(str(error))
-            raise FormError(text, field_name or self._field_in(text)) from error
+            at = field_name or error.argument
+            at = at if any(each.name == at for each in self.fields) else None
+            raise FormError(self._with_labels(str(error)), argument=at) from error
 
     def _with_labels(self, text: str) -> str:
         """Return an error with the form's labels in the place of a command's options."""
@@ -175,14 +173,6 @@ class PageForm:
             option = rf"(?<!\S)--{each.name.replace('_', '-')}(?: [A-Z]+)?(?![\w-])"
             text = re.sub(option, f"“{each.label.partition(':')[0]}”", text)
         return text
-
-    def _field_in(self, text: str) -> str | None:
-        """Return the first field that an error names, by its label or its name."""
-        positions = []
-        for each in self.fields:
-            words = (f"“{each.label.partition(':')[0]}”", f"{each.name} must", f"the {each.name} ")
-            positions += [(text.index(word), each.name) for word in words if word in text]
-        return min(positions)[1] if positions else None
 
 
 class Tab:

@@ -156,7 +156,8 @@ class ResearchTab(Tab):
         """Start what the form asks for, by fields of `ResearchOrder`; return the run's id."""
         questions = [each.strip() for each in objectives.splitlines() if each.strip()]
         if not questions:
-            raise ConfigError("fill in “Objectives, one a line”: there is nothing to find out")
+            text = "fill in “Objectives, one a line”: there is nothing to find out"
+            raise ConfigError(text, argument="objectives")
         return self._hub.jobs.start(
             ResearchOrder([*dict.fromkeys(questions)], **non_empty_fields(options))
         )

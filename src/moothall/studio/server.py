@@ -109,7 +109,7 @@ def _error_response(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, SlashError):
         body["column"] = error.column
     if isinstance(error, FormError):
-        body["field"] = error.field
+        body["field"] = error.argument
     if isinstance(error, WouldEnd):
         body["ends"] = error.ends
     is_late = isinstance(error, CardGone | WouldEnd)

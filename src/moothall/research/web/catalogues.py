@@ -78,9 +78,9 @@ class SearchOptions:
             prefix: what stands before the names of options in errors, such as `--`
         """
         if faults := [*self._faults(prefix)]:
-            raise ConfigError("\n".join(faults))
+            raise ConfigError("\n".join(map(str, faults)), argument=faults[0].argument)
 
-    def _faults(self, prefix: str) -> Iterator[str]:
+    def _faults(self, prefix: str) -> Iterator[ConfigError]:
         from moothall.build import AllowedHosts
         from moothall.research.scope import Scope
         from moothall.research.web.fetching import checked_url
@@ -90,10 +90,10 @@ class SearchOptions:
             if self.web:
                 AllowedHosts(self.allow_hosts, f"{prefix}allow-host")
         except ConfigError as error:
-            yield str(error)
+            yield error
         for name, address in self.engines.items():
             try:
                 if address and SEARCH_ENGINES[name].example:
                     checked_url(address)
             except PageError as error:
-                yield f"{prefix}{name}: {error}"
+                yield ConfigError(f"{prefix}{name}: {error}", argument=name)

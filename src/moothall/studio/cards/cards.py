@@ -137,8 +137,7 @@ class Cards:
             if not answer.get("args"):
                 raise
             # Of edited arguments: it stands at its field, or below them all.
-            at = error.argument if isinstance(error, InvalidArguments) else None
-            raise FormError(str(error), at) from error
+            raise FormError(str(error), argument=error.argument) from error
         if card.wait_key is not None:
             with suppress(CardGone):  # a refresh has found the answer in the journal
                 self._close(number, outcome)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from moothall import ConfigError
 from moothall.budget import RUN_LIMITS, RunLimits
 from moothall.models import DEFAULT_WEIGHTS, ModelName, budget_of, made_model
+from moothall.studio.orders.faults import about
 
 if TYPE_CHECKING:
     from moothall import Action, Approver
@@ -74,7 +75,8 @@ def act_agent(
     from moothall import ReActAgent
 
     is_small = is_small_model(order.model)
-    models = [made_model(order.model, key)]
+    with about("model"):
+        models = [made_model(order.model, key)]
     agent: Any = ReActAgent(
         "files",
         models[0],
@@ -90,7 +92,8 @@ def act_agent(
             raise ConfigError("the order has a person review: give reviewer=, such as a Person")
         human = reviewer
         if human is None:
-            models.append(made_model(order.review, own_key))
+            with about("review"):
+                models.append(made_model(order.review, own_key))
             human = ReActAgent("reviewer", models[1], system_prompt=_REVIEWER_PROMPT)
         agent = DualActAgent(DualActConfig(human=human, reactive=agent, first="reactive"), "act")
     agent.journal = journal
@@ -106,13 +109,14 @@ def actions_of(order: ActOrder) -> list[Action]:
     from moothall.agents import changing_actions, file_actions
 
     is_small = is_small_model(order.model)
-    reading_actions = file_actions(
-        order.root,
-        is_small,
-        only_listed=is_small,
-        subfolders=not is_small,
-        access_policy=ACCESS_PERMITTED if order.yes_read else ACCESS_REQUESTED,
-    )
+    with about("root"):
+        reading_actions = file_actions(
+            order.root,
+            is_small,
+            only_listed=is_small,
+            subfolders=not is_small,
+            access_policy=ACCESS_PERMITTED if order.yes_read else ACCESS_REQUESTED,
+        )
     return [*reading_actions, *changing_actions(order.root, is_small, network=order.network)]
 
 
@@ -135,7 +139,8 @@ def model_keys(order: ActOrder, file_settings: Mapping[str, Any]) -> tuple[str |
 def check_reviewer(order: ActOrder) -> None:
     """Check that a model can have the name of an order's reviewer; ConfigError if none can."""
     if order.review is not None and order.review != "me":
-        ModelName(order.review).check_spelling()
+        with about("review"):
+            ModelName(order.review).check_spelling()
 
 
 def check_journal_apart(order: ActOrder, path: str | None) -> None:
@@ -150,5 +155,6 @@ def check_journal_apart(order: ActOrder, path: str | None) -> None:
     if journal.is_relative_to(root):
         raise ConfigError(
             f"the journal {path!r} is in the folder that the agent works on, which could change it "
-            f"there: name one elsewhere, such as {str(Path.home() / 'runs.db')!r}"
+            f"there: name one elsewhere, such as {str(Path.home() / 'runs.db')!r}",
+            argument="root",
         )

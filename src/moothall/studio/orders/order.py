@@ -45,7 +45,8 @@ def check_no_keys(order: AnyOrder) -> None:
         if parts.scheme in ("http", "https") and ("@" in parts.netloc or parts.query):
             raise ConfigError(
                 f"the address of {parts.hostname} has a user or a query, which may be a key and "
-                "would be recorded: leave it out; for a model, set MOOTHALL_KEY"
+                "would be recorded: leave it out; for a model, set MOOTHALL_KEY",
+                argument=name,
             )
 
 
@@ -57,7 +58,8 @@ def with_new_limits(order: AnyOrder, limits: Mapping[str, float]) -> AnyOrder:
         )
     wrong_name = next((name for name, value in limits.items() if not 0 < value < math.inf), None)
     if wrong_name is not None:
-        raise ConfigError(f"{wrong_name} must be a number above 0, got {limits[wrong_name]}")
+        text = f"{wrong_name} must be a number above 0, got {limits[wrong_name]}"
+        raise ConfigError(text, argument=wrong_name)
     changes: dict[str, Any] = {name: _RAISABLE[name](value) for name, value in limits.items()}
     return replace(order, **changes)
 

@@ -14,6 +14,7 @@ from moothall import ConfigError, FileError
 from moothall.budget import RUN_LIMITS, RunLimits
 from moothall.models import ModelName, budget_of, made_model
 from moothall.research import CATALOGUES, SEARCH_ENGINES, SearchOptions, StyleOptions
+from moothall.studio.orders.faults import about, check_none, fault
 
 if TYPE_CHECKING:
     from moothall import Action, Report, Researcher
@@ -35,9 +36,9 @@ def step_models(specs: Iterable[str]) -> dict[str, str]:
     for each in specs:
         step, equals, name = each.partition("=")
         if not (equals and name):
-            raise ConfigError(f"--step-model: got {each!r:.80}; {_STEP_MODEL_FORM}")
+            raise fault("step_model", f": got {each!r:.80}; {_STEP_MODEL_FORM}")
         if models.setdefault(step, name) != name:
-            raise ConfigError(f"--step-model: {step!r} is set twice: {models[step]!r}, {name!r}")
+            raise fault("step_model", f": {step!r} is set twice: {models[step]!r}, {name!r}")
     return models
 
 
@@ -96,8 +97,7 @@ class ResearchOrder(RunLimits, SearchOptions, StyleOptions):
 
 def check_research(order: ResearchOrder) -> None:
     """Check that an order can be carried out, before it is paid; ConfigError tells all faults."""
-    if faults := list(_faults(order)):
-        raise ConfigError("\n".join(faults))
+    check_none(_faults(order))
     if order.html or order.out:
         from moothall import Report
 
@@ -106,71 +106,72 @@ def check_research(order: ResearchOrder) -> None:
                 Report.forms[end].check_installed()
 
 
-def _faults(order: ResearchOrder) -> Iterator[str]:
+def _faults(order: ResearchOrder) -> Iterator[ConfigError]:
     if not all(each.strip() for each in order.objectives):
-        yield "an OBJECTIVE is empty"
+        yield ConfigError("an OBJECTIVE is empty", argument="objectives")
     if order.link_base and not order.folder:
-        yield "--link-base is for the files of a folder: give --folder too"
+        yield fault("link_base", " is for the files of a folder: give --folder too")
     searches_online = order.web or order.catalogues
     if not order.folder and not searches_online:
-        yield f"there is nothing to search: give {_join_options('--folder DIR', *_WEB_SOURCES)}"
+        sources = _join_options("--folder DIR", *_WEB_SOURCES)
+        yield ConfigError(f"there is nothing to search: give {sources}", argument="folder")
     if order.folder and not os.path.isdir(order.folder):
         problem = "is not a folder" if os.path.exists(order.folder) else "does not exist"
-        yield f"--folder: the root folder {json.dumps(order.folder)} {problem}"
+        yield fault("folder", f": the root folder {json.dumps(order.folder)} {problem}")
     web_options = {
-        "--site": order.site,
-        "--sites": order.sites,
-        "--exclude": order.exclude,
-        "--allow-host": order.allow_hosts,
+        "site": order.site,
+        "sites": order.sites,
+        "exclude": order.exclude,
+        "allow_host": order.allow_hosts,
     }
     if web_option := next(
         (name for name, value in web_options.items() if value and not order.web), None
     ):
-        yield f"{web_option} is for the web: give {_join_options(*_WEB_SOURCES)} too"
+        yield fault(web_option, f" is for the web: give {_join_options(*_WEB_SOURCES)} too")
     if order.since and not searches_online:
         sources = _join_options(*_WEB_SOURCES, *(f"--{name}" for name in CATALOGUES))
-        yield f"--since is for the web: give {sources} too"
+        yield fault("since", f" is for the web: give {sources} too")
     for check in (partial(order.check, "--"), partial(_check_model, order)):
         try:
             check()
         except ConfigError as error:
-            yield str(error)
+            yield error
     if order.model is None:
         model_options: dict[str, object] = {
-            "--role": order.role,
+            "role": order.role,
             **{
-                f"--{name.replace('_', '-')}": getattr(order, name)
+                name: getattr(order, name)
                 for name, limit in RUN_LIMITS.items()
                 if limit.stop_reason == "budget"
             },
-            **{f"--{name}": value for name, value in order.style_options().items()},
-            "--context-tokens": order.context_tokens,
-            "--step-model": order.step_models,
-            "--judge": order.judge,
-            "--no-judge": order.no_judge,
+            **order.style_options(),
+            "context_tokens": order.context_tokens,
+            "step_model": order.step_models,
+            "judge": order.judge,
+            "no_judge": order.no_judge,
         }
         if option := next((name for name, value in model_options.items() if value), None):
-            yield f"{option} is for a model: give --model too"
+            yield fault(option, " is for a model: give --model too")
     if order.judge and order.no_judge:
-        yield "--judge and --no-judge exclude each other"
-    files = (("--out", order.out), ("--html", order.html), ("--sources", order.sources))
+        yield fault("judge", " and --no-judge exclude each other")
+    files = (("out", order.out), ("html", order.html), ("sources", order.sources))
     for name, path in files:
         if path == "":
-            yield f"{name} must be a file, got an empty text"
+            yield fault(name, " must be a file, got an empty text")
         elif path and not _is_writable(Path(path).absolute().parent):
-            yield f"{name}: nothing can be written in {str(Path(path).parent)!r}"
+            yield fault(name, f": nothing can be written in {str(Path(path).parent)!r}")
     if order.sources:
         from moothall import Report
 
         suffixes = [f".{end}" for end, form in Report.forms.items() if form.holds == "sources"]
         if f".{_suffix(order.sources)}" not in suffixes:
-            yield f"--sources must end in {' or '.join(suffixes)}, got {order.sources!r}"
+            yield fault("sources", f" must end in {' or '.join(suffixes)}, got {order.sources!r}")
     options_by_path: dict[Path, tuple[str, str]] = {}
     for name, path in files:
         if path:
             other, first_path = options_by_path.setdefault(Path(path).resolve(), (name, path))
             if other != name:
-                yield f"{other} and {name} must be two files, got {first_path!r} for both"
+                yield fault(other, f" and --{name} must be two files, got {first_path!r} for both")
 
 
 def _join_options(*options: str) -> str:
@@ -188,23 +189,17 @@ def _is_writable(folder: Path) -> bool:
 
 
 def _check_model(order: ResearchOrder) -> None:
-    if order.model is not None:
-        try:
-            ModelName(order.model).check_spelling()
-        except ConfigError as error:
-            raise ConfigError(f"--model: {error}") from None
-    if order.judge is not None:
-        try:
-            ModelName(order.judge).check_spelling()
-        except ConfigError as error:
-            raise ConfigError(f"--judge: {error}") from None
+    models = [("model", order.model), ("judge", order.judge)]
     for step, name in order.step_models.items():
         if step not in STEPS:
-            raise ConfigError(f"--step-model: there is no step {step!r}; {_STEP_MODEL_FORM}")
+            raise fault("step_model", f": there is no step {step!r}; {_STEP_MODEL_FORM}")
+        models.append(("step_model", name))
+    for option, model in models:
         try:
-            ModelName(name).check_spelling()
+            if model is not None:
+                ModelName(model).check_spelling()
         except ConfigError as error:
-            raise ConfigError(f"--step-model: {error}") from None
+            raise fault(option, f": {error}") from None
 
 
 def make_researcher(
@@ -216,7 +211,8 @@ def make_researcher(
     """Return the researcher that an order asks for; `key` is for its model."""
     from moothall import Researcher
 
-    model = None if order.model is None else made_model(order.model, key)
+    with about("model"):
+        model = None if order.model is None else made_model(order.model, key)
     # The key is for the server of `--model`.
     models = {step: made_model(name, None) for step, name in order.step_models.items()}
     judge = None if order.judge in (None, order.model) else made_model(order.judge, None)

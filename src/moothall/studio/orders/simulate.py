@@ -13,6 +13,7 @@ from moothall import Clock, ConfigError, FileError, StateError
 from moothall.build import UnreadableText, counted, load_state, read_json
 from moothall.models import ModelName, budget_of, made_model
 from moothall.society import DAY_S
+from moothall.studio.orders.faults import about, check_none, fault
 
 if TYPE_CHECKING:
     from moothall.journal import Journal
@@ -131,42 +132,40 @@ def order_of_tables(folder: str | PathLike[str]) -> SimulateOrder:
 
 def check_simulation(order: SimulateOrder) -> None:
     """Check that an order can be carried out; ConfigError tells all faults."""
-    if faults := list(_faults(order)):
-        raise ConfigError("\n".join(faults))
+    check_none(_faults(order))
 
 
-def _faults(order: SimulateOrder) -> Iterator[str]:
+def _faults(order: SimulateOrder) -> Iterator[ConfigError]:
     if order.citizens < _MIN_CITIZENS:
-        yield f"--citizens must be {_MIN_CITIZENS} or more, got {order.citizens}"
+        yield fault("citizens", f" must be {_MIN_CITIZENS} or more, got {order.citizens}")
     try:
         seconds = Clock(step=order.step).step_s
     except ConfigError as error:
-        yield f"--{error}"  # it names `step`
+        yield ConfigError(f"--{error}", argument="step")  # it names `step`
         seconds = 0
     if not 0 < order.days <= _MAX_DAYS:
-        yield f"--days must be above 0, at most {_MAX_DAYS}, got {order.days:g}"
+        yield fault("days", f" must be above 0, at most {_MAX_DAYS}, got {order.days:g}")
     elif seconds and (not order.steps or abs(order.days * DAY_S / seconds - order.steps) > 1e-6):
-        yield f"--days {order.days:g} is not a whole number of steps of {order.step}"
+        yield fault("days", f" {order.days:g} is not a whole number of steps of {order.step}")
     if order.out == "":
-        yield "--out must be a folder, got an empty text"
+        yield fault("out", " must be a folder, got an empty text")
     elif order.out is not None:
         path = Path(order.out).absolute()
         existing = next(each for each in (path, *path.parents) if each.exists())
         if not existing.is_dir() or not os.access(existing, os.W_OK):
-            yield f"--out: nothing can be written in {str(existing)!r}"
+            yield fault("out", f": nothing can be written in {str(existing)!r}")
     if order.parquet is not None and order.out is None:
-        option = "--parquet" if order.parquet else "--csv"
-        yield f"{option} is for the tables: give --out DIR too"
+        yield fault("parquet" if order.parquet else "csv", " is for the tables: give --out DIR too")
     if order.trajectories and order.out is None:
-        yield "--trajectories is a table: give --out DIR too"
+        yield fault("trajectories", " is a table: give --out DIR too")
     if order.model is None and (order.max_usd or order.max_calls):
-        option = "--max-usd" if order.max_usd else "--max-calls"
-        yield f"{option} is for a model: give --model too"
+        option = "max_usd" if order.max_usd else "max_calls"
+        yield fault(option, " is for a model: give --model too")
     if order.model is not None:
         try:
             ModelName(order.model).check_spelling()
         except ConfigError as error:
-            yield f"--model: {error}"
+            yield fault("model", f": {error}")
 
 
 def threads_for(citizens: int) -> int:
@@ -202,7 +201,8 @@ def society_of(
         make_economy,
     )
 
-    model = None if order.model is None else made_model(order.model, key)
+    with about("model"):
+        model = None if order.model is None else made_model(order.model, key)
     budget = budget_of(order.command, model, usd=order.max_usd, model_calls=order.max_calls)
     seed = order.seed
     city = City.generate(seed=seed, citizens=order.citizens)

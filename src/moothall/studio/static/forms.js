@@ -107,6 +107,7 @@ function makeForm(tab, told, reload) {
   function wrong(text, name) {
     fault.hidden = !text;
     fault.textContent = text;
+    (fields.find((each) => each.told.name === name)?.root || body).append(fault); // at its field, or below them all
     for (const each of fields) {
       const is = each.told.name === name;
       if (is) each.input.setAttribute("aria-invalid", "true");

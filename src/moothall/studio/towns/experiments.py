@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from moothall import ConfigError, MoothallError
 from moothall.build import error_text, guard
 from moothall.studio.hub import start_thread
+from moothall.studio.orders.faults import about
 from moothall.studio.orders.simulate import is_unbounded
 from moothall.studio.page import Field, PageForm, report_page
 
@@ -108,17 +109,20 @@ class ExperimentRuns:
         from moothall.society import Experiment
 
         if not file.strip():
-            raise ConfigError("“File of the experiment” is empty: write its path")
+            raise ConfigError("“File of the experiment” is empty: write its path", argument="file")
         if not jobs:
-            raise ConfigError("“Processes” must be 1 or more")
+            raise ConfigError("“Processes” must be 1 or more", argument="jobs")
         path = Path(os.path.expanduser(file.strip())).absolute()
-        replacements: dict[str, Any] = {"seeds": seeds} if seeds else {}
-        experiment = Experiment.from_yaml(path, **replacements)
+        with about("file"):
+            experiment = Experiment.from_yaml(path)
+        if seeds:
+            with about("seeds"):
+                experiment = Experiment.from_yaml(path, seeds=seeds)
         if is_unbounded(experiment):
             problem = (
                 "a model on a server needs a limit: set society.max_calls or max_usd in the file"
             )
-            raise ConfigError(problem)
+            raise ConfigError(problem, argument="file")
         out_path = os.path.expanduser(out.strip())
         folder = Path(out_path).absolute() if out_path else path.with_name(f"{path.stem}-results")
         with self._start_lock:
@@ -126,7 +130,7 @@ class ExperimentRuns:
                 each for each in self._experiments.values() if each.state in ("running", "stopping")
             ]
             if any(each.out == str(folder) for each in active):
-                raise ConfigError(f"an experiment is under way in {folder}")
+                raise ConfigError(f"an experiment is under way in {folder}", argument="out")
             if len(active) >= _MAX_ACTIVE:
                 raise ConfigError(f"{_MAX_ACTIVE} experiments are under way: wait, or stop one")
             cells = experiment.size()["cells"]

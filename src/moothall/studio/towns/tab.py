@@ -17,6 +17,7 @@ from pydantic import Field as Checked
 from moothall import ConfigError
 from moothall.build import guard
 from moothall.models import made_model
+from moothall.studio.orders.faults import about, fault
 from moothall.studio.orders.order import check_no_keys, order_of
 from moothall.studio.orders.simulate import SimulateOrder, check_simulation
 from moothall.studio.page import STATIC, Field, PageForm, Tab, WouldEnd, attachment
@@ -103,13 +104,13 @@ class SocietyTab(Tab):
 
     def _check(self, order: SimulateOrder) -> None:
         if not 0 <= order.seed < 1 << 64:
-            raise ConfigError(f"--seed must be from 0 to {2**64 - 1}, got {order.seed}")
+            raise fault("seed", f" must be from 0 to {2**64 - 1}, got {order.seed}")
         if order.citizens > MAX_CITIZENS:
-            raise ConfigError(
-                f"citizens must be at most {MAX_CITIZENS:,} here, got {order.citizens:,}"
-            )
+            text = f" must be at most {MAX_CITIZENS:,} here, got {order.citizens:,}"
+            raise fault("citizens", text)
         if order.model is not None:
-            made_model(order.model, environ.get("MOOTHALL_KEY"))
+            with about("model"):
+                made_model(order.model, environ.get("MOOTHALL_KEY"))
 
     def load(self, run_id: str) -> None:
         """Resume a recorded run from its last checkpoint; ConfigError if it records no town."""
@@ -174,18 +175,20 @@ class SocietyTab(Tab):
         filled |= {name: each for name, each in stripped.items() if each not in (None, "")}
         order = SimulateOrder(**filled)
         if order.citizens < 10:
-            raise ConfigError(f"citizens must be from 10 to {MAX_CITIZENS:,}, got {order.citizens}")
+            text = f" must be from 10 to {MAX_CITIZENS:,}, got {order.citizens}"
+            raise fault("citizens", text)
         if order.model is None or not order.max_calls:
             order = replace(order, max_calls=None)
         check_simulation(order)
         check_no_keys(order)
         if order.is_remote and not order.max_calls:
-            raise ConfigError("a model on a server needs a limit: say how often it may be called")
+            text = "a model on a server needs a limit: say how often it may be called"
+            raise ConfigError(text, argument="max_calls")
         self.set_up(order)
 
     def _resume_chosen(self, run_id: str | None) -> None:
         if not run_id:
-            raise ConfigError("choose a recorded town first")
+            raise ConfigError("choose a recorded town first", argument="run_id")
         self.load(run_id)
 
     def _recorded_towns(self) -> list[tuple[str, str]]:
