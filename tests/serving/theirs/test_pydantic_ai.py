@@ -69,6 +69,13 @@ class Shop:
         return agent
 
 
+class Paying(Shop):
+    """A shop that pays once each time that it is asked."""
+
+    def model(self, messages: Any, info: Any) -> ModelResponse:
+        return say("paid") if returns(messages[-1:]) else call("pay", to="Anna", amount=3)
+
+
 async def test_framework_replies_with_its_calls_as_steps(tmp_path: Path) -> None:
     shop, path = Shop(), tmp_path / "runs.db"
     clerk = PydanticAIAgent("clerk", shop.agent(), journal=path)
@@ -139,6 +146,13 @@ async def test_framework_thread_goes_on_after_a_restart(tmp_path: Path) -> None:
         text = (await clerk.reply("Go", thread="anna")).text
         assert text.count("UserPromptPart") == count
         assert text.count("SystemPromptPart") == 1
+
+
+async def test_framework_later_reply_of_a_thread_remembers_its_calls_as_the_first_does() -> None:
+    clerk = PydanticAIAgent("clerk", Paying().agent())
+    for _ in range(2):
+        reply = await clerk.reply("Pay Anna", thread="anna")
+        assert [m["role"] for m in reply.messages] == ["user", "assistant", "tool", "assistant"]
 
 
 @pytest.mark.parametrize("kind", ("requires", "raises"))

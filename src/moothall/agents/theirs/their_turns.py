@@ -66,7 +66,8 @@ class TheirTurns:
         """Keep what a prompt adds to the conversation, if it continues it."""
         first = int(bool(prompt) and prompt[0]["role"] == "system")
         count = len(self._prompt)
-        if prompt[first : first + count] != self._prompt:
+        past = prompt[first : first + count]
+        if past != self._prompt and [*map(_contents, past)] != [*map(_contents, self._prompt)]:
             return  # a prompt of its own, such as that of a node that sums something up
         self._prompt = prompt[first:]
         self._keep(f"<{key}", self._prompt[count:])
@@ -104,3 +105,9 @@ class TheirTurns:
         state.saved += new
         self._usage, self._steps = {}, {}
         run.run_memory.save(state, turn)
+
+
+def _contents(message: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what a message says: a framework may leave out a name, or write that there is none."""
+    calls = [(each["id"], each["name"], each["args"]) for each in message.get("tool_calls", ())]
+    return message["role"], message.get("content") or "", message.get("tool_call_id", ""), calls
