@@ -154,7 +154,7 @@ async def test_plain_nodes_side_by_side_keep_their_keys(tmp_path: Path) -> None:
     assert keys == {"left@1/1", "right@1/1"}
 
 
-async def test_framework_graph_without_steps_is_refused(tmp_path: Path) -> None:
+async def test_framework_graph_without_steps_is_refused() -> None:
     @tool
     def look() -> str:
         """Look."""
@@ -163,7 +163,29 @@ async def test_framework_graph_without_steps_is_refused(tmp_path: Path) -> None:
     model = FunctionModel(function=lambda messages: AIMessage("done"))
     with pytest.raises(ConfigError, match="'look' must be as_steps"):
         LangGraphAgent("clerk", create_agent(as_steps(model), [look]))
-    reply = await LangGraphAgent("clerk", create_agent(model, [])).reply("Go")
+    with pytest.raises(ConfigError, match="FunctionModel must be as_steps"):
+        LangGraphAgent("clerk", create_agent(model, as_steps([look])))
+    with pytest.raises(ConfigError, match="two tools of the name 'look'"):
+        as_steps([look, look])
+    graph = StateGraph(MessagesState)
+    with pytest.raises(ConfigError, match="must be of the class Pregel of langgraph"):
+        LangGraphAgent("clerk", graph)
+    graph.add_node("answer", lambda state: {"messages": [model.invoke(state["messages"])]})
+    graph.add_edge(START, "answer")
+    with pytest.raises(ConfigError, match="FunctionModel must be as_steps"):
+        LangGraphAgent("clerk", graph.compile())
+
+
+async def test_framework_graph_that_hides_its_model_ends_as_an_error() -> None:
+    class Desk:
+        def answer(self, state: Any) -> Any:
+            model = FunctionModel(function=lambda messages: AIMessage("done"))
+            return {"messages": [model.invoke(state["messages"])]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("answer", Desk().answer)
+    graph.add_edge(START, "answer")
+    reply = await LangGraphAgent("clerk", graph.compile()).reply("Go")
     assert (reply.stop_reason, "as_steps(model)" in reply.detail) == ("error", True)
 
 

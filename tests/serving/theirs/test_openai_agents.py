@@ -181,6 +181,12 @@ def test_framework_tool_that_cannot_be_a_step_is_refused() -> None:
         AgentsSDKAgent("clerk", Agent("shop", tools=[shell]))
 
 
+def test_framework_agent_with_two_tools_of_one_name_is_refused() -> None:
+    tools = [agents.function_tool(each, name_override="pay") for each in (len, len)]
+    with pytest.raises(ConfigError, match="agent 'shop' has two tools of the name 'pay'"):
+        AgentsSDKAgent("clerk", Agent("shop", tools=tools))
+
+
 @pytest.mark.timeout(600)
 def test_framework_killed_run_does_nothing_twice_and_loses_nothing(
     tmp_path: Path, is_on_server: bool, journal_store: Store

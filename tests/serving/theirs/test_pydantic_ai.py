@@ -294,6 +294,10 @@ async def test_framework_one_of_ours_asks_it() -> None:
 def test_options_of_a_tool_that_it_has_not_are_refused() -> None:
     with pytest.raises(ConfigError, match="'pya', which its program has not; it has pay"):
         PydanticAIAgent("clerk", Shop().agent(), tools={"pya": {"outside": True}})
+    with pytest.raises(ConfigError, match="guard= must name parameters of the action, got 'too'"):
+        PydanticAIAgent("clerk", Shop().agent(), tools={"pay": {"guard": ("too",)}})
+    with pytest.raises(ConfigError, match="must be of the class AbstractAgent of pydantic_ai"):
+        PydanticAIAgent("clerk", Shop())
 
 
 @pytest.mark.timeout(600)

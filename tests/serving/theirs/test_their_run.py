@@ -283,6 +283,8 @@ def test_framework_run_what_a_program_decides_itself_is_refused_by_name() -> Non
         LittleAgent("clerk", little, tools={"pay": Action("other", Bank().pay)})
     with pytest.raises(ConfigError, match="'outsid' is no option of @action"):
         LittleAgent("clerk", little, tools={"pay": {"outsid": True}})
+    with pytest.raises(ConfigError, match="tools= must be a dict by the names of tools, got"):
+        LittleAgent("clerk", little, tools=["pay"])  # type: ignore[arg-type]
 
 
 @pytest.mark.timeout(600)

@@ -6,10 +6,11 @@ import builtins
 import os
 from collections.abc import Mapping
 from functools import cache
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, ClassVar, Final, get_origin
 
 from moothall.actions import Action
-from moothall.actions.marking import ACCESS_REQUESTED, ActionOptions, check_options
+from moothall.actions.marking import ACCESS_REQUESTED, ActionOptions, check_guard, check_options
 from moothall.agents.dispatch import block_name
 from moothall.agents.loop.parts import LOOP_SETTINGS
 from moothall.agents.loop.react import ReActAgent
@@ -100,7 +101,11 @@ class TheirTools:
         entry = self._actions.get(name)
         if entry is None or entry[0] != parts:
             policy = {"access_policy": ACCESS_REQUESTED} if asks else {}
-            action_options = {**policy, **options, **self._options.get(name, {})}
+            tool_options = self._options.get(name, {})
+            if "properties" in parameters:
+                label = f"agent {self._agent.id!r}: tools={{{name!r}: …}}"
+                check_guard(label, tool_options, [*parameters["properties"]])
+            action_options = {**policy, **options, **tool_options}
             action = Action.unchecked(name, _execute, description, parameters, **action_options)
             action.injected = {}  # else each call reads the signature of what executes it
             entry = self._actions[name] = (parts, action)
@@ -156,6 +161,8 @@ class TheirAgent(ReActAgent):
     """The framework's package."""
     extra: ClassVar[tuple[str, ...]] = ()
     """The extra that brings the framework, and the module that must be there."""
+    their_class: ClassVar[str] = ""
+    """The class of the framework's agents, as MODULE:NAME; empty for any."""
 
     def __init__(
         self,
@@ -181,6 +188,11 @@ class TheirAgent(ReActAgent):
             if part := next((p for p in _REFUSED_PARTS if getattr(block, p, None)), None):
                 name = block_name(block)
                 raise ConfigError(f"agent {id!r}: block {name!r} has {part}, which is not possible")
+        if self.their_class and not isinstance(theirs, resolve_name(self.their_class)):
+            module, _, name = self.their_class.partition(":")
+            raise ConfigError(
+                f"agent {id!r}: theirs must be of the class {name} of {module}, got {theirs!r:.80}"
+            )
         self.theirs = theirs
         self.tools: TheirTools = TheirTools(self, self._checked_tools(id, tools or {}))
         model: Any = _TheirModels(self.model_name())
@@ -197,6 +209,10 @@ class TheirAgent(ReActAgent):
     def _checked_tools(
         id: str | int, tools: Mapping[str, Mapping[str, Any] | Action]
     ) -> Mapping[str, Mapping[str, Any] | Action]:
+        if not isinstance(tools, Mapping):
+            raise ConfigError(
+                f"agent {id!r}: tools= must be a dict by the names of tools, got {tools!r:.80}"
+            )
         for name, options in tools.items():
             label = f"agent {id!r}: tools={{{name!r}: …}}"
             if isinstance(options, Action):

@@ -33,6 +33,7 @@ class AgentsSDKAgent(TheirAgent):
     run_kind = "AgentsSDKAgent"
     framework = "openai-agents"
     extra = ("openai-agents", "agents")
+    their_class = "agents:Agent"
 
     def __init__(
         self,

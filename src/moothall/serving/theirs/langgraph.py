@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 from contextlib import AbstractContextManager, nullcontext
+from inspect import getclosurevars
+from types import FunctionType
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -17,6 +19,7 @@ from langchain_core.messages import (
     messages_from_dict,
 )
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langgraph.config import get_config
 from langgraph.types import Command
@@ -33,10 +36,14 @@ def as_steps(part: Any) -> Any:
     as they were.
 
     Raises:
-        ConfigError: it is none of these
+        ConfigError: it is none of these, or two tools have one name
     """
     if isinstance(part, list | tuple):
-        return [as_steps(each) for each in part]
+        steps = [as_steps(each) for each in part]
+        names = [each.name for each in steps if isinstance(each, BaseTool)]
+        if twice := [each for each in names if names.count(each) > 1]:
+            raise ConfigError(f"as_steps: there are two tools of the name {twice[0]!r}")
+        return steps
     if getattr(part, "has_steps", False):
         return part
     if isinstance(part, BaseChatModel):
@@ -48,6 +55,30 @@ def as_steps(part: Any) -> Any:
 
         return as_steps(tool(part))
     raise ConfigError(f"as_steps takes a chat model, a tool or a list of tools, got {part!r:.80}")
+
+
+def part_without_steps(graph: Any) -> str:
+    """Return what a graph's nodes refer to that is no step, in words; empty if all is."""
+    parts, known_parts = [graph], dict[int, Any]()
+    for part in parts:
+        if id(part) in known_parts or getattr(part, "has_steps", False):
+            continue
+        known_parts[id(part)] = part
+        if isinstance(part, BaseChatModel):
+            return f"model {type(part).__name__}"
+        if isinstance(part, BaseTool):
+            return f"tool {part.name!r}"
+        if isinstance(part, list | tuple):
+            parts += part
+        elif isinstance(part, dict):
+            parts += part.values()
+        elif isinstance(part, Runnable) or hasattr(part, "bound"):  # a node, or what is in one
+            parts += vars(part).values()
+        elif isinstance(part, FunctionType):
+            names = getclosurevars(part)
+            runnables = [each for each in names.globals.values() if isinstance(each, Runnable)]
+            parts += [*names.nonlocals.values(), *runnables]
+    return ""
 
 
 def _with_class(part: Any, fields: dict[str, Any]) -> Any:

@@ -22,23 +22,23 @@ class LangGraphAgent(TheirAgent):
     `TheirAgent`; `schema=` reads the answer's text.
 
     Raises:
-        ConfigError: a tool of the graph is not `as_steps`
+        ConfigError: a model or a tool of the graph is not `as_steps`
     """
 
     run_kind = "LangGraphAgent"
     framework = "langgraph"
     extra = ("langgraph", "langgraph")
+    their_class = "langgraph.pregel:Pregel"
 
     def __init__(self, id: str | int, theirs: Any, **options: Any) -> None:
-        for node in getattr(theirs, "nodes", {}).values():
-            tools = getattr(getattr(node, "bound", None), "tools_by_name", None) or {}
-            for name, tool in tools.items():
-                if not getattr(tool, "has_steps", False):
-                    raise ConfigError(
-                        f"agent {id!r}: the graph's tool {name!r} must be as_steps(tool): build "
-                        "the graph with as_steps(tools)"
-                    )
         super().__init__(id, theirs, **options)
+        from moothall.serving.theirs.langgraph import part_without_steps
+
+        if name := part_without_steps(theirs):
+            raise ConfigError(
+                f"agent {id!r}: the graph's {name} must be as_steps: build the graph with "
+                "as_steps(model) and as_steps(tools)"
+            )
 
     async def run_theirs(self, run: TheirRun) -> Any:
         """Run the program to its end."""

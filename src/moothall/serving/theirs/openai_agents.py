@@ -33,7 +33,8 @@ def as_steps(agent: Any) -> Any:
     `as_steps(inner).as_tool(…)`.
 
     Raises:
-        ConfigError: it has a tool that changes this machine and cannot be a step
+        ConfigError: it has a tool that changes this machine and cannot be a step, or two of one
+            name
     """
     return _Copies().with_steps(agent)
 
@@ -50,11 +51,15 @@ class _Copies:
             return agent
         if id(agent) in self._copies:
             return self._copies[id(agent)][1]
+        names = set[str]()
         for tool in agent.tools:
             if type(tool).__name__ in _REFUSED:
                 raise ConfigError(
                     f"agent {agent.name!r}: a {type(tool).__name__} cannot be a step of a run"
                 )
+            if tool.name in names:
+                raise ConfigError(f"agent {agent.name!r} has two tools of the name {tool.name!r}")
+            names.add(tool.name)
         copied = copy.copy(agent)
         self._copies[id(agent)] = (agent, copied)
         copied.__class__ = _class_with_steps(cast("Any", type(agent)))

@@ -25,6 +25,7 @@ class PydanticAIAgent(TheirAgent):
     run_kind = "PydanticAIAgent"
     framework = "pydantic-ai-slim"
     extra = ("pydantic-ai", "pydantic_ai")
+    their_class = "pydantic_ai.agent:AbstractAgent"
 
     async def run_theirs(self, run: TheirRun) -> Any:
         """Run the program to its end."""
