@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 
 from commands import Command
+from journal.conftest import Place
 from moothall import Journal
 
 PROGRAM = """
@@ -31,13 +32,33 @@ with Journal(sys.argv[1]) as journal:
 """
 
 
-def test_run_that_ends_while_runs_are_listed_is_never_shown_as_stopped(tmp_path: Path) -> None:
-    path = str(tmp_path / "runs.db")
-    states: set[str] = set()
-    with Journal(path) as journal:
-        with Command(path, code=PROGRAM) as process:
-            while process.poll() is None:
-                states |= {run.state for run in journal.runs()}
-        states |= {run.state for run in journal.runs()}
+CUT_OFF = ("stopped", "in_doubt")
+
+
+def states_of_one(journal: Journal) -> set[str]:
+    return {journal.run(run.id).state for run in journal.runs(limit=1, sort="-changed")}
+
+
+LISTS: dict[str, Callable[[Journal], object]] = {
+    "runs": lambda journal: {run.state for run in journal.runs()} - {"running", "done"},
+    "runs by state": lambda journal: journal.runs(state=CUT_OFF),
+    "one run": lambda journal: states_of_one(journal) - {"running", "done"},
+    "runs that need a person": lambda journal: journal.runs(needs_person=True),
+    "sums": lambda journal: journal.sums(state=CUT_OFF).runs,
+    "what is pruned": lambda journal: journal.prune(0, state=CUT_OFF).runs,
+    "what is left": lambda journal: journal.prune(0, state=CUT_OFF).left,
+    "what waits": Journal.waiting,
+    "notices": lambda journal: journal.waits.due_notices(),
+    "counts": lambda journal: [each for each in journal.waits.count_cut_off() if each],
+    "processes that ask": lambda journal: journal.waits.asking_processes(),
+}
+
+
+def test_run_that_ends_while_runs_are_listed_is_never_taken_for_stopped(place: Place) -> None:
+    path, found = place("runs.db"), dict[str, object]()
+    with Journal(path) as journal, Command(path, code=PROGRAM) as process:
+        while process.poll() is None:
+            for name, read in LISTS.items():
+                found[name] = found.get(name) or read(journal)
     assert process.returncode == 0
-    assert states <= {"running", "done"}
+    assert {name: each for name, each in found.items() if each} == {}

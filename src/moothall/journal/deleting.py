@@ -189,7 +189,7 @@ class Deletions:
         self._store.make_room()
         with self._store.reading() as db:
             run_query.check(db)
-            leased = partial(self._runs.all_leased_runs, db)
+            leased = partial(self._runs.runs_at_work, db)
             query, values = run_query.old(leased, self._store.attribute_sql, cutoff, keep)
             rows = db.execute(query, values).fetchall()
         pruned, left_reasons, batch = dict[int, str](), dict[str, str](), list[int]()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Set
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -16,7 +16,6 @@ from moothall.actions.provenance import with_sources
 from moothall.actions.provenance.reading import add_sources_of, current_reading
 from moothall.foundation import postgres
 from moothall.foundation.arguments import check_boolean, check_integer, check_name
-from moothall.foundation.database import Database
 from moothall.foundation.errors import ConfigError
 from moothall.foundation.jsonvalue import readable
 from moothall.foundation.threads import ProcessBound
@@ -151,7 +150,7 @@ class Journal(OperatedRuns, TakesFeedback, ProcessBound, remedy="give its path, 
         run_query = RunQuery.of(Journal.sums, filters)
         with self.file.reading() as db:
             run_query.check(db)
-            leased_runs = partial(self.held_runs.all_leased_runs, db)
+            leased_runs = partial(self.held_runs.runs_at_work, db)
             query, values = run_query.sums_query(leased_runs, self.file.attribute_sql)
             return Sums.of(db.execute(query, values).fetchone())
 
@@ -569,23 +568,16 @@ class Journal(OperatedRuns, TakesFeedback, ProcessBound, remedy="give its path, 
         new_run = (kind, agent, readable(task[:TASK_CHARS]), thread, attributes_json(attrs))
         return RunPart(await self.held_runs.begin(run_id, new_run if kind else None))
 
-    def _outlines(
-        self, query: RunQuery, run_id: str | None = None, stopped_before: Set[Any] = frozenset()
-    ) -> list[Outline]:
+    def _outlines(self, query: RunQuery, run_id: str | None = None) -> list[Outline]:
         """Return the outlines of the wanted runs, or of one."""
         with self.file.reading() as db:
-            outlines = self._read_outlines(db, query, run_id)
-        stopped = {(run.id, run.entries) for run in outlines if run.state in Outline.cut_off}
-        # One may have ended between its row and the leases: it is stopped if two readings say so.
-        return outlines if stopped <= stopped_before else self._outlines(query, run_id, stopped)
-
-    def _read_outlines(self, db: Database, query: RunQuery, run_id: str | None) -> list[Outline]:
-        query.check(db)
-        number, opener = 0 if run_id is None else self.file.run_number(db, run_id), self.held_runs
-        leases = set(opener.leased_runs([number])) if number else opener.all_leased_runs(db)
-        sql, values = query.rows_query(lambda: leases, self.file.attribute_sql)
+            query.check(db)
+            number = None if run_id is None else self.file.run_number(db, run_id)
+            leases = self.held_runs.runs_at_work(db, number)
+            sql, values = query.rows_query(lambda: leases, self.file.attribute_sql)
+            rows = db.execute(sql, values).fetchall()
         outlines = []
-        for number, *row, attrs, state, origin, thread, waiting, end in db.execute(sql, values):
+        for number, *row, attrs, state, origin, thread, waiting, end in rows:
             state = ("waiting" if waiting else "running") if number in leases else state
             cells = (*row[:7], state or "stopped", origin, thread, detail_in(end))
             details: dict[str, Any] = {**read_attributes(attrs), "held": number in leases}

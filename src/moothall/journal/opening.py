@@ -44,6 +44,7 @@ NOTIFIER_LEASE: Final = 0
 _MAX_TRIES: Final = 3
 _HAS_ROWS: Final = "SELECT 1 FROM waits WHERE run = ? AND NOT taken LIMIT 1"
 _NO_RUN: Final = 0
+_OPEN_RUNS: Final = "SELECT number, state, last, holder FROM runs WHERE open AND NOT deleted"
 _WAITING_RUNS: Final = (
     "SELECT r.id, r.last, max(w.place) FROM waits w JOIN runs r ON r.number = w.run WHERE NOT "
     "w.taken AND w.agent = ? AND w.thread = ? AND w.run <> ? AND (w.place > 0 OR w.kind = "
@@ -102,9 +103,30 @@ class RunOpener:
         for run in list(self._open_runs):
             run.resumes_later = run.resumes_later or (leave and run_id in (None, run.id))
 
-    def all_leased_runs(self, db: Database) -> set[int]:
-        """Return the numbers of the runs that processes work on."""
-        return set(self.leased_runs(n for (n,) in db.execute("SELECT number FROM runs")))
+    def idle_runs(self, db: Database, number: int | None = None) -> dict[int, str | None]:
+        """Return the state of each open run, or of one, that no process works on.
+
+        As a run begins or ends, its row and its lease are not read at one moment: so the rows of
+        those that are free are read again, and who has changed meanwhile is not idle.
+        """
+        query, values = (
+            (_OPEN_RUNS, ()) if number is None else (f"{_OPEN_RUNS} AND number = ?", (number,))
+        )
+        rows = db.execute(query, values).fetchall()
+        leased = set(self.leased_runs([row[0] for row in rows]))
+        if idle := {row for row in rows if row[0] not in leased}:
+            with self._store.reading() as later:
+                idle &= {*later.execute(query, values)}
+        return {number: state for number, state, *_ in idle}
+
+    def runs_at_work(self, db: Database, number: int | None = None) -> set[int]:
+        """Return the runs, or whether it is one, that processes work on, or did as it was read."""
+        condition = "" if number is None else f" WHERE number = {number}"
+        rows = dict(
+            db.execute(f"SELECT number, open AND NOT deleted FROM runs{condition}").fetchall()
+        )
+        leased, idle = self.leased_runs(rows), self.idle_runs(db, number)
+        return {*leased, *(n for n, is_open in rows.items() if is_open and n not in idle)}
 
     async def begin(self, run_id: str, new_run: NewRun | None) -> OpenRun:
         """Open a run in a worker thread; a new one begins with `new_run`, if that is given.

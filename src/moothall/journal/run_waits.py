@@ -134,10 +134,10 @@ class Waits(DueRuns):
             at: cached_doubts[at] for row in rows if (at := (row[0], row[-1])) in cached_doubts
         }
         rows = [row for row in rows if run_id in (None, row[1]) and agent in (None, row[2])]
-        leased = set(self._runs.leased_runs([row[0] for row in rows]))
+        idle = self._runs.idle_runs(db) if rows else ()
         for number, run, agent_id, thread, changed in rows:
             # A process has gone on with it: what looks cut off is under way.
-            if number in leased:
+            if number not in idle:
                 continue
             doubts = cached_doubts.get((number, changed))
             if doubts is None:
@@ -185,7 +185,7 @@ class Waits(DueRuns):
             if kind == DOUBT:
                 details["action"] = f"step {step}" if step else RESUME
             elif kind == PAUSED:
-                if self._runs.leased_runs([number]):  # it is to stop before its next step
+                if self._runs.runs_at_work(db, number):  # it is to stop before its next step
                     continue
                 details["text"], step, path = step, "", ""
             elif kind in operator_waits.KINDS:
@@ -563,16 +563,14 @@ class Waits(DueRuns):
         with self._store.reading() as db:
             rows = db.execute(query).fetchall()
         leased = set(self._runs.leased_runs([row[0] for row in rows]))
+        with self._store.reading() as db:  # one that has gone on since asks no more
+            rows = [each for each in db.execute(query) if each in rows]
         return [(run, agent, holder) for number, run, agent, holder in rows if number in leased]
 
     def count_cut_off(self) -> tuple[int, int]:
         """Return how many runs are stopped, and how many are in doubt; nobody works on them."""
         with self._store.reading() as db:
-            query = "SELECT number, state FROM runs WHERE open AND NOT deleted"
-            state_by_number = dict(db.execute(query).fetchall())
-        for number in self._runs.leased_runs(state_by_number):
-            state_by_number.pop(number, None)
-        states = Counter(state_by_number.values())
+            states = Counter(self._runs.idle_runs(db).values())
         return states[None], states["in_doubt"]
 
     def fingerprint(self) -> tuple[Any, ...]:
