@@ -127,12 +127,11 @@ def budget_of(command: str, *models: Model | None, **limits: float | None) -> Bu
         try:
             BudgetedModel(each, budget)
         except UnknownPrice:
-            error = UnknownPrice(
+            text = (
                 f"the price of {each.name!r:.200} is not known, so a limit in US dollars cannot be "
                 "kept: limit its tokens or calls instead"
             )
-            error.argument = "max_usd"
-            raise error from None
+            raise UnknownPrice(text, argument="max_usd") from None
     return budget
 
 
