@@ -319,6 +319,7 @@ BUILD = (
     "excerpt",
     "guard",
     "in_child",
+    "is_journal_file",
     "is_ours",
     "json_line",
     "json_text",
@@ -343,7 +344,7 @@ BUILD = (
     "with_sources",
     "written_whole",
 )
-"""The names of `moothall.build`: at most 91."""
+"""The names of `moothall.build`: at most 92."""
 
 
 def test_public_names_are_these() -> None:

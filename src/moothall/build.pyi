@@ -63,6 +63,7 @@ from moothall.foundation.files import read_yaml as read_yaml
 from moothall.foundation.files.field_names import FieldFault as FieldFault
 from moothall.foundation.files.csv_dialect import stated_delimiter as stated_delimiter
 from moothall.foundation.files.state_folder import state_file as state_file
+from moothall.journal.store.journal_file import is_journal_file as is_journal_file
 
 # json
 from moothall.foundation.jsonvalue import json_text as json_text

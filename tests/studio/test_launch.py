@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -19,7 +20,7 @@ import pytest
 
 from commands import Command
 from models.openai_server import HANG, OpenAIServer
-from moothall import Journal
+from moothall import Journal, SQLiteMemory
 from moothall.foundation.errors import ConfigError, JournalError
 from moothall.studio import Studio, Tab
 from moothall.studio.orders.order import ActOrder
@@ -225,6 +226,35 @@ def test_command_serves_its_agents_and_records_their_runs(tmp_path: Path) -> Non
             command.send_signal(signal.SIGINT)
             assert command.communicate(timeout=30)[0] == "moothall studio: ends\n"
         assert command.returncode == 0
+
+
+def test_command_names_the_journals_and_towns_that_lie_in_its_folder(tmp_path: Path) -> None:
+    """It looks at each, and leaves each as it is; what is another program's is not named."""
+    folder = tmp_path / "folder"
+    Journal(folder / "my runs.db").close()
+    SQLiteMemory(folder / "memory.db").close()
+    sqlite3.connect(folder / "other.db").execute("CREATE TABLE a (b)")
+    with Journal(folder / "live.db"):
+        (folder / "town").mkdir()
+        (folder / "town" / "manifest.json").write_text('{"settings": {"citizens": 30, "seed": 1}}')
+        (folder / "package").mkdir()
+        (folder / "package" / "manifest.json").write_text("{}")
+        before = sorted(each.name for each in folder.iterdir())
+        options: Any = {"cwd": folder, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        own = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+        own.pop("MOOTHALL_JOURNAL")
+        with Command("studio", "--port", "0", text=True, env=own, **options) as command:
+            assert command.stdout is not None
+            command.stdout.readline()
+            command.send_signal(signal.SIGINT)
+            _, told = command.communicate(timeout=30)
+        assert told.splitlines() == [
+            "moothall studio: 'live.db' is a journal in this folder: --journal live.db opens it",
+            "moothall studio: 'my runs.db' is a journal in this folder: --journal 'my runs.db' "
+            "opens it",
+            "moothall studio: 'town' is a town in this folder: --town town opens it",
+        ]
+        assert sorted(each.name for each in folder.iterdir()) == before
 
 
 def test_command_tells_no_address_where_it_cannot_serve(tmp_path: Path) -> None:

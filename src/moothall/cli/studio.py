@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
-from typing import Any
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
 
 import click
 
-from moothall import MissingExtra, NativeSpace
+from moothall import MissingExtra, MoothallError, NativeSpace
+from moothall.build import is_journal_file
 from moothall.cli.interrupts import raise_on_interrupt
 from moothall.cli.option_types import WholeNumberType
 from moothall.cli.own_agents import ChatParticipants, add_agent, participant_options
@@ -20,6 +26,9 @@ from moothall.studio import PORT, Studio
 from moothall.studio.orders import order_of_tables
 
 _PASSWORD = "MOOTHALL_STUDIO_PASSWORD"
+_MAX_LOOKED_AT: Final = 1_000
+"""So many names of a folder are looked at: it may be somebody's home."""
+_MAX_TOLD: Final = 3
 
 
 @click.command()
@@ -91,6 +100,7 @@ def command(
     logging.getLogger("moothall").addHandler(logging.NullHandler())
     with as_usage_error():
         order = None if town is None else order_of_tables(town)
+    hints = [*_what_lies_here(with_journals=journal is None, with_towns=town is None)]
     participants = ChatParticipants.of(name, broker.is_chosen, **agent_options)
     hidden_id = "FunctionAI" if participants.has_small_model else None
     members = [each for each in participants.members if each.id != hidden_id]
@@ -119,11 +129,26 @@ def command(
                     each.journal = studio.journal  # type: ignore[attr-defined]
                 add_agent(space, each)
             with raise_on_interrupt():
-                for fault in studio.faults:
-                    print(f"moothall studio: {fault}", file=sys.stderr)
-                print(f"moothall studio: {address}", flush=True)
-                studio.wait()
+                for text in (*studio.faults, *hints):
+                    print(f"moothall studio: {text}", file=sys.stderr)
+                studio.wait(f"moothall studio: {address}")
     finally:
         studio.close()
         participants.close()
     return 0
+
+
+def _what_lies_here(*, with_journals: bool, with_towns: bool) -> Iterator[str]:
+    """Return in a line each which options open what lies in this folder, and is not open."""
+    journals, towns = [], []
+    with suppress(OSError):  # a folder without rights has nothing to tell
+        for each in islice(Path().iterdir(), _MAX_LOOKED_AT):
+            if with_journals and each.is_file() and is_journal_file(each):
+                journals.append(each.name)
+            elif with_towns and (each / "manifest.json").is_file():
+                with suppress(MoothallError):
+                    order_of_tables(each)
+                    towns.append(each.name)
+    for option, what, names in (("journal", "a journal", journals), ("town", "a town", towns)):
+        for name in sorted(names)[:_MAX_TOLD]:
+            yield f"{name!r} is {what} in this folder: --{option} {shlex.quote(name)} opens it"

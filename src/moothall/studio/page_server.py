@@ -94,7 +94,7 @@ class ServedHub(Hub):
         returns = "ipykernel" in sys.modules if prevent_thread_lock is None else prevent_thread_lock
         line = f"{self._server_name}: {address}"
         if not returns:
-            self._wait("" if quiet else f"{line}  (Ctrl-C ends it)")
+            self.wait("" if quiet else f"{line}  (Ctrl-C ends it)")
         elif not quiet:
             print(line, flush=True)
         return address
@@ -109,11 +109,8 @@ class ServedHub(Hub):
     def _begin(self) -> None:
         """Prepare what is served, once the port is open."""
 
-    def wait(self) -> None:
-        """Serve until Ctrl-C, then close."""
-        self._wait("")
-
-    def _wait(self, line: str) -> None:
+    def wait(self, line: str = "") -> None:
+        """Print a line, if there is one, and serve until Ctrl-C; then close."""
         try:
             if line:  # printed in here: a reader may press Ctrl-C at once
                 print(line, flush=True)

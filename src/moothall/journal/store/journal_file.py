@@ -32,6 +32,23 @@ MIN_FILE_BYTES: Final = 1 << 20
 _HASH_CHARS: Final = 64
 
 
+def is_journal_file(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file is a journal of moothall; it is read, and not opened as a database."""
+    try:
+        # Closing a file that this process has open as a database would drop SQLite's locks on it.
+        if SQLiteFile.is_in_use(os.stat(path)):
+            return False
+        with open(path, "rb") as file:
+            head = file.read(72)
+        if not head.startswith(b"SQLite format 3\0"):
+            return False
+        # What another process writes may stand in the log alone.
+        is_live = os.path.exists(f"{path}-wal") and os.path.exists(f"{path}-leases")
+        return is_live or head[68:] == APPLICATION_ID.to_bytes(4, "big")
+    except (OSError, ValueError):
+        return False
+
+
 class KeptFiles(ValueFiles):
     """The values that are files beside a journal, in the folder `NAME-kept`."""
 
