@@ -19,11 +19,11 @@ from moothall.agents.replies.reply_request import ReplyRequest as ReplyRequest
 from moothall.agents.replies.sub_agents.program_check import RunFit as RunFit
 from moothall.agents.replies.sub_agents.program_check import fits_of as fits_of
 from moothall.agents.replies.sub_agents.program_check import get_ready as get_ready
+from moothall.agents.replies.sub_agents.resumable import Retries as Retries
+from moothall.agents.replies.sub_agents.resumable import runs_that_go_on as runs_that_go_on
+from moothall.agents.replies.sub_agents.resumable import who_resumes as who_resumes
 from moothall.agents.replies.sub_agents.resumer import ResumeHost as ResumeHost
 from moothall.agents.replies.sub_agents.resumer import Resumer as Resumer
-from moothall.agents.replies.sub_agents.resuming import Retries as Retries
-from moothall.agents.replies.sub_agents.resuming import runs_that_go_on as runs_that_go_on
-from moothall.agents.replies.sub_agents.resuming import who_resumes as who_resumes
 from moothall.agents.replies.sub_agents.run_life import bounded_resumption as bounded_resumption
 from moothall.agents.replies.sub_agents.stand_ins import ReplyParts as ReplyParts
 from moothall.agents.replies.sub_agents.stand_ins import StandIns as StandIns

@@ -23,7 +23,7 @@ from moothall import (
     ScriptedModel,
     action,
 )
-from moothall.agents.replies.sub_agents.resuming import ResumedRun
+from moothall.agents.replies.sub_agents.resumable import ResumedRun
 from moothall.foundation.errors import ConfigError
 from moothall.models.protocol import Call, ModelReply, Usage
 

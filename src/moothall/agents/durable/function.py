@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from moothall.agents.replies.reply_request import ReplyRequest
     from moothall.agents.replies.state import Codec
     from moothall.agents.replies.step import StepHandle
-    from moothall.agents.replies.sub_agents.resuming import ResumedRun
+    from moothall.agents.replies.sub_agents.resumable import ResumedRun
     from moothall.agents.replies.thread import Thread
     from moothall.budget import Budget
     from moothall.journal import Entry, Journal, RunPart

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from moothall.agents.replies.conversational import ConversationalAgent
 from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply
-from moothall.agents.replies.reply_request import AnswerSchema, KeptOptions
+from moothall.agents.replies.reply_request import KeptOptions
 from moothall.agents.replies.resume import NULL_RECORD
 from moothall.agents.replies.state import (
     checked_state,
@@ -21,15 +21,10 @@ from moothall.agents.replies.state import (
     written_state,
 )
 from moothall.agents.replies.sub_agents.askers import asker_data
-from moothall.agents.replies.sub_agents.away import agents_that_resume
-from moothall.agents.replies.sub_agents.resuming import (
-    ResumedRun,
-    ResumingRuns,
-    results_of,
-)
+from moothall.agents.replies.sub_agents.resumable import ResumedRun
+from moothall.agents.replies.sub_agents.resuming import ResumeChoices, ResumingRuns, results_of
 from moothall.agents.replies.sub_agents.run_life import RunLife
 from moothall.foundation import tracing
-from moothall.foundation.arguments import check_function, check_integer
 from moothall.foundation.errors import DefinitionError
 from moothall.foundation.jsonvalue import as_json
 from moothall.foundation.threads import WORKERS
@@ -112,8 +107,9 @@ class RecordedAgent(ConversationalAgent):
             DefinitionError: the agent has no journal, or an argument is not valid
             JournalError: the journal cannot be read
         """
-        choices = self._resume_choices("resume_runs", concurrency, deps, budget, which, schema)
-        return await self.resuming.resume_stopped(**choices)
+        choices = (deps, budget, which, schema, concurrency)
+        checked = ResumeChoices.checked(self, "resume_runs", *choices)
+        return await self.resuming.resume_stopped(checked)
 
     async def resume_decided(
         self,
@@ -131,25 +127,9 @@ class RecordedAgent(ConversationalAgent):
         that. What could not be resumed is tried again after a minute. Arguments and errors are
         those of `resume_runs`.
         """
-        choices = self._resume_choices("resume_decided", concurrency, deps, budget, which, schema)
-        return await results_of(await self.resuming.begin_decided(**choices))
-
-    def _resume_choices(
-        self, method: str, concurrency: int, deps: Any, budget: Any, which: Any, schema: Any
-    ) -> dict[str, Any]:
-        """Return what is chosen; a DefinitionError without a journal, or if it is not valid."""
-        if not agents_that_resume(self):
-            raise DefinitionError(f"agent {self.id!r} has no journal=, so no run can be resumed")
-        check_integer(f"agent {self.id!r}: {method}: concurrency=", concurrency)
-        check_integer(f"agent {self.id!r}: deaths", self.deaths, optional=True)
-        for name, fn in (("deps", deps), ("budget", budget), ("which", which)):
-            check_function(f"agent {self.id!r}: {method}: {name}=", fn, "run", optional=True)
-        schemas = schema if isinstance(schema, list | tuple) else [schema]
-        schemas = [each for each in schemas if each is not None]
-        for each in schemas:
-            AnswerSchema(each)  # raises if it is none
-        choices = {"deps": deps, "budget": budget, "schemas": schemas, "is_wanted": which}
-        return {**choices, "concurrency": concurrency}
+        choices = (deps, budget, which, schema, concurrency)
+        checked = ResumeChoices.checked(self, "resume_decided", *choices)
+        return await results_of(await self.resuming.begin_decided(checked))
 
     async def respond(self, request: ReplyRequest) -> Reply:
         """Answer a request."""

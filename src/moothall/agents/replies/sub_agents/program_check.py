@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from moothall.agents.replies.checked_parts import actions_of_agent
 from moothall.agents.replies.read_record import ReadRecord
-from moothall.agents.replies.sub_agents.away import agents_that_resume, with_asked_agents
 from moothall.agents.replies.sub_agents.call_form import check_form
+from moothall.agents.replies.sub_agents.resumable import agents_that_resume, with_asked_agents
 from moothall.foundation.errors import RunMismatch, StateError
 from moothall.journal.entry import ROOT, Entry, Outline
 from moothall.journal.stop_reason import PARKED_STATES

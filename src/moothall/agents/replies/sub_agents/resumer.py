@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Self
 
-from moothall.agents.replies.sub_agents.resuming import ResumedRun, who_resumes
+from moothall.agents.replies.sub_agents.resumable import ResumedRun, who_resumes
+from moothall.agents.replies.sub_agents.resuming import ResumeChoices
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import is_cancelled
 
@@ -188,30 +189,30 @@ class Resumer:
                 self._ids_to_look_up.add(agent_id)
                 raise
         choices = self._choices(self._host.is_wanted, "run %r goes on: %s")
-        life.track(await agent.resuming.begin_decided(**choices))
+        life.track(await agent.resuming.begin_decided(choices))
 
     async def _begin_cut_off(self, life: _Life) -> list[asyncio.Task[Any]]:
         """Begin with an agent's own runs that were cut off; those that it has asked come then."""
         choices = self._choices(self._host.is_cut_off_wanted, "run %r had stopped: %s")
-        own_tasks = await life.agent.resuming.begin_stopped(are_own=True, **choices)
+        own_tasks = await life.agent.resuming.begin_stopped(choices, are_own=True)
 
         async def begin_asked() -> None:
             if own_tasks:
                 await asyncio.wait(own_tasks)
             try:
-                life.track(await life.agent.resuming.begin_stopped(are_own=False, **choices))
+                life.track(await life.agent.resuming.begin_stopped(choices, are_own=False))
             except Exception as error:
                 self.look_up_again(str(life.agent.id))
                 self._log(life.agent, error)
 
         return [*own_tasks, asyncio.create_task(begin_asked())]
 
-    def _choices(self, is_wanted: Callable[[Outline], bool], text: str) -> dict[str, Any]:
+    def _choices(self, is_wanted: Callable[[Outline], bool], text: str) -> ResumeChoices:
         async def at_end(resumed: ResumedRun) -> None:
             self._host.logger.info(text, resumed.run.id, resumed.outcome)
             await self._host.at_end(resumed)
 
-        return {"is_wanted": is_wanted, "budget": self._host.budget_of, "at_end": at_end}
+        return ResumeChoices(budget=self._host.budget_of, is_wanted=is_wanted, at_end=at_end)
 
     async def _look_elsewhere(self, look: Callable[[], Awaitable[None]]) -> None:
         try:

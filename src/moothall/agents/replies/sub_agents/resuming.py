@@ -4,27 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
-import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from weakref import WeakValueDictionary
 
-from moothall.agents.replies.checked_parts import is_recording
+from moothall.actions import Action
 from moothall.agents.replies.reply_context import ask_context
-from moothall.agents.replies.reply_request import AnswerSchema
-from moothall.agents.replies.sub_agents.away import (
+from moothall.agents.replies.reply_request import AnswerSchema, ReplyRequest
+from moothall.agents.replies.sub_agents.background import Workers
+from moothall.agents.replies.sub_agents.beside import may_be_woken, reply_to_results
+from moothall.agents.replies.sub_agents.late_replies import LateReplies
+from moothall.agents.replies.sub_agents.restoring import restore_run
+from moothall.agents.replies.sub_agents.resumable import (
+    ResumableRuns,
+    ResumedRun,
+    Retries,
     agents_away,
     agents_that_resume,
+    runs_that_go_on,
     until_up,
-    with_asked_agents,
 )
-from moothall.agents.replies.sub_agents.beside import workers_to_resume
-from moothall.agents.replies.sub_agents.late_replies import LateReplies
-from moothall.agents.replies.sub_agents.restoring import ResumedWorkers
-from moothall.foundation.errors import NoSuchRun, RequestCancelled, RunHeld, RunMismatch
+from moothall.foundation.arguments import check_function, check_integer
+from moothall.foundation.errors import (
+    DefinitionError,
+    NoSuchRun,
+    RequestCancelled,
+    RunHeld,
+    RunMismatch,
+)
 from moothall.foundation.jsonvalue import as_json
 from moothall.foundation.text import log_failure
 from moothall.foundation.threads import is_cancelled, to_its_end
@@ -36,106 +45,64 @@ if TYPE_CHECKING:
     from moothall.agents.replies.reply import Reply
     from moothall.budget import Budget
     from moothall.journal import Outline
+    from moothall.journal.store.wait_rows import WorkerRow
 
 logger: logging.Logger = logging.getLogger("moothall.agents")
-RETRY_S: Final = 60.0
-"""Seconds after which a run that could not go on is tried again, by whatever resumes it."""
-
-
-class Retries:
-    """The runs that could not go on, and when each is tried again."""
-
-    def __init__(self) -> None:
-        self._times: dict[str, float] = {}
-
-    def note(self, run_id: str, *, ever: bool = True) -> None:
-        """Have a run tried again after a while; not `ever`: by the next process."""
-        now = time.monotonic()
-        self._times = {id: at for id, at in self._times.items() if at > now}
-        self._times[run_id] = now + RETRY_S if ever else math.inf
-
-    def is_due(self, run_id: str) -> bool:
-        """Return whether a run may be tried now."""
-        return self._times.get(run_id, 0.0) <= time.monotonic()
-
-    def forget(self, run_id: str) -> None:
-        """Let a run be tried at once."""
-        self._times.pop(run_id, None)
+AtEnd: TypeAlias = Callable[[ResumedRun], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class ResumedRun:
-    """What became of one stopped run in `resume_runs`.
+class ResumeChoices:
+    """Which runs are resumed, and with what: as `resume_runs` takes it.
 
-    Attributes:
-        run: the run's outline, as it was before
-        outcome: `resumed`, with its `reply`; `in_doubt`: a call had begun and not ended, or its
-            process has ended each time, and a person must decide; `mismatch`: another program
-            began it; `held`: another process works on it; `forked`: it has a
-            fork; `empty`: its process ended before anything was recorded, and it is deleted;
-            `away`: an agent that it may call does not come; it goes on once that is up;
-            `failed`: with its `error`
-        reply: the reply, or None
-        error: the exception of a run that could not be resumed, or None
+    `at_end` is awaited as each run has ended: others may take hours more.
     """
 
-    run: Outline
-    outcome: Literal["resumed", "in_doubt", "mismatch", "held", "forked", "empty", "away", "failed"]
-    reply: Reply | None = None
-    error: Exception | None = None
+    deps: Callable[[Outline], Any] | None = None
+    budget: Callable[[Outline], Budget | None] | None = None
+    is_wanted: Callable[[Outline], bool] | None = None
+    schemas: Sequence[Any] = ()
+    concurrency: int = 16
+    at_end: AtEnd | None = None
 
+    @classmethod
+    def checked(
+        cls, agent: Any, method: str, deps: Any, budget: Any, which: Any, schema: Any, most: int
+    ) -> Self:
+        """Return what an agent's method is given; a DefinitionError if it is not valid."""
+        if not agents_that_resume(agent):
+            raise DefinitionError(f"agent {agent.id!r} has no journal=, so no run can be resumed")
+        check_integer(f"agent {agent.id!r}: {method}: concurrency=", most)
+        check_integer(f"agent {agent.id!r}: deaths", agent.deaths, optional=True)
+        for name, fn in (("deps", deps), ("budget", budget), ("which", which)):
+            check_function(f"agent {agent.id!r}: {method}: {name}=", fn, "run", optional=True)
+        schemas = schema if isinstance(schema, list | tuple) else [schema]
+        schemas = [each for each in schemas if each is not None]
+        for each in schemas:
+            AnswerSchema(each)  # raises if it is none
+        return cls(deps, budget, which, schemas, most)
 
-AtEnd: TypeAlias = Callable[[ResumedRun], Awaitable[None]]
-ResumableRuns: TypeAlias = list[tuple[Any, list["Outline"]]]
-"""The runs that can go on, by the agent that resumes them."""
-OptionsOf: TypeAlias = Callable[["Outline", "RunRequest"], dict[str, Any]]
-"""Returns the options with which a run is asked for again."""
+    def wants(self, run: Outline) -> bool:
+        """Return whether a run is to be resumed."""
+        return self.is_wanted is None or self.is_wanted(run)
 
+    def resources(self, run: Outline) -> tuple[Any, Budget | None]:
+        """Return the `deps` and the budget of a run's reply."""
+        return self.deps and self.deps(run), self.budget and self.budget(run)
 
-def who_resumes(agent: Any) -> list[Any]:
-    """Return the agents that resume what an agent of any kind has begun.
+    def reply_options(self, run: Outline, request: RunRequest) -> dict[str, Any]:
+        """Return the options with which a run is asked for again."""
+        # A record has a schema as JSON: the value's form is that of its types which has this one.
+        forms = self.schemas if request.schema else ()
+        schema = next((e for e in forms if as_json(AnswerSchema(e).json) == request.schema), None)
+        deps, budget = self.resources(run)
+        schema = request.schema if schema is None else schema
+        return {"deps": deps, "budget": budget, "schema": schema, "thread": request.thread}
 
-    It is the agent itself if its replies are recorded, else those with journals that its actions
-    ask. Each has `resume_runs` and `resume_decided`.
-    """
-    agents = agents_that_resume(agent)
-    return [agent] if agents and is_recording(agent) else agents
-
-
-def runs_that_go_on(agent: Any, *, cut_off: bool) -> ResumableRuns:
-    """Return an agent's runs that can go on, and those of other agents that it has asked for.
-
-    A run that waits for another one goes on in its place: it asks again. `cut_off`: also those that
-    were cut off.
-    """
-    agents = agents_that_resume(agent)
-    ids = {str(each.id) for each in with_asked_agents(agent)}
-    by_agent: dict[str, tuple[Any, dict[str, Outline]]] = {
-        f"{each.run_kind} {each.id}": (each, {}) for each in reversed(agents)
-    }
-    for each, runs in list(by_agent.values()):
-        journal = each.journal
-        assert journal is not None
-        find = journal.runs_to_resume if cut_off else journal.due_runs
-        for run in find(each.run_kind, str(each.id)):
-            if journal.waits.worker(run.id) is not None:
-                continue  # who asked for it in the background resumes it
-            if each is agent:
-                runs[run.id] = run
-                continue
-            with suppress(NoSuchRun):  # one that was deleted since
-                top_id = journal.waits.first_asker(run.id)
-                if top_id != run.id and not cut_off:
-                    continue  # it is due itself
-                if top_id != run.id:
-                    top_run = journal.run(top_id)
-                    _, top_runs = by_agent.get(f"{top_run.kind} {top_run.agent}", (None, {}))
-                    top_runs.setdefault(top_id, top_run)
-                elif RunView(journal, run).begun_with("asker") in ids:
-                    runs[run.id] = run
-    for each, runs in by_agent.values():
-        runs |= {run.id: run for run in workers_to_resume(each, {*runs}, cut_off)}
-    return [(each, list(runs.values())) for each, runs in by_agent.values()]
+    async def tell(self, resumed: ResumedRun) -> None:
+        """Tell who wants to know what became of a run."""
+        if self.at_end is not None:
+            await self.at_end(resumed)
 
 
 async def results_of(tasks: list[asyncio.Task[ResumedRun | None]]) -> list[ResumedRun]:
@@ -153,29 +120,93 @@ async def results_of(tasks: list[asyncio.Task[ResumedRun | None]]) -> list[Resum
 
 
 def _begin(
-    resumable: ResumableRuns,
-    *,
-    deps: Callable[[Outline], Any] | None = None,
-    budget: Callable[[Outline], Budget | None] | None = None,
-    schemas: Sequence[Any] = (),
-    is_wanted: Callable[[Outline], bool] | None = None,
-    concurrency: int = 16,
-    at_end: AtEnd | None = None,
-    cut_off: bool,
+    resumable: ResumableRuns, choices: ResumeChoices, *, cut_off: bool
 ) -> list[asyncio.Task[ResumedRun | None]]:
     """Resume the runs that are wanted and that no other call resumes, each in a task."""
     chosen = [
         (agent.resuming, run)
         for agent, runs in resumable
         for run in runs
-        if run.id not in agent.resuming.tasks and (is_wanted is None or is_wanted(run))
+        if run.id not in agent.resuming.tasks and choices.wants(run)
     ]
-    options_of = partial(_reply_options, deps, budget, schemas)
     are_late = not cut_off  # the sender of a message that was cut off has had an error
     return [
-        each.begin(run, options_of, concurrency, are_late or run.state in PARKED_STATES, at_end)
+        each.begin(run, choices, is_late=are_late or run.state in PARKED_STATES)
         for each, run in chosen
     ]
+
+
+class _Asking:
+    """The request of a run that is over, for all that still works for it; whoever works keeps it.
+
+    Before one of them spends more, its budget knows what the run has spent.
+    """
+
+    def __init__(self, asker: Any, run: Outline, deps: Any, budget: Budget | None) -> None:
+        self.request = ReplyRequest("", None, run.thread, run.id, deps, budget)
+        charging = restore_run(asker, asker.journal, run.id, budget)
+        self.charging: asyncio.Task[None] = asyncio.ensure_future(charging)
+
+
+class ResumedWorkers:
+    """What goes on in the background for runs of an agent that are over, or wait."""
+
+    def __init__(self, asker: Any) -> None:
+        self._asker = asker
+        self._asking_by_run: WeakValueDictionary[str, _Asking] = WeakValueDictionary()
+
+    async def go_on(self, row: WorkerRow, choices: ResumeChoices) -> Reply:
+        """Go on with work in the background for a run, with what that has."""
+        asker, run = self._asker, self._asker.journal.run(row.asker)
+        actions = (each for each in asker.actions.get_actions() if isinstance(each, Action))
+        action = next((each for each in actions if each.name == row.action), None)
+        asking = await self._asking(run, choices)
+        request, workers = asking.request, self.workers_in(run.thread)
+        return await workers.start(row, action, request, request.budget, None)
+
+    def workers_in(self, thread: str | None) -> Workers:
+        """Return what works for a conversation."""
+        state = self._asker.all_threads.get(thread)
+        state.workers = state.workers or Workers(self._asker, state)
+        workers: Workers = state.workers
+        return workers
+
+    async def _asking(self, run: Outline, choices: ResumeChoices) -> _Asking:
+        """Return who asks in the place of a run, whose budget knows what that has spent."""
+        if (asking := self._asking_by_run.get(run.id)) is None:
+            asking = self._asking_by_run[run.id] = _Asking(
+                self._asker, run, *choices.resources(run)
+            )
+        await asyncio.shield(asking.charging)
+        return asking
+
+    async def begin_woken(self, choices: ResumeChoices) -> list[asyncio.Task[ResumedRun | None]]:
+        """Begin to reply to what has come for runs that are over: once for each conversation."""
+        asker, tasks = self._asker, dict[str | None, asyncio.Task[Any]]()
+        if asker.journal is None:
+            return []
+        for row in await asyncio.to_thread(asker.journal.waits.workers, str(asker.id)):
+            if row.end_time is None or not may_be_woken(asker, row.asker):
+                continue
+            run = asker.journal.run(row.asker)
+            is_woken = self.workers_in(run.thread).wakes(run.id) or run.thread in tasks
+            if not is_woken and choices.wants(run):
+                tasks[run.thread] = asyncio.create_task(self._wake(run, choices))
+        return [*tasks.values()]
+
+    async def _wake(self, run: Outline, choices: ResumeChoices) -> ResumedRun | None:
+        asking = await self._asking(run, choices)
+        try:
+            if (reply := await reply_to_results(self._asker, asking.request, run.thread)) is None:
+                return None
+            result = ResumedRun(self._asker.journal.run(reply.run_id), "resumed", reply)
+        except RunHeld:
+            return None
+        except Exception as error:
+            log_failure(logger, f"agent {self._asker.id!r} was not woken for {run.id!r}", error)
+            result = ResumedRun(run, "failed", error=error)
+        await choices.tell(result)
+        return result
 
 
 class ResumingRuns:
@@ -196,36 +227,32 @@ class ResumingRuns:
         """Return the agent and those that it asks, if they have journals."""
         return agents_that_resume(self._agent)
 
-    async def resume_stopped(self, **choices: Any) -> list[ResumedRun]:
+    async def resume_stopped(self, choices: ResumeChoices) -> list[ResumedRun]:
         """Resume the runs of the agent that stopped, then those that it has asked for."""
-        await until_up(self._agent, partial(self._note_away, choices["is_wanted"]))
+        await until_up(self._agent, partial(self._note_away, choices))
         results = []
         for are_own in (True, False):  # its own runs go on with those that they have asked for
-            results += await results_of(await self.begin_stopped(are_own=are_own, **choices))
-        results += await results_of(await self.workers.begin_woken(ResumedRun, choices))
+            results += await results_of(await self.begin_stopped(choices, are_own=are_own))
+        results += await results_of(await self.workers.begin_woken(choices))
         await self._send_late_replies()
         return results
 
-    def _note_away(self, is_wanted: Callable[[Outline], bool] | None, names: Sequence[str]) -> None:
+    def _note_away(self, choices: ResumeChoices, names: Sequence[str]) -> None:
         """Have the journal say of the runs to resume for which agents they wait."""
         for agent, runs in runs_that_go_on(self._agent, cut_off=True):
             for run in runs:
-                if is_wanted is None or is_wanted(run):
+                if choices.wants(run):
                     agent.journal.waits.note_away(run.id, names)
 
     async def begin_stopped(
-        self, *, are_own: bool, **choices: Any
+        self, choices: ResumeChoices, *, are_own: bool
     ) -> list[asyncio.Task[ResumedRun | None]]:
-        """Begin to resume what stopped: the agent's own runs, or those that it has asked for.
-
-        `choices` are `deps`, `budget`, `schemas`, `is_wanted` and `concurrency`, as in `_begin`;
-        `at_end` is awaited as each run has ended: others may take hours more. Return the tasks.
-        """
+        """Begin to resume what stopped: its own runs, or those that it has asked for; by task."""
         resumable = await asyncio.to_thread(runs_that_go_on, self._agent, cut_off=True)
         chosen = [each for each in resumable if (each[0] is self._agent) is are_own]
-        return _begin(chosen, cut_off=True, **choices)
+        return _begin(chosen, choices, cut_off=True)
 
-    async def begin_decided(self, **choices: Any) -> list[asyncio.Task[ResumedRun | None]]:
+    async def begin_decided(self, choices: ResumeChoices) -> list[asyncio.Task[ResumedRun | None]]:
         """Begin to resume the runs that can go on since; return the task of each."""
         await self._send_late_replies()
         resumable = await asyncio.to_thread(runs_that_go_on, self._agent, cut_off=False)
@@ -239,8 +266,8 @@ class ResumingRuns:
                 and agent.resuming.retries.is_due(run.id)
                 and not agent.resuming.is_put_off(run.id)
             ]
-        woken = await self.workers.begin_woken(ResumedRun, choices)
-        return [*_begin(resumable, cut_off=False, **choices), *woken]
+        woken = await self.workers.begin_woken(choices)
+        return [*_begin(resumable, choices, cut_off=False), *woken]
 
     def is_put_off(self, run_id: str) -> bool:
         """Return whether a run waits for agents that it may call, as its journal says."""
@@ -263,21 +290,16 @@ class ResumingRuns:
             await agent.resuming.late_replies.send_all(agent.resuming.tasks.keys())
 
     def begin(
-        self,
-        run: Outline,
-        options_of: OptionsOf,
-        concurrency: int,
-        is_late: bool,
-        at_end: AtEnd | None,
+        self, run: Outline, choices: ResumeChoices, *, is_late: bool
     ) -> asyncio.Task[ResumedRun | None]:
         """Resume a run in a task, after those of its thread that were begun before.
 
         `is_late`: its reply goes to the sender of the message that asked for it.
         """
         if not self.tasks:  # the calls that resume runs meanwhile share the room
-            self._slots = asyncio.Semaphore(concurrency)
+            self._slots = asyncio.Semaphore(choices.concurrency)
         previous_task = self._last_tasks.get(run.thread)
-        task = asyncio.create_task(self._resume(run, previous_task, options_of, is_late, at_end))
+        task = asyncio.create_task(self._resume(run, previous_task, choices, is_late))
         self.tasks[run.id] = self._last_tasks[run.thread] = task
         task.add_done_callback(partial(self._end, run))
         return task
@@ -288,12 +310,7 @@ class ResumingRuns:
             del self._last_tasks[run.thread]
 
     async def _resume(
-        self,
-        run: Outline,
-        previous_task: Any,
-        options_of: OptionsOf,
-        is_late: bool,
-        at_end: AtEnd | None,
+        self, run: Outline, previous_task: Any, choices: ResumeChoices, is_late: bool
     ) -> ResumedRun | None:
         journal = self._agent.journal
         if previous_task is not None:
@@ -301,7 +318,7 @@ class ResumingRuns:
         async with self._slots:
             if self._agent.is_ending:
                 return None
-            task = asyncio.create_task(_resume_run(self._agent, run, options_of))
+            task = asyncio.create_task(_resume_run(self._agent, run, choices))
             try:
                 # Shielded: a cancellation comes here first, and the run is left before it ends.
                 result = await asyncio.shield(task)
@@ -318,8 +335,7 @@ class ResumingRuns:
             if result is not None:
                 if is_late:
                     self._note_result(result)
-                if at_end is not None:
-                    await at_end(result)
+                await choices.tell(result)
             return result
 
     def release(self) -> None:
@@ -340,23 +356,7 @@ class ResumingRuns:
             self.late_replies.send(reply.run_id or run.id, reply.text)
 
 
-def _reply_options(
-    deps: Callable[[Outline], Any] | None,
-    budget: Callable[[Outline], Budget | None] | None,
-    schemas: Sequence[Any],
-    run: Outline,
-    request: RunRequest,
-) -> dict[str, Any]:
-    """Return the options with which a run is asked for again."""
-    # A record has a schema as JSON: the form of the value is that of its types which has this one.
-    forms = schemas if request.schema else ()
-    schema = next((e for e in forms if as_json(AnswerSchema(e).json) == request.schema), None)
-    options = {"deps": deps and deps(run), "budget": budget and budget(run)}
-    schema = request.schema if schema is None else schema
-    return options | {"schema": schema, "thread": request.thread}
-
-
-async def _resume_run(agent: Any, run: Outline, options_of: OptionsOf) -> ResumedRun | None:
+async def _resume_run(agent: Any, run: Outline, choices: ResumeChoices) -> ResumedRun | None:
     """Resume a run; return None if it has ended, or was deleted, since it was found."""
     journal = agent.journal
     assert journal is not None
@@ -381,10 +381,9 @@ async def _resume_run(agent: Any, run: Outline, options_of: OptionsOf) -> Resume
         if await agent.resuming.put_off(run.id):
             return ResumedRun(run, "away")
         if worker is not None:
-            asker = journal.run(worker.asker)
-            reply = await agent.resuming.workers.go_on(worker, asker, options_of(asker, request))
+            reply = await agent.resuming.workers.go_on(worker, choices)
         else:
-            options = options_of(run, request)
+            options = choices.reply_options(run, request)
             with ask_context(resumed_run=run.id):
                 reply = await agent.reply(request.text, run_id=run.id, **options)
     except NoSuchRun:  # it was deleted since it was found

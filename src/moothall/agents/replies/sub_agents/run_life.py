@@ -18,11 +18,12 @@ from moothall.actions.provenance.origin import SourcedText
 from moothall.agents.replies.reply import Reply
 from moothall.agents.replies.reply_context import ASK_CONTEXT, caller_context_of
 from moothall.agents.replies.resume import NULL_RECORD
-from moothall.agents.replies.sub_agents.away import until_up
 from moothall.agents.replies.sub_agents.background import Workers
 from moothall.agents.replies.sub_agents.beside import hear, may_have_workers
 from moothall.agents.replies.sub_agents.late_replies import ASKED_BY
+from moothall.agents.replies.sub_agents.resumable import until_up
 from moothall.foundation.errors import JournalError, RunMismatch
+from moothall.journal.entry import begin_data_of
 from moothall.journal.stop_reason import ANSWERED_REASONS, FINAL_REASONS
 
 if TYPE_CHECKING:
@@ -173,11 +174,11 @@ class RunLife:
         if not isinstance(error, RunMismatch) or error.run_id != run_id:
             return
         if not {"task", "thread"} & set(error.changed):  # else its caller asks for something else
-            starts = (each.data for each in self.part.past_entries if each.kind == "begun")
+            start = begin_data_of(self.part.past_entries) or {}
             resumed_run = ASK_CONTEXT.get().resumed_run
             # Who resumes runs, or delivers a message again, has nobody who sees this error.
             goes_on = resumed_run == run_id or (
-                self.part.run.is_open and (resumed_run is not None or ASKED_BY in next(starts, ()))
+                self.part.run.is_open and (resumed_run is not None or ASKED_BY in start)
             )
             note_changed_program = self.journal.waits.note_changed_program
             await asyncio.to_thread(note_changed_program, run_id, error.detail, goes_on)
