@@ -29,15 +29,19 @@ from benchmarks.http import MESSAGES, Server
 
 import moothall
 from moothall import (
+    Action,
     Agent,
     AMQPOptions,
     AMQPSpace,
     Block,
     Budget,
     Call,
+    Journal,
+    Later,
     ModelReply,
     NativeSpace,
     ReActAgent,
+    SQLiteMemory,
     action,
 )
 from moothall.models import OpenAIModel
@@ -55,14 +59,17 @@ class Caller:
     name = "caller"
     context_tokens: int | None = None
 
-    def __init__(self, calls: int) -> None:
+    def __init__(self, calls: int, last: str = "") -> None:
         self.calls = calls
+        self.last = last  # what it calls instead of its answer
         self.done = 0
 
     async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> ModelReply:
         done, self.done = self.done, self.done + 1
         if done == self.calls:
             self.done = 0
+            if self.last:
+                return ModelReply(calls=(Call("call_last", self.last, "{}"),))
             return ModelReply(text="3")
         return ModelReply(calls=(Call(f"call_{done}", "add", f'{{"a": {done}, "b": 2}}'),))
 
@@ -155,6 +162,26 @@ class Watcher(Block):
 
     async def around_action(self, step: Any, call: Any) -> Any:
         return await call()
+
+
+def resumed_turn() -> float:
+    """Return how many functions a recorded turn calls where its run goes on with a new agent."""
+    totals = []
+    with tempfile.TemporaryDirectory() as folder, asyncio.Runner() as runner:
+        for turns in (FEW, MANY):
+            path = Path(folder) / f"{turns}"
+
+            async def go_on(path: Path = path, turns: int = turns) -> None:
+                with Journal(path) as journal, SQLiteMemory(f"{path}.memory") as memory:
+                    actions = [add, Action("order", lambda: Later("k"), "Order.")]
+                    agent = ReActAgent("a", Caller(turns, "order"), actions=actions, memory=memory)
+                    agent.journal, agent.max_iterations = journal, turns + 1
+                    assert (await agent.reply("go", run_id="r")).stop_reason == "waiting"
+
+            for _ in range(3):  # what is made once is made
+                runner.run(go_on())
+            totals.append(min(counted(lambda: runner.run(go_on())) for _ in range(3)))
+    return (totals[1] - totals[0]) / (MANY - FEW)
 
 
 def prompt_and_blocks() -> float:
@@ -363,6 +390,7 @@ KINDS: dict[str, Callable[[], float]] = {
     "turn, plain action": plain_action,
     "turn, stream and hook": stream_and_hook,
     "turn, journal": journal,
+    "turn, resumed": resumed_turn,
     "turn, prompt and blocks": prompt_and_blocks,
     "turn, budget": budget,
     "agent with one action": agent_made,

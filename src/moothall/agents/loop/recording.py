@@ -282,18 +282,19 @@ def remember(
 
 def catch_up_memory(memory: Memory, record: Record[LoopState]) -> None:
     """Add to a memory what it lacks of a run's messages."""
-    state = record.state
+    state, start = record.state, 0
     messages = [] if state is None else with_marks(state.messages, state.marks)
-    start = 0
     if (count_of_run := getattr(memory, "count_of_run", None)) is not None:
-        if count_of_run(record.key) > len(messages):  # its journal was restored
+        if (count := count_of_run(record.key)) > len(messages):  # its journal was restored
             stored: Any = memory
-            later_count = stored.set_aside_later(RecordedMessages(record.run.file))
             logger.warning(
                 "run %r has no record of what its memory %r has of it, as after a restore of its "
                 "journal: %d messages are set aside there",
-                *(record.run_id, memory, later_count),
+                *(record.run_id, memory),
+                stored.set_aside_later(RecordedMessages(record.run.file)),
             )
+        elif not record.copied:  # a copy's first ones are known by the keys of other runs
+            start = count
     elif not callable(getattr(memory, "add_once", None)):  # then compare with what it has
         start = record.known_count(memory, "messages") or overlap(
             [*map(without_marks, memory.get_memories())], [*map(without_marks, messages)]

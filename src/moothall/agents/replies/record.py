@@ -547,10 +547,11 @@ class Record(RecordNotes, ReadRecord[S]):
         entries = self.entries()
         skip: Callable[[int], None] | None = getattr(model, "skip", None)
         unknown = entries[self.known_count(owner, "entries") :]
-        answers = spending_of(unknown if chosen is None else filter(chosen, unknown)).answers
         self._set_known(owner, len(entries))
-        if answers and callable(skip):
-            skip(answers)
+        if unknown and callable(skip):
+            answers = spending_of(unknown if chosen is None else filter(chosen, unknown)).answers
+            if answers:
+                skip(answers)
         # A budget made for this reply is new; the one that it is part of may be charged already.
         for account, single_budget in () if budget is None else budget.single_account_budgets():
             before = self.known_count(account, "entries")

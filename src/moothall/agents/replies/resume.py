@@ -91,7 +91,7 @@ class _Fork:
         self.views: dict[int, tuple[Any, Any]] = {}  # by memory, which stays so
         self.copied_until = 0.0  # when the last of what it copies was written
         self.asked_runs = set[str]()  # the runs of the agents that it has asked
-        for entries in past_entries.values():
+        for entries in past_entries.values() if self.runs else ():
             for entry in entries:
                 count_before = 0
                 for each in entry.data.get("copied", ()) if entry.kind == "begun" else ():

@@ -125,15 +125,15 @@ class LongResults:
 
     def remember(self, messages: Iterable[dict[str, Any]], turn: LoopTurn) -> None:
         """Take the results in messages that are remembered from an earlier process."""
-        args_by_call: dict[str, str] = {}
+        args_by_call: dict[str, Any] = {}
         for each in messages:
             calls = each.get("tool_calls")
             for call in calls if isinstance(calls, list) else ():
                 if isinstance(call, dict):
-                    args_by_call[str(call.get("id"))] = _args_text(call.get("args"))
+                    args_by_call[str(call.get("id"))] = call.get("args")
             if RESULT_KEY in each:
-                call_args = args_by_call.get(str(each.get("tool_call_id")), "")
-                self._results.restore(each, sources_of(each), call_args)
+                call_args = args_by_call.get(str(each.get("tool_call_id")))
+                self._results.restore(each, sources_of(each), _args_text(call_args))
                 self._offer(turn)
 
     def content_shown(
