@@ -504,6 +504,7 @@ FLOORS = {
     ),
     "studio.orders": (
         "extensions",
+        "faults",
         "act",
         "research",
         "examples",

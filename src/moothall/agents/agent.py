@@ -83,6 +83,9 @@ class Handling(Protocol):
     def message(self) -> dict[str, Any] | None:
         """Return the message; None in a callback of the agent's own."""
 
+    def leave_lane(self) -> None:
+        """Let the next message of its conversation begin: its handler only waits."""
+
     def approver_of_asker(self, agent: Agent) -> Approver | None:
         """Return the approver of who asks an agent that handles it, or of who asks that one."""
 

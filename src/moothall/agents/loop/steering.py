@@ -24,6 +24,7 @@ class Steering:
         self._cancel_count = 0
         self.in_turn: bool = False
         self.pending_texts: list[str] = []  # what the run has not heard yet
+        self.woken: asyncio.Event | None = None  # set once it hears something while it only waits
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -33,6 +34,8 @@ class Steering:
     def interrupt(self, text: str) -> None:
         """Stop the current turn and continue with this text. Call it on the run's own loop."""
         self.pending_texts.append(text)
+        if self.woken is not None:
+            self.woken.set()
         # In the run's own task, an action interrupts its own run: do not cancel it.
         if self.in_turn and asyncio.current_task() is not self._task:
             self._cancel_count += 1

@@ -18,10 +18,7 @@ from moothall.actions.provenance import with_sources
 from moothall.actions.provenance.marks import has_marks
 from moothall.actions.provenance.reading import ContextlessReply, is_without_context
 from moothall.agents.agent import CURRENT, leads_to
-from moothall.agents.replies.charging import (
-    MAX_NESTED_MODEL_CALLS,
-    budget_of_caller,
-)
+from moothall.agents.replies.charging import MAX_NESTED_MODEL_CALLS, budget_of_caller
 from moothall.agents.replies.checked_parts import checked_trusted
 from moothall.agents.replies.hooks import (
     NO_HOOKS,
@@ -38,7 +35,9 @@ from moothall.agents.replies.reply_context import (
     ASK_CONTEXT,
     MAX_DEPTH,
     Replying,
+    ReplySetup,
     answer_cancellably,
+    ask_context,
     caller_context_of,
     is_open,
     note_content,
@@ -60,12 +59,7 @@ from moothall.agents.replies.thread import Interruption, Thread
 from moothall.agents.replies.threaded import Threaded
 from moothall.agents.workflow import AgentOptions
 from moothall.foundation import tracing
-from moothall.foundation.arguments import (
-    check_boolean,
-    check_integer,
-    named_elsewhere,
-    takes_as,
-)
+from moothall.foundation.arguments import check_boolean, check_integer, named_elsewhere, takes_as
 from moothall.foundation.errors import ConfigError, DefinitionError
 from moothall.foundation.jsonvalue import readable
 from moothall.foundation.threads import refuse_on_loop, reset
@@ -344,6 +338,9 @@ class ConversationalAgent(Threaded):
         if (caller_and_call := call_of_own_say(self)) is not None:
             return await reply_to_call(self, prompt, *caller_and_call, thread=sender_thread)
         options = {"run_id": self._message_run_id(), **(context.options or {})}
+        if context.holds:
+            with ask_context(setup=ReplySetup(self, background="held")):
+                return self.reply_text(await self.reply(prompt, thread=sender_thread, **options))
         return self.reply_text(await self.reply(prompt, thread=sender_thread, **options))
 
     def as_action(
@@ -503,6 +500,7 @@ class ConversationalAgent(Threaded):
         if setup is not None and setup[0] is self:
             request.record, request.offered, request.step = setup.part, setup.offered, setup.step
             request.first_messages, request.results = setup.first_messages, setup.results
+            request.background = setup.background or request.background
             ASK_CONTEXT.set(context._replace(setup=None))  # not for nested replies
         if request.budget is not None:
             self.check_budget(request.budget)
@@ -554,12 +552,13 @@ class ConversationalAgent(Threaded):
             if not turn_lock.take_now():
                 await turn_lock.take()
             try:
-                turn_lock.handling = handling
+                turn_lock.handling, replying.has_turn = handling, True
                 return await answer(request)
             finally:
-                # First: once the turn has ended, the next reply, perhaps of another loop, sets it.
-                thread.reply = None
-                turn_lock.end()
+                if replying.has_turn:  # one that waits for work in the background has left it
+                    # First: once it has ended, the next reply, perhaps of another loop, sets it.
+                    thread.reply = None
+                    turn_lock.end()
         except Later as later:
             if outer:  # an action waits
                 raise

@@ -208,6 +208,7 @@ class RecordedAgent(ConversationalAgent):
             beginning |= tracing.Tracing.trace_headers()
         if record.start is None:
             beginning |= self.begin_data(record, request) | request.door_data
+            beginning |= {"background": request.background} if request.background else {}
         if request.record is None:
             beginning |= asker_data(self)
         record.begin(self.run_kind, str(self.id), program | self.describe_program(), **beginning)

@@ -55,6 +55,7 @@ class Replying:
     turn_lock: TurnLock | None = None  # the lock of the thread, which the reply holds
     request: ReplyRequest | None = None  # None for a chat agent, whose answers are not runs
     open: bool = True  # False after its end
+    has_turn: bool = False  # whether it ends its thread's turn
     outer_replies: tuple[Replying, ...] = ()  # the open replies that led to it, the outermost first
     depth: int = 1  # how many agents deep it is, each called by an action of the one before
     model_calls: int = 0  # how many model calls the agents beneath it have made without a budget
@@ -110,6 +111,7 @@ class ReplySetup(NamedTuple):
     first_messages: Sequence[dict[str, Any]] = ()  # the messages that its thread begins with
     results: ThreadResults | None = None  # the long results in these messages
     step: StepHandle | None = None  # the step of a group in which a person replies
+    background: str = ""  # that of its request
 
 
 class AskContext(NamedTuple):

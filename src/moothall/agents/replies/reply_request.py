@@ -109,7 +109,8 @@ def _new_run_id() -> str:
 class ReplyRequest:
     """A request for a reply: the content, the schema and the options."""
 
-    background: str = ""  # `worker` for work in the background, `woken` for what came of it
+    background: str = ""  # `worker`; `woken` by one; `held`: it ends only with its workers
+    sender: Mapping[str, str] = NO_OPTIONS  # whose message that work is for, as a run keeps it
     ask_parent: Any = None  # in the background: asks who has asked, if that has a turn left
     journal: Journal | None = None  # of who asks so, which records it; None: the agent's own
 

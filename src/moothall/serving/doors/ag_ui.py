@@ -185,7 +185,8 @@ class AGUIDoor:
             outcome |= {"pendingToolCallIds": pending}
         end = {"type": "RUN_FINISHED", **ids, "outcome": outcome}
         reply_text = "" if pending else reply.text
-        if reply_text and reply_text.strip() != text.strip():  # such as a group's
+        is_told = bool(text.strip()) and reply_text.strip().endswith(text.strip())
+        if reply_text and not is_told:  # such as a group's
             return [*wire.message_events(reply_text), end]
         return [end]
 

@@ -378,6 +378,7 @@ class Served:
             run_id=caller.run_id,
             content=content,
             options=caller.options,
+            holds=True,
         )
 
     def _caller(self) -> Caller | None:

@@ -155,13 +155,16 @@ async def reply_to_call(
     options = _without_none(run_id=run_id, **options)
     try:
         asking_run = None if caller is None else caller.run_id
+        setup = ReplySetup(agent, background="held")
         with CallerContext.waiting_run(CURRENT.get(), asking_run, run_id):
             try:
-                reply = await agent.reply(text, **options)
+                with ask_context(setup=setup):
+                    reply = await agent.reply(text, **options)
             except RunMismatch as error:
                 if not await asyncio.to_thread(_takes_over_ended, agent, run_id, error):
                     raise
-                reply = await agent.reply(text, **options)
+                with ask_context(setup=setup):
+                    reply = await agent.reply(text, **options)
     except (RunHeld, RunMismatch) as error:
         if run_id is None:
             raise

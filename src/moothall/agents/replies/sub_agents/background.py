@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +16,7 @@ from moothall.actions.message import ENCLOSING_REPLIES
 from moothall.actions.provenance.origin import SourcedText
 from moothall.actions.provenance.reading import add_sources, current_reading
 from moothall.agents.agent import CURRENT
+from moothall.agents.caller_context import CallerContext
 from moothall.agents.replies.charging import budget_in_call
 from moothall.agents.replies.reply import Reply
 from moothall.agents.replies.reply_context import (
@@ -23,6 +24,7 @@ from moothall.agents.replies.reply_context import (
     sources_of_asker,
 )
 from moothall.agents.replies.reply_request import ReplyRequest
+from moothall.agents.replies.sub_agents.askers import asker_data
 from moothall.agents.replies.sub_agents.beside import (
     NO_END,
     ParentQuestion,
@@ -39,6 +41,7 @@ from moothall.agents.replies.sub_agents.beside import (
     worker_id,
     worker_request,
 )
+from moothall.agents.replies.sub_agents.late_replies import sender_of_run
 from moothall.agents.replies.thread import Thread
 from moothall.foundation.errors import (
     ConfigError,
@@ -83,10 +86,11 @@ class Workers:
         self._count = 0
         self._callers: dict[str, ReplyRequest] = {}  # what has asked here, by its run
         self._loop: asyncio.AbstractEventLoop | None = None  # of what works here
-        self._waking: asyncio.Task[None] | None = None
+        self.waking: asyncio.Task[list[Reply]] | None = None  # replies to what has come
         self._places: tuple[Any, asyncio.Semaphore] | None = None  # of an event loop
         self._agents: dict[str, Any] = {}  # that work here
         self._finished: dict[str, tuple[WorkerRow, Reply]] = {}  # without a journal
+        self._holding = set[str]()  # the runs that wait here for their work
         self._hears = False  # whether a reply is under way that has turns left
         self._questions: dict[str, list[ParentQuestion]] = {}  # of those that work here
         self.actions: tuple[Action, ...] = tuple(
@@ -98,6 +102,38 @@ class Workers:
     def under_way(self) -> tuple[str, ...]:
         """The ids of those of whose end the conversation has not heard."""
         return (*self._rows,)
+
+    def rows_of(self, run_id: str) -> list[WorkerRow]:
+        """Return what a run has asked for and the conversation has not heard of."""
+        return [row for row in self._rows.values() if row.asker == run_id]
+
+    def tasks_of(self, run_id: str) -> list[asyncio.Task[Reply]]:
+        """Return what works here now for a run."""
+        return [self._tasks[row.id] for row in self.rows_of(run_id) if row.id in self._tasks]
+
+    async def is_at_work(self, run_id: str) -> bool:
+        """Return whether any works for a run now, here or in another process, or has ended."""
+        journal = self._asker.journal
+        if (tasks := self.tasks_of(run_id)) or journal is None:
+            return bool(tasks)
+
+        def is_any_held() -> bool:
+            rows = journal.waits.workers(str(self._asker.id), self._thread.id or "")
+            own_rows = [row for row in rows if row.asker == run_id]
+            return any(row.end_time is not None or journal.run(row.id).held for row in own_rows)
+
+        with suppress(NoSuchRun):  # it was deleted: the next look knows
+            return bool(await in_thread(is_any_held))
+        return True
+
+    @contextmanager
+    def held_by(self, run_id: str) -> Iterator[None]:
+        """Have a reply that waits here hear what comes of its work: that wakes nobody."""
+        self._holding.add(run_id)
+        try:
+            yield
+        finally:
+            self._holding.discard(run_id)
 
     @property
     def is_needed(self) -> bool:
@@ -144,6 +180,7 @@ class Workers:
             await in_thread(begin, run, self._thread.id, row)
         self._rows.setdefault(id, row)
         self._callers[row.asker], self._loop = caller, asyncio.get_running_loop()
+        caller.sender = caller.sender or sender_of_run(asker_data(self._asker), caller.background)
         self._hears = True
         task = self.start(row, call.action, caller, budget, texts)
         if after is not None:
@@ -196,7 +233,11 @@ class Workers:
         request = worker_request(row, self._asker.journal, caller.deps, budget)
         request.ask_parent = partial(self._ask, row)
         self._agents[row.id] = action.origin.agent
-        task = asyncio.create_task(self._work(row, action, request, asking))
+        waits = nullcontext()  # of one that is held, the run waits with its work
+        if caller.background == "held":
+            waits = CallerContext.waiting_run(CURRENT.get(), caller.run_id, row.id)
+        with waits:
+            task = asyncio.create_task(self._work(row, action, request, asking))
         self._tasks[row.id] = task
         _RUNNING.add(task)
         task.add_done_callback(_RUNNING.discard)
@@ -207,10 +248,8 @@ class Workers:
         """Wake who asked, unless its reply goes on: that hears it."""
         self._tasks.pop(row.id, None)
         self._agents.pop(row.id, None)
-        if row.asker in self._callers and self._waking is None and has_ended(task):
-            self._waking = asyncio.ensure_future(self.wake())
-            _RUNNING.add(self._waking)
-            self._waking.add_done_callback(_RUNNING.discard)
+        if row.asker in self._callers and has_ended(task):
+            self.wake().add_done_callback(self._note_wake)
 
     async def _work(
         self, row: WorkerRow, action: Action, request: ReplyRequest, asking: Any
@@ -250,36 +289,54 @@ class Workers:
         async with self._places[1]:
             yield
 
-    async def wake(self) -> None:
-        """Reply to what has come since the last reply of the conversation has ended."""
+    def wake(self, caller: ReplyRequest | None = None) -> asyncio.Task[list[Reply]]:
+        """Begin to reply to what has come since the last reply of the conversation has ended.
+
+        Only one task does at a time. `caller` is the request of a run that is over, if another
+        process has replied to it.
+        """
+        if caller is not None:
+            self._callers[caller.run_id], self._loop = caller, asyncio.get_running_loop()
+        if self.waking is None:
+            self.waking = asyncio.create_task(self._wake())
+            _RUNNING.add(self.waking)
+            self.waking.add_done_callback(_RUNNING.discard)
+        return self.waking
+
+    def _note_wake(self, task: asyncio.Task[list[Reply]]) -> None:
+        if not task.cancelled() and isinstance(error := task.exception(), Exception):
+            log_failure(logger, f"agent {self._asker.id!r} was not woken", error)
+
+    async def _wake(self) -> list[Reply]:
         ENCLOSING_REPLIES.set(())
         CURRENT.set(None)
         CALL_SCOPE.set(CallScope())
-        lock, heard_before = self._thread.turn_lock, set[str]()
+        lock, heard_before, replies = self._thread.turn_lock, set[str](), list[Reply]()
         try:
             while True:
                 await lock.take()  # the reply under way hears it, if it has a turn
                 lock.end()
                 rows = [row for row in await self._ended_rows() if self.wakes(row.asker)]
                 if not rows or heard_before.issuperset(row.id for row in rows):
-                    return
+                    return replies
                 heard_before |= {row.id for row in rows}
                 self._thread.workers = self._thread.workers or self
                 caller, told_ids = self._callers[rows[0].asker], self._told_here
                 told_ids = told_ids if self._asker.journal is None else set[str]()
-                if await reply_to_results(self._asker, caller, self._thread.id, told_ids) is None:
-                    return
+                reply = await reply_to_results(self._asker, caller, self._thread.id, told_ids)
+                if reply is None:
+                    return replies
+                replies.append(reply)
         except RunHeld:
-            pass
-        except Exception as error:
-            log_failure(logger, f"agent {self._asker.id!r} was not woken", error)
+            return replies
         finally:
-            self._waking = None
+            self.waking = None
 
     def wakes(self, asker: str) -> bool:
         """Return whether what a run has asked for wakes the agent here: it has ended."""
         is_here = self._loop is not None and not self._loop.is_closed()
-        return is_here and asker in self._callers and may_be_woken(self._asker, asker)
+        is_here = is_here and asker in self._callers and asker not in self._holding
+        return is_here and may_be_woken(self._asker, asker)
 
     def cancel(self, asker: str) -> None:
         """Cancel what works for a run here, since it is cancelled; nobody is told."""

@@ -26,7 +26,7 @@ from moothall.agents.replies.thread import Thread
 from moothall.foundation.errors import NoSuchRun, RequestCancelled, RunHeld, RunMismatch
 from moothall.foundation.threads import WORKERS
 from moothall.journal.run_view import RunView
-from moothall.journal.stop_reason import FINAL_REASONS, PARKED_STATES
+from moothall.journal.stop_reason import ANSWERED_REASONS, FINAL_REASONS, PARKED_STATES
 from moothall.journal.store.wait_rows import WorkerRow, woken_id
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ class ParentQuestion:
 def may_work_beside(asker: Any, caller: ReplyRequest | None) -> bool:
     """Return whether a sub-agent may work beside a reply, whose later turns hear of it.
 
-    What works in the background itself, a part of another run, and a reply whose conversation its
-    client keeps wait for theirs.
+    What works in the background itself, a part of another run, a reply that its client takes up,
+    and one whose conversation its program keeps wait for theirs.
     """
     return (
         caller is not None
@@ -67,7 +67,7 @@ def may_work_beside(asker: Any, caller: ReplyRequest | None) -> bool:
         and caller.background != "worker"
         and caller.record is None
         and caller.fresh is None
-        and caller.conversation is None
+        and (not caller.offered if caller.background == "held" else caller.conversation is None)
     )
 
 
@@ -125,7 +125,7 @@ def worker_request(
     """Return the request for the work of a row."""
     request = ReplyRequest(row.text, None, row.thread, row.id, deps, budget)
     request.background, request.journal = "worker", journal
-    request.door_data = {"asked_for": row.asker, "background": "worker"}
+    request.door_data = {"asked_for": row.asker}
     return request
 
 
@@ -210,8 +210,11 @@ async def reply_to_results(
     text, options = "What came of the work in the background.", (caller.deps, caller.budget)
     request = ReplyRequest(text, None, thread, id, *options)
     request.attributes = caller.attributes
-    request.background, request.door_data = "woken", {"background": "woken"}
+    request.background = "woken"
+    request.door_data = request.sender = caller.sender
     reply: Reply = await asker.reply_to_request(request)
+    if caller.sender and reply.stop_reason in ANSWERED_REASONS:
+        asker.resuming.late_replies.send(reply.run_id, reply.text, caller.sender, thread)
     return reply
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -24,6 +24,14 @@ def asked_by(message: dict[str, Any], within: str | None) -> dict[str, str]:
     return {ASKED_BY: str(message["from"]), **({} if within is None else {"asked_within": within})}
 
 
+def sender_of_run(sender_fields: Mapping[str, str], background: Any) -> dict[str, str]:
+    """Return whose message a run answers that is over, if its sender still hears of it.
+
+    A caller whose call is `held` has heard all.
+    """
+    return {} if background == "held" or ASKED_BY not in sender_fields else {**sender_fields}
+
+
 class LateReplies:
     """The late replies of an agent: each goes to its sender, once more after a restart.
 
@@ -34,10 +42,22 @@ class LateReplies:
         self._agent = agent
         self._sent_here = set[str]()  # the runs whose replies this process sends now
 
-    def send(self, run_id: str, text: str) -> None:
-        """Send the reply of a run to the sender of its message, if it was a message."""
+    def send(
+        self,
+        run_id: str,
+        text: str,
+        sender_fields: Mapping[str, str] | None = None,
+        thread: str | None = None,
+    ) -> None:
+        """Send the reply of a run to the sender of its message, if it was a message.
+
+        The run says to whom, or `sender_fields` does, with the `thread` of the reply.
+        """
         try:
-            self._send(run_id, text)
+            if sender_fields is None:
+                view = RunView(self._agent.journal, run_id)
+                sender_fields, thread = view.sender_fields, view.begun_with("thread")
+            self._send(run_id, text, sender_fields, thread)
         except Exception as error:  # it is recorded
             log_failure(logger, f"the late reply of run {run_id!r} was not sent", error)
 
@@ -58,16 +78,20 @@ class LateReplies:
                     replies.append((run_id, view.end_text))
         return replies
 
-    def _send(self, run_id: str, text: str) -> None:
-        journal, mailbox = self._agent.journal, self._agent.space_mailbox
-        view = RunView(journal, run_id)
-        if not (sender := view.asked_by) or mailbox is None:
+    def _send(
+        self, run_id: str, text: str, sender_fields: Mapping[str, str], thread: str | None
+    ) -> None:
+        mailbox = self._agent.space_mailbox
+        if not (sender := sender_fields.get(ASKED_BY, "")) or mailbox is None:
+            return
+        if not text:  # such as of one that was woken when another one had heard it
+            self._on_sent(run_id)
             return
         action = {"name": "say", "args": {"content": text}}
         message = {"id": run_id, "to": sender, "action": action}
         envelope = Envelope.from_message(message, mailbox.id)._replace(
-            thread=str(view.begun_with("asked_within") or ""),
-            within=view.begun_with("thread"),  # whose sources are those of the text
+            thread=sender_fields.get("asked_within", ""),
+            within=thread,  # whose sources are those of the text
         )
         self._sent_here.add(run_id)
         mailbox.send(envelope, answers=True, on_end=partial(self._on_sent, run_id))
@@ -78,7 +102,8 @@ class LateReplies:
 
     def _note_sent(self, run_id: str) -> None:
         try:
-            self._agent.journal.waits.drop_late_reply(run_id)
+            if self._agent.journal is not None:
+                self._agent.journal.waits.drop_late_reply(run_id)
         except Exception as error:  # it is sent again after a restart
             log_failure(logger, f"it is not kept that run {run_id!r} has its reply sent", error)
         else:

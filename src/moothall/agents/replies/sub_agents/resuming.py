@@ -14,8 +14,8 @@ from moothall.actions import Action
 from moothall.agents.replies.reply_context import ask_context
 from moothall.agents.replies.reply_request import AnswerSchema, ReplyRequest
 from moothall.agents.replies.sub_agents.background import Workers
-from moothall.agents.replies.sub_agents.beside import may_be_woken, reply_to_results
-from moothall.agents.replies.sub_agents.late_replies import LateReplies
+from moothall.agents.replies.sub_agents.beside import may_be_woken
+from moothall.agents.replies.sub_agents.late_replies import LateReplies, sender_of_run
 from moothall.agents.replies.sub_agents.restoring import restore_run
 from moothall.agents.replies.sub_agents.resumable import (
     ResumableRuns,
@@ -144,6 +144,8 @@ class _Asking:
 
     def __init__(self, asker: Any, run: Outline, deps: Any, budget: Budget | None) -> None:
         self.request = ReplyRequest("", None, run.thread, run.id, deps, budget)
+        view = RunView(asker.journal, run)
+        self.request.sender = sender_of_run(view.sender_fields, view.begun_with("background"))
         charging = restore_run(asker, asker.journal, run.id, budget)
         self.charging: asyncio.Task[None] = asyncio.ensure_future(charging)
 
@@ -189,19 +191,18 @@ class ResumedWorkers:
             if row.end_time is None or not may_be_woken(asker, row.asker):
                 continue
             run = asker.journal.run(row.asker)
-            is_woken = self.workers_in(run.thread).wakes(run.id) or run.thread in tasks
-            if not is_woken and choices.wants(run):
+            is_waking = self.workers_in(run.thread).waking is not None
+            if not is_waking and run.thread not in tasks and choices.wants(run):
                 tasks[run.thread] = asyncio.create_task(self._wake(run, choices))
         return [*tasks.values()]
 
     async def _wake(self, run: Outline, choices: ResumeChoices) -> ResumedRun | None:
         asking = await self._asking(run, choices)
         try:
-            if (reply := await reply_to_results(self._asker, asking.request, run.thread)) is None:
+            if not (replies := await self.workers_in(run.thread).wake(asking.request)):
                 return None
+            reply = replies[-1]
             result = ResumedRun(self._asker.journal.run(reply.run_id), "resumed", reply)
-        except RunHeld:
-            return None
         except Exception as error:
             log_failure(logger, f"agent {self._asker.id!r} was not woken for {run.id!r}", error)
             result = ResumedRun(run, "failed", error=error)

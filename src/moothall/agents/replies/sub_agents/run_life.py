@@ -71,6 +71,8 @@ class RunLife:
             except RunMismatch as error:
                 await self._note_mismatch(error)
                 raise
+            if request.background == "woken" and request.sender:
+                await asyncio.to_thread(self.journal.waits.keep_late_reply, self.record.run_id)
             self._attend()
             if self.record.is_over:  # it has its span
                 reply: Reply = await agent.recorded_reply(request, self.record)
@@ -97,7 +99,7 @@ class RunLife:
         kind = "" if is_begun or request.background == "worker" else agent.run_kind
         run_fields = (kind, str(agent.id), request.task, request.thread)
         part = await self.journal.begin(request.run_id, *run_fields, **request.attributes)
-        if request.background:  # if the loop ends; cancelled by its id, it has its end
+        if request.background in ("worker", "woken"):  # if the loop ends; cancelled, it has its end
             part.run.resumes_later = True
         has_workers = part.run.has_workers or (part.past_entries and may_have_workers(agent))
         if has_workers and request.state.workers is None:

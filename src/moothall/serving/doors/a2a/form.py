@@ -98,6 +98,9 @@ class TaskUpdates:
         elif event.kind == "call_started":
             yield from self._told_text()
             self._told_texts.clear()
+        elif event.kind == "message" and event.message["role"] == "user":  # its answer goes on
+            yield from self._told_text()
+            self._last_text = "\n\n" if self._told_texts else ""
 
     def _told_text(self) -> Iterator[dict[str, Any]]:
         """Tell the last piece of text: it is not the end of the artifact."""

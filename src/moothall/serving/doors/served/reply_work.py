@@ -39,6 +39,7 @@ def reply_work(
 
     async def work(run: ServedRun, caller: Caller) -> Reply:
         caller.tell = lambda event: None  # else each event would come twice
+        request.background = "held"  # nobody hears of what comes after its end
         if run.request.options:
             request.take_options(agent, run.request.options)
         try:

@@ -1,0 +1,237 @@
+"""Work in the background at the doors: what comes of it reaches the caller who asked."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import socket
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import mcp
+import pytest
+
+from moothall import ACCESS_REQUESTED, Call, ModelReply, ReActAgent, ScriptedModel, action
+from moothall.serving import asgi
+from serving.doors.a2a_calls import asked, data, plain, requested, rpc, started, state
+from serving.doors.conftest import client
+from serving.doors.test_a2a import connected, message, updates
+from serving.doors.test_ag_ui import run, user
+
+Serve = Callable[[Any], str]
+TESTS = Path(__file__).parents[2]
+
+
+class Clerk:
+    """A model that answers once its gate is open."""
+
+    name, context_tokens = "clerk", None
+
+    def __init__(self, *answers: Any) -> None:
+        self.gate, self.begun = threading.Event(), threading.Event()
+        self._answers = answers
+
+    async def complete(self, messages: Any, actions: Any = None, schema: Any = None) -> ModelReply:
+        self.begun.set()
+        await asyncio.to_thread(self.gate.wait, 30)
+        answers = [*self._answers, f"{messages[-1]['content']} is done"]
+        answer = answers[sum(each["role"] == "assistant" for each in messages)]
+        return ModelReply(calls=(answer,)) if isinstance(answer, Call) else ModelReply(text=answer)
+
+
+@action(access_policy=ACCESS_REQUESTED)
+async def pay() -> str:
+    """Pay."""
+    return "paid"
+
+
+def desk(clerk: Clerk, journal: Any = None, **options: Any) -> ReActAgent:
+    """Return an agent that sends a clerk, says so, and repeats what it hears of it."""
+
+    def answer(messages: list[dict[str, Any]], _: Any) -> Any:
+        last = messages[-1]
+        text = str(last["content"])
+        if last["role"] == "tool":
+            clerk.gate.set()
+            return "I have sent somebody."
+        if text.startswith("Result of"):
+            return text.partition("\n")[2]
+        return "Good day." if text == "Hello." else Call("1", "clerk", {"text": text})
+
+    helper = ReActAgent("clerk", clerk, actions=[pay])
+    asking = [helper.as_action(background=True)]
+    return ReActAgent("shop", ScriptedModel(answer), actions=asking, journal=journal, **options)
+
+
+BOTH = "I have sent somebody.\n\nOil is done"
+
+
+@pytest.fixture(params=("no journal", "journal"))
+def journal(request: pytest.FixtureRequest, tmp_path: Any) -> Any:
+    return tmp_path / "runs.db" if request.param == "journal" else None
+
+
+async def test_background_work_keeps_an_a2a_task_working_until_its_result_is_told(
+    serve: Serve, journal: Any
+) -> None:
+    url = serve(asgi(desk(Clerk(), journal)))
+    async with connected(url) as sdk:
+        told = await updates(sdk, message("Oil"))
+    assert [each["status"]["state"] for each in map(status_in, told) if each][-1] == (
+        "TASK_STATE_COMPLETED"
+    )
+    pieces = list[str]()
+    for each in (each["artifactUpdate"] for each in told if "artifactUpdate" in each):
+        pieces = [*(pieces if each.get("append") else ()), each["artifact"]["parts"][0]["text"]]
+    assert "".join(pieces) == BOTH
+    assert each.get("append")  # it is told piece by piece
+    (task,) = rpc(url, "ListTasks", {"includeArtifacts": True})["result"]["tasks"]
+    assert task["artifacts"][0]["parts"][0]["text"] == BOTH
+
+
+def status_in(update: dict[str, Any]) -> dict[str, Any]:
+    return dict(update.get("statusUpdate") or {})
+
+
+def test_background_work_lets_an_a2a_context_go_on(serve: Serve, journal: Any) -> None:
+    clerk = Clerk()
+    agent = desk(clerk, journal)
+    clerk.gate.set = lambda: None  # type: ignore[method-assign]
+    url = serve(asgi(agent))
+    sent = {**plain("Oil", contextId="c"), "configuration": {"returnImmediately": True}}
+    first = rpc(url, "SendMessage", sent)["result"]["task"]
+    assert clerk.begun.wait(20)
+    second = started(url, "Hello.", contextId="c")
+    assert second["artifacts"][0]["parts"][0]["text"] == "Good day."
+    assert state(rpc(url, "GetTask", {"id": first["id"]})["result"]) == "TASK_STATE_WORKING"
+    threading.Event.set(clerk.gate)
+    ended = followed(url, first["id"])
+    assert ended["artifacts"][0]["parts"][0]["text"] == BOTH
+
+
+def followed(url: str, id: str) -> dict[str, Any]:
+    """Return a task once it has ended or asks something."""
+    http, answer = requested(url, "SubscribeToTask", {"id": id})
+    with closing(http):
+        answer.read()
+    task: dict[str, Any] = rpc(url, "GetTask", {"id": id})["result"]
+    return task
+
+
+def test_background_work_that_asks_for_permission_has_its_a2a_task_ask(
+    serve: Serve, tmp_path: Any
+) -> None:
+    url = serve(asgi(desk(Clerk(Call("p", "pay", {})), tmp_path / "runs.db")))
+    task = started(url, "Oil")
+    assert (asked(task)["agent"], asked(task)["action"]) == ("clerk", "pay")
+    answer = {"approval": asked(task)["approval"], "permit": True}
+    ended = rpc(url, "SendMessage", data(answer, taskId=task["id"]))["result"]["task"]
+    assert ended["artifacts"][0]["parts"][0]["text"] == "I have sent somebody.\n\npaid is done"
+
+
+def test_background_work_ends_with_its_a2a_task(serve: Serve, journal: Any) -> None:
+    clerk = Clerk()
+    agent = desk(clerk, journal)
+    clerk.gate.set = lambda: None  # type: ignore[method-assign]
+    url = serve(asgi(agent))
+    sent = {**plain("Oil"), "configuration": {"returnImmediately": True}}
+    task = rpc(url, "SendMessage", sent)["result"]["task"]
+    assert clerk.begun.wait(20)
+    cancelled = rpc(url, "CancelTask", {"id": task["id"]})["result"]
+    assert state(cancelled) == "TASK_STATE_CANCELED"
+    threading.Event.set(clerk.gate)
+    assert started(url, "Hello.")["artifacts"][0]["parts"][0]["text"] == "Good day."
+
+
+async def test_background_work_is_part_of_an_mcp_call(serve: Serve, journal: Any) -> None:
+    url = serve(asgi(desk(Clerk(), journal)))
+    async with mcp.Client(f"{url}/mcp") as session:
+        result = await session.call_tool("say", {"content": "Oil"})
+    assert [each.text for each in result.content if each.type == "text"] == [BOTH]
+
+
+def test_background_work_is_told_as_a_message_of_its_own_by_ag_ui(
+    serve: Serve, journal: Any
+) -> None:
+    events = run(serve(asgi(desk(Clerk(), journal))), user("Oil"))
+    texts = dict[str, str]()
+    for each in events:
+        if each["type"] == "TEXT_MESSAGE_CONTENT":
+            texts[each["messageId"]] = texts.get(each["messageId"], "") + each["delta"]
+    assert [*texts.values()] == BOTH.split("\n\n")
+    assert events[-1]["type"] == "RUN_FINISHED"
+
+
+@pytest.mark.parametrize("stream", (False, True))
+def test_background_work_is_part_of_a_response(serve: Serve, journal: Any, stream: bool) -> None:
+    openai = client(serve(asgi(desk(Clerk(), journal))))
+    if stream:
+        events = [*openai.responses.create(model="shop", input="Oil", stream=True)]
+        response = events[-1].response  # type: ignore[union-attr]
+    else:
+        response = openai.responses.create(model="shop", input="Oil")
+    assert BOTH.replace("\n\n", "") in response.output_text.replace("\n\n", "")
+    after = openai.responses.create(model="shop", input="Hello.", previous_response_id=response.id)
+    assert after.output_text == "Good day."
+
+
+def test_background_work_is_part_of_a_chat_completion(serve: Serve, journal: Any) -> None:
+    openai = client(serve(asgi(desk(Clerk(), journal))))
+    messages: Any = [{"role": "user", "content": "Oil"}]
+    answer = openai.chat.completions.create(model="shop", messages=messages)
+    assert answer.choices[0].message.content == BOTH
+
+
+class Served:
+    """A server in a process that is killed; connections wait in its socket meanwhile."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self._command = [sys.executable, "-m", "serving.doors.background_program"]
+        self._command += [str(folder), str(count)]
+        self.listening = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listening.getsockname()[1]}"
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(self._command, cwd=TESTS, stdin=self.listening.fileno())
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.mark.parametrize("kills", (3, pytest.param(24, marks=pytest.mark.long)))
+def test_background_results_reach_the_a2a_client_once_whenever_the_server_is_killed(
+    kills: int, tmp_path: Path
+) -> None:
+    draw, killed, folder = random.Random(kills), 0, 0
+    while killed < kills:
+        folder += 1
+        (tmp_path / str(folder)).mkdir()
+        server = Served(tmp_path / str(folder), 4)
+        try:
+            sent = {**plain("Go."), "configuration": {"returnImmediately": True}}
+            task = rpc(server.url, "SendMessage", sent)["result"]["task"]
+            for _ in range(3):
+                with suppress(subprocess.TimeoutExpired):
+                    server.process.wait(draw.uniform(0.0, 1.2))
+                server.kill()
+                killed += 1
+                server.start()
+            ended = followed(server.url, task["id"])
+        finally:
+            server.kill()
+            server.listening.close()
+        assert state(ended) == "TASK_STATE_COMPLETED"
+        text = ended["artifacts"][0]["parts"][0]["text"]
+        first, _, rest = text.partition("\n\n")
+        assert first == "I have sent them."
+        results = Counter(re.split("; |\n\n", rest))
+        assert results == {f"task {n} is done": 1 for n in range(4)}
