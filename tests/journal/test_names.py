@@ -79,6 +79,25 @@ def test_thread_of_any_name_is_found_permits_is_paused_told_and_deleted(
     assert journal.delete(thread=name).runs == ["s"]
 
 
+@pytest.mark.parametrize("kind", NAMES)
+def test_agent_of_any_name_is_found_and_a_person_of_any_name_says_if_a_run_was_good(
+    tmp_path: Path, kind: str
+) -> None:
+    name, journal = NAMES[kind], Journal(tmp_path / "j.db")
+    agent = agent_at(journal, approver=Waiting())
+    agent.id = name
+    agent.reply_sync("go", run_id="r")
+    assert [wait.agent for wait in journal.waiting(agent=name)] == [name]
+    assert [run.agent for run in journal.runs(agent=name)] == [name]
+    journal.feedback("r", good=True, by=name)
+    assert journal.entries("r")[-1].data["by"] == name
+    path = ("--journal", str(tmp_path / "j.db"))
+    said = run_command("runs", "feedback", "r", "--bad", "--as", name, *path)
+    assert said.returncode == 0, said.stderr
+    listed = run_command("waiting", "--agent", name, "--json", *path)
+    assert listed.returncode == 0, listed.stderr
+
+
 def test_changed_arguments_of_a_wrong_type_are_refused_where_they_are_typed(
     tmp_path: Path,
 ) -> None:

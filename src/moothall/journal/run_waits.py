@@ -109,7 +109,7 @@ class Waits(DueRuns):
         ]
         values: list[Any] = []
         kinds = checked_kinds(kind)
-        check_text("agent=", agent, optional=True)
+        check_name("agent=", agent, optional=True)
         with self._store.reading() as db:
             if run_id is not None:
                 values.append(self._store.run_number(db, run_id))

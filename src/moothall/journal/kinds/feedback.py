@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple, NotRequired
 
 from typing_extensions import TypedDict
 
-from moothall.foundation.arguments import check_boolean, check_path, check_text
+from moothall.foundation.arguments import check_boolean, check_name, check_path
 from moothall.foundation.errors import ConfigError
 from moothall.journal.kinds.entry_kinds import EntryKind, NotesBeside, register
 
@@ -88,7 +88,7 @@ class TakesFeedback:
         """
         if good is not None:
             check_boolean("good=", good)
-        check_text("by=", by, optional=True)
+        check_name("by=", by, optional=True)
         if not isinstance(note, str) or len(note) > _MAX_NOTE_CHARS:
             limit = f"a text of at most {_MAX_NOTE_CHARS:,} characters"
             raise ConfigError(f"feedback: note= must be {limit}, got {note!r:.80}")
