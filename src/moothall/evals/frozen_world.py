@@ -27,7 +27,8 @@ from moothall.models import model as model_named
 Leaves: TypeAlias = "Literal['refuse'] | Callable[[str, dict[str, Any]], Any] | Model"
 """What becomes of a call that the record does not have."""
 
-_KINDS = ("ReActAgent", "DualActAgent", "Conversation")
+_THEIRS = ("TheirAgent", "PydanticAIAgent", "AgentsSDKAgent", "LangGraphAgent")
+_KINDS = ("ReActAgent", "DualActAgent", "Conversation", *_THEIRS)
 _REFUSED = "not permitted"
 
 
@@ -160,6 +161,12 @@ class FrozenWorld:
                     f"agent {each.id!r} is a {kind}: in a frozen world reply {', '.join(_KINDS)}"
                 )
             agents += [m for m in each.member_agents if all(m is not other for other in agents)]
+        is_changed = self._system_prompt is not None or self._model not in (None, "recorded")
+        if is_changed and getattr(agent, "run_kind", "") in _THEIRS:
+            raise ConfigError(
+                f"agent {agent.id!r} asks its own models: compare it by the condition `agent`, "
+                "without model= and system_prompt="
+            )
         if self._live:
             actions = {
                 action.name: action
@@ -191,7 +198,7 @@ class FrozenWorld:
             journal=None if path else self._records_in,
             messages=() if part.view is None else part.view.messages_before(part.recorded),
             steps=self._steps_of(agent, part),
-            model=self._model_of(agent, part) if is_loop else None,
+            model=self._model_of(agent, part) if is_loop or agent.run_kind in _THEIRS else None,
             system_prompt=None if path else self._system_prompt,
             actions=self._offered(agent, part) if is_loop else (),
             beginning=beginning,
@@ -206,6 +213,10 @@ class FrozenWorld:
             is_own = part.path or self._system_prompt is None
             names = ("system_prompt",) if is_own else ()
             return {k: v for k, v in results.items() if k in names or k.startswith("guidance.")}
+        if agent.run_kind in _THEIRS:  # what people have answered to its program
+            return {
+                key: each for key, each in results.items() if not key[-1].isdigit() or "." in key
+            }
         other_ids = [f"/{each.id}" for each in agent.member_agents if not each.is_recorded]
         chosen = "choose." if self._model == "recorded" else "/"
         return {
@@ -232,7 +243,7 @@ class FrozenWorld:
             raise ConfigError("model='recorded' needs a recorded run: name another model")
         if self._model == "recorded" and part.view is not None:
             return RecordedAnswers(part.view, part.recorded, own_model, tell)
-        if part.path:
+        if part.path or agent.run_kind in _THEIRS:
             return None
         if self._at > 1 and self.view is not None:
             then = agent.model if self._model is None else self._model
@@ -259,7 +270,7 @@ class FrozenWorld:
 
     def is_before(self, part: _ReplyInWorld, call: ToolCall) -> bool:
         """Return whether a call is of an answer that is the record's."""
-        return not part.path and int(call.key.partition(".")[0] or 0) < self._at
+        return self._at > 1 and not part.path and int(call.key.partition(".")[0] or 0) < self._at
 
     def calls_of(self, view: RunView | None) -> CallsToTake:
         """Return the calls of a run that nobody has taken yet."""
@@ -347,6 +358,7 @@ class _ReplyInWorld:
         call.read_sources = (*dict.fromkeys((*call.read_sources, *recorded.sources)),)
         for text in recorded.statements:
             call.add_statement(text)
+        call.raised = recorded.raised
         return dict(recorded.result or {})
 
     async def approve(self, request: ApprovalRequest) -> Any:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Never
 
 from moothall import Action, ModelError, MoothallError, StateError
 from moothall.build import ToolCall
 from moothall.evals.equality import json_key
-from moothall.journal import RunView
+from moothall.journal import RecordedAnswer, RunView
 from moothall.models import ModelReply, TextPiece, Usage
 
 _ACTIONS_OF_LOOPS = {"find_actions", "read_result"}  # which they offer themselves
@@ -77,15 +77,32 @@ class RecordedAnswers:
             self._refuse(number, f"the record has {len(self._answers)} answers")
         recorded = self._answers[number - 1]
         if self._then is None:
-            prompt = self._view.prompt(recorded.sequence, self._path)
-            tools = [
-                {"name": each.name, "description": each.description, "parameters": each.parameters}
-                for each in actions or ()
-            ]
-            if difference := _difference(prompt or {}, messages, tools, schema):
-                self._refuse(number, f"it has {difference}")
+            self._compare(number, recorded, messages, actions, schema)
         reply: ModelReply = replace(recorded.reply, usage=Usage())  # it has cost nothing
         return reply
+
+    def answer_to(self, key: str, messages: Any, actions: Any) -> dict[str, Any]:
+        """Return the answer to a request of another framework's program, by the step's key.
+
+        Raises:
+            ModelError: the request is not the recorded one, or the record has none of this key
+        """
+        recorded = next((each for each in self._answers if each.key == key), None)
+        if recorded is None:
+            self._refuse(key, "the record has no answer of it")
+        self._compare(key, recorded, messages, actions, None)
+        return {**ModelReply.json_of(replace(recorded.reply, usage=Usage())), **recorded.of_program}
+
+    def _compare(
+        self, number: int | str, recorded: RecordedAnswer, messages: Any, actions: Any, schema: Any
+    ) -> None:
+        prompt = self._view.prompt(recorded.sequence, self._path)
+        tools = [
+            {"name": each.name, "description": each.description, "parameters": each.parameters}
+            for each in actions or ()
+        ]
+        if difference := _difference(prompt or {}, messages, tools, schema):
+            self._refuse(number, f"it has {difference}")
 
     async def stream(
         self, messages: list[dict[str, Any]], actions: Any = None, schema: Any = None
@@ -96,7 +113,7 @@ class RecordedAnswers:
             yield TextPiece(reply.text)
         yield reply
 
-    def _refuse(self, number: int, difference: str) -> None:
+    def _refuse(self, number: int | str, difference: str) -> Never:
         part = f" of {self._path!r}" if self._path else ""
         difference = f"request {number}{part} is not the recorded one: {difference}"
         self._tell(difference)

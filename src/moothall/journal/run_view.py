@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from moothall.journal.wait_kinds import Wait
 
 
-_CALL_KEY: Final = re.compile(r"\d+\.\d+")
+_CALL_KEY: Final = re.compile(r"(.+/)?(\d+\.\d+(~\d+)?|.+-[0-9a-f]{6}\.\d+)")
+"""Of a call that an answer asked for, within a part of a program of others; or of one by itself."""
+_NUMBER: Final = re.compile(r"(?:^|[@/.~])(\d+)(?=$|[/.~])")
 
 
 class RunRequest(NamedTuple):
@@ -47,7 +49,8 @@ class RecordedCall:
 
     Attributes:
         path: the part of the run whose agent made it; empty for the run's own
-        key: the key of its step, such as `2.0`: the first call of the second answer
+        key: the key of its step, such as `2.0`: the first call of the second answer; of another
+            framework's program also such as `node@3/1.0`
         action: the action's name
         asked_args: the arguments that the model gave
         result: what came of it, as its environment gave it; None if nothing is recorded
@@ -58,6 +61,7 @@ class RecordedCall:
         part: the path of the part in which an agent that it asked has replied; empty without one
         run: the id of the run in which that agent has replied, if it was one of its own; else empty
         was_executed: whether its action was executed, and has ended
+        raised: what a tool of another framework raised, as JSON data; None if nothing
     """
 
     path: str
@@ -72,12 +76,12 @@ class RecordedCall:
     part: str = ""
     run: str = ""
     was_executed: bool = False
+    raised: Any = None
 
     @property
-    def place(self) -> tuple[int, int]:
-        """The number of its answer, and its place there."""
-        turn, _, place = self.key.partition(".")
-        return int(turn), int(place)
+    def place(self) -> tuple[int, ...]:
+        """The number of its answer, and its place there; before it those of parts around it."""
+        return (*map(int, _NUMBER.findall(self.key)),)
 
 
 class RecordedAnswer(NamedTuple):
@@ -86,6 +90,8 @@ class RecordedAnswer(NamedTuple):
     sequence: int  # of its entry, by which `RunView.prompt` has what the model was given
     reply: Any  # the answer, a `ModelReply`
     model: str  # the model's name; empty if it has none
+    key: str = ""  # of its step
+    of_program: Any = None  # of a program of another framework: its own answer, or its failure
 
 
 class RunView:
@@ -270,6 +276,7 @@ class RunView:
     def _note_result(call: RecordedCall, entry: Entry) -> None:
         data = entry.data["result"]
         call.asked_args, call.result = data.get("was", data["args"]), dict(data["result"])
+        call.raised = data.get("raised")
         call.was_executed = not (entry.is_refused or data.get("refused"))
         provenance = data.get("provenance") or {}
         call.sources = tuple(provenance.get("sources", ()))
@@ -280,9 +287,11 @@ class RunView:
         """The answers of models by the part of the run, in order."""
         answers: dict[str, list[RecordedAnswer]] = {}
         for entry in self.entries:
-            if entry.kind == "ended" and entry.key.isdigit() and "model" in entry.subject:
-                reply = ModelReply.of_json(entry.result)
-                answer = RecordedAnswer(entry.sequence, reply, entry.subject["model"] or "")
+            is_number = entry.key.rpartition("/")[2].isdigit()
+            if entry.kind == "ended" and is_number and "model" in entry.subject:
+                reply, name = ModelReply.of_json(entry.result), entry.subject["model"] or ""
+                program = {n: entry.result[n] for n in ("theirs", "failed") if n in entry.result}
+                answer = RecordedAnswer(entry.sequence, reply, name, entry.key, program)
                 answers.setdefault(entry.path, []).append(answer)
         return answers
 
@@ -291,7 +300,9 @@ class RunView:
         return {
             each.key: each.result
             for each in self.entries
-            if each.path == path and each.kind == "ended" and "action" not in each.subject
+            if each.path == path
+            and each.kind == "ended"
+            and not ("action" in each.subject and _CALL_KEY.fullmatch(each.key))
         }
 
     def messages_before(self, path: str = "") -> list[dict[str, Any]]:

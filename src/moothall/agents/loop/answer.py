@@ -143,6 +143,7 @@ class ToolCall:
     questions: tuple[str, ...] = ()  # these questions, as far as they have been asked
     original_args: dict[str, Any] | None = None  # the model's arguments, if a person changed them
     wait: Stop | None = None  # what ends the reply, if it waits in the journal
+    raised: Any = None  # what a tool of another framework raised in the record that it comes from
     step: Any = None  # what records it, once it is executed; None without a journal
     on_event: Callable[[str, str], None] | None = None  # told its events, while it is executed
 

@@ -41,6 +41,8 @@ class TheirFault(RuntimeError):
 class _TheirModels:
     """The models of a program, which the agent does not ask itself: their name, for prices."""
 
+    answer_to = None  # in a frozen world another stands here, which gives recorded answers
+
     def __init__(self, name: str) -> None:
         self.name = name
 

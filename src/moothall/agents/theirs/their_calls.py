@@ -54,10 +54,12 @@ class TheirStep(LoopActionStep):
 
     def dump(self, data_of_result: dict[str, Any]) -> dict[str, Any]:
         """Return its result as it is recorded."""
-        data, turn = super().dump(data_of_result), self.turn
-        if turn.error is not None and "error" in data_of_result:
-            data["raised"] = turn.codec.write_error(turn.error)
-        return data
+        data, turn, raised = super().dump(data_of_result), self.turn, self.call.raised
+        if turn.error is not None:
+            raised = turn.codec.write_error(turn.error)
+        return (
+            data if raised is None or "error" not in data_of_result else {**data, "raised": raised}
+        )
 
     def load(self, data: dict[str, Any]) -> dict[str, Any]:
         """Return its recorded result."""
@@ -102,6 +104,8 @@ class TheirCalls(ToolCalls):
         result = self.calls[0].result
         assert result is not None
         if result.error is not None:
+            if self.error is None and self.calls[0].raised is not None:
+                self.error = self.codec.read_error(self.calls[0].raised)
             return (
                 CallOutcome(error=self.error) if self.error else CallOutcome(refused=result.error)
             )

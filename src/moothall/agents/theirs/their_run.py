@@ -318,7 +318,9 @@ class TheirRun:
         tell, emit = None, self.request.emit
         if emit is not None and is_main:
             tell = PieceEmitter(None, self.turn_end.id, self.request, emit).emit
-        model = TheirModel(request, tell)
+        answer_to = self.agent.model.answer_to
+        recall = None if answer_to is None else partial(self._recall, answer_to, key, request)
+        model = TheirModel(request, tell, recall)
         if (tools := request.tools()) != self._offered_tools:
             actions = [self.agent.tools.offered(*each) for each in tools]
             self._offered, self._offered_tools = OfferedActions(actions), tools
@@ -351,6 +353,20 @@ class TheirRun:
             raise
         except Exception as error:  # the program may go on with it
             return error
+
+    async def _recall(
+        self,
+        answer_to: Callable[..., dict[str, Any]],
+        key: str,
+        request: TheirRequest,
+        messages: Any,
+        actions: Any,
+    ) -> ModelReply:
+        """Return the answer that another run's record has to this request."""
+        answer = self._load_answer(request, answer_to(key, messages, actions))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer  # type: ignore[no-any-return]
 
     def _tell_prompt(self, step: StepHandle, prompt: Any, offered: OfferedActions) -> None:
         """Record a prompt by what is new in it: what is before it is recorded by now."""
