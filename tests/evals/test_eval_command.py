@@ -10,6 +10,7 @@ import pytest
 
 import commands
 from moothall import Journal
+from moothall.evals import Dataset
 
 SHOP = Path(__file__).parent / "shop.py"
 
@@ -74,7 +75,10 @@ def test_eval_of_a_file_whose_evaluators_are_not_installed_says_so(folder: Path)
 @pytest.mark.parametrize(
     ("args", "fault"),
     (
-        (("--agent", "nobody"), "there is no case: no run of agent 'desk' that is over"),
+        (("--agent", "nobody"), "there is no case: no run of agent 'nobody' that is over"),
+        (("--against", "gone.py:desk"), "'gone.py:desk': there is no file"),
+        (("--against", "old/shop.py:bank"), "has no 'bank'"),
+        (("--cases", "one.csv"), "name graders by --graders: a case has no recorded run"),
         (("--min", "same_calls_as_record"), "--min must be GRADER=NUMBER"),
         (("--min", "other=1"), "--min must be one of same_calls_as_record, got 'other'"),
         (("--graders", "nothing.py"), "there is no file"),
@@ -84,6 +88,26 @@ def test_eval_of_a_file_whose_evaluators_are_not_installed_says_so(folder: Path)
 def test_eval_that_is_typed_wrong_exits_with_2(
     folder: Path, args: tuple[str, ...], fault: str
 ) -> None:
+    (folder / "one.csv").write_text("name,inputs\na,Where is A1\n")
     done = evaluated(folder, *args)
     assert done.returncode == 2
     assert fault in done.stderr
+
+
+def test_eval_of_a_file_of_recorded_cases_asks_no_model_unless_one_is_named(folder: Path) -> None:
+    data = Dataset.from_runs(str(folder / "runs.db"))
+    data.to_file(folder / "cases.jsonl")
+    done = evaluated(folder, "--cases", "cases.jsonl")
+    assert done.stdout.splitlines()[1].split()[:3] == ["same_calls_as_record", "recorded", "1"]
+
+
+def test_eval_of_cases_without_runs_compares_two_versions_by_their_own_models(folder: Path) -> None:
+    (folder / "one.csv").write_text("name,inputs\na,Where is A1\n")
+    (folder / "graders.py").write_text("def is_text(reply, case):\n    return bool(reply.text)\n")
+    options = ("--cases", "one.csv", "--graders", "graders.py", "--against", "old/shop.py:desk")
+    done = evaluated(folder, *options)
+    rows = [each.split()[:3] for each in done.stdout.splitlines()[1:3]]
+    assert (done.returncode, rows) == (
+        0,
+        [["is_text", "old/shop.py:desk", "1"], ["is_text", "shop:desk", "1"]],
+    )

@@ -7,9 +7,11 @@ import json
 import sys
 from typing import Any
 
+from moothall import ConfigError
 from moothall.build import error_text, side_by_side
 from moothall.evals.cases import Case, Dataset
 from moothall.evals.evaluation import Evaluation
+from moothall.evals.other_programs import WRONG
 
 
 async def ask(job: dict[str, Any]) -> None:
@@ -25,6 +27,10 @@ async def ask(job: dict[str, Any]) -> None:
         live=job["live"],
     )
     condition = (job["parts"], job["condition"])
+    try:
+        evaluation.check_condition(next(iter(cases.values())), job["parts"])
+    except ConfigError as error:
+        sys.exit(f"{WRONG}{error}")
     slots = asyncio.Semaphore(job["concurrency"])
 
     async def ask_cell(number: int, name: str, seed: int) -> None:

@@ -189,15 +189,20 @@ class Evaluation:
         for name, parts in self.conditions.items():
             if "program" in parts:
                 continue
-            agent = self._make_agent(case, parts)
-            if self._world == "frozen":
-                self._world_of(parts, None).check(agent)
+            agent = self.check_condition(case, parts)
             first = names.setdefault(self._run_id(agent, case, parts, 1), name)
             if self.conditions[first] != parts:
                 raise ConfigError(
                     f"conditions {first!r} and {name!r} are told apart by nothing that is "
                     "recorded: give the model, or the function, a name of its own"
                 )
+
+    def check_condition(self, case: Case, parts: Mapping[str, Any]) -> Any:
+        """Return the agent that a condition makes; ConfigError if it cannot reply."""
+        agent = self._make_agent(case, parts)
+        if self._world == "frozen":
+            self._world_of(parts, None).check(agent)
+        return agent
 
     # -- asking ------------------------------------------------------------------------------------
 

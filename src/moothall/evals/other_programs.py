@@ -7,9 +7,12 @@ import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
-from moothall import MoothallError
+from moothall import ConfigError, MoothallError
+
+WRONG: Final = "this program cannot be asked: "
+"""With what the process says in its last line that nothing was asked, and why."""
 
 
 async def run_elsewhere(job: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
@@ -18,6 +21,7 @@ async def run_elsewhere(job: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
     A cell that has failed has an `error` instead.
 
     Raises:
+        ConfigError: the program is not there, or is no agent that can reply so
         MoothallError: the process has failed
     """
     process = await asyncio.create_subprocess_exec(
@@ -39,6 +43,8 @@ async def run_elsewhere(job: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
         lines = (await errors).decode(errors="replace").strip().splitlines()
         if await process.wait():
             fault = lines[-1] if lines else "no reason given"
+            if fault.startswith(WRONG):
+                raise ConfigError(fault.removeprefix(WRONG))
             raise MoothallError(f"the program {job['agent']!r} has failed: {fault}")
     finally:
         if process.returncode is None:

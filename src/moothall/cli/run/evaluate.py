@@ -33,7 +33,7 @@ _GRADERS_HELP = (
 )
 _MODELS_HELP = (
     "A model that answers. May be repeated; each is compared with the first.  "
-    "[default: the recorded answers]"
+    "[default: the recorded answers; where a case has no run, the agent's own model]"
 )
 _AGAINST_HELP = "Another version of the agent, to compare with."
 _MIN_HELP = "The least mean of a grader; below it, the exit code is 1."
@@ -103,14 +103,16 @@ def command(
         agent: Any = AgentSource(source, "AGENT").make()
         minimums = dict(map(_minimum, least))
         data = _dataset(runs, cases, str(agent.id), {"good": good, **run_filters(filters)})
+        is_recorded = all(each.run for each in data)
+        if graders is None and not data.graders and not is_recorded:
+            raise ConfigError("name graders by --graders: a case has no recorded run")
         own_graders = [] if data.graders else [same_calls_as_record]
         chosen = own_graders if graders is None else graders_of(graders)
-        conditions: dict[str, dict[str, Any]] = {}
+        names = models or (["recorded"] if is_recorded else [])
+        conditions: dict[str, Any] = {name: {"model": name} for name in names} or {source: {}}
         if other is not None:
-            model = models[0] if models else "recorded"
-            conditions[other] = {"program": other, "model": model}
-        names = models or (["recorded"] if cases is None else [])
-        conditions |= {name: {"model": name} for name in names} or {source: {}}
+            first = next(iter(conditions.values()))
+            conditions = {other: {"program": other, **first}, **conditions}
         evaluation = Evaluation(
             agent,
             data,
@@ -147,7 +149,8 @@ def _dataset(runs: str | None, cases: str | None, agent: str, filters: dict[str,
         data = Dataset.from_runs(str(runs), **{"agent": agent, **chosen_filters})
     if not len(data):
         note = f"; {counted(len(data.left_out), 'run')} left out" if data.left_out else ""
-        raise ConfigError(f"there is no case: no run of agent {agent!r} that is over{note}")
+        id = filters["agent"] or agent
+        raise ConfigError(f"there is no case: no run of agent {id!r} that is over{note}")
     return data
 
 
