@@ -297,12 +297,11 @@ class RunView:
 
     def results(self, path: str = "") -> dict[str, Any]:
         """Return what steps of a part ended with that are no calls, by their keys."""
+        ended = (each for each in self.entries if each.path == path and each.kind == "ended")
         return {
             each.key: each.result
-            for each in self.entries
-            if each.path == path
-            and each.kind == "ended"
-            and not ("action" in each.subject and _CALL_KEY.fullmatch(each.key))
+            for each in ended
+            if "action" not in each.subject or not _CALL_KEY.fullmatch(each.key)
         }
 
     def messages_before(self, path: str = "") -> list[dict[str, Any]]:
@@ -346,10 +345,8 @@ class RunView:
                     gone_start = int(messages_before[0].get("role") == "system")
                     del messages_before[gone_start : gone_start + prompt["gone"]]
                 if "tools" in prompt:
-                    tools_and_schema = {
-                        "tools": read_json(prompt["tools"]),
-                        "schema": prompt["schema"],
-                    }
+                    tools = read_json(prompt["tools"])
+                    tools_and_schema = {"tools": tools, "schema": prompt["schema"]}
             if entry.sequence == sequence:
                 if prompt is None:
                     return None
@@ -387,12 +384,8 @@ class RunView:
     @cached_property
     def case_files(self) -> list[str]:
         """The files of cases that have it, as `Dataset.to_file` has noted."""
-        return [
-            file
-            for each in self.entries
-            if each.path == CASE_FILE.path
-            for file in each.data["files"]
-        ]
+        notes = (each.data for each in self.entries if each.path == CASE_FILE.path)
+        return [file for data in notes for file in data["files"]]
 
     @cached_property
     def reply(self) -> Any:
