@@ -149,6 +149,6 @@ def _what_lies_here(*, with_journals: bool, with_towns: bool) -> Iterator[str]:
                 with suppress(MoothallError):
                     order_of_tables(each)
                     towns.append(each.name)
-    for option, what, names in (("journal", "a journal", journals), ("town", "a town", towns)):
+    for option, kind, names in (("journal", "a journal", journals), ("town", "a town", towns)):
         for name in sorted(names)[:_MAX_TOLD]:
-            yield f"{name!r} is {what} in this folder: --{option} {shlex.quote(name)} opens it"
+            yield f"{name!r} is {kind} in this folder: --{option} {shlex.quote(name)} opens it"
