@@ -249,12 +249,9 @@ class Deletions:
                 return "work in the background for it goes on"
             if state == "waiting":
                 return "it waits for an answer, a result or a moment"
-            if state == "in_doubt":
+            is_cut_off = state is None and Doubt.among(self._store.read_entries(db, number, id))
+            if state == "in_doubt" or is_cut_off:
                 return "it waits for a person: calls are in doubt"
-            if state is None:
-                entries = [entry for entry, _ in self._store.read_entries(db, number, id)]
-                if Doubt.among(entries):
-                    return "it waits for a person: calls are in doubt"
         return ""
 
     def _hide(self, numbers: Iterable[int]) -> list[str]:

@@ -199,6 +199,14 @@ def subpath(path: str, name: str) -> str:
     return f"{path}/{name}" if path else name
 
 
+def parts_of(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
+    """Return the entries of each part of a run, by its path."""
+    parts: dict[str, list[Entry]] = {}
+    for entry in entries:
+        parts.setdefault(entry.path, []).append(entry)
+    return parts
+
+
 MAX_FIRST_ENTRIES: Final = 8
 """Among so many entries is the beginning of a run's own part."""
 

@@ -19,6 +19,7 @@ from moothall.journal.entry import (
     MAX_FIRST_ENTRIES,
     Entry,
     begin_data_of,
+    parts_of,
     rekeyed_data,
 )
 from moothall.journal.kinds.entry_kinds import kind_at
@@ -43,7 +44,7 @@ def fork_run(
         check_text("a run's id", new_id)
     with store.reading() as db:  # makes no writer wait, however long the run is
         number = store.run_number(db, run_id)
-        entries = [entry for entry, _ in store.read_entries(db, number, run_id)]
+        entries = [*store.read_entries(db, number, run_id)]
         key_and_task = db.execute("SELECT key, task FROM runs WHERE number = ?", (number,))
         key, task = key_and_task.fetchone()
     if upto is not None:
@@ -93,11 +94,8 @@ def hand_over_run(store: Store, db: Database, run: tuple[int, str]) -> None:
     program, and that has not ended, is asked again.
     """
     number, run_id = run
-    parts = dict[str, list[Entry]]()
-    for entry, _ in store.read_entries(db, number, run_id):
-        parts.setdefault(entry.path, []).append(entry)
     handed_over = list[tuple[str, str, str]]()
-    for path, entries in parts.items():
+    for path, entries in parts_of(store.read_entries(db, number, run_id)).items():
         # By step, what it has asked for last: what waits for a result has had its effect.
         last_wait = {each.data["key"]: each.data for each in entries if each.kind == WAIT_ENTRY}
         for each in entries:
@@ -138,17 +136,12 @@ def asking_chain(store: Store, run_id: str, runs: Container[str]) -> list[str]:
     """Return a run, and the runs for which it was begun, up to one of `runs`; empty without one."""
     chain = list[str]()
     next_run: Any = run_id
-    with store.reading() as db:
-        while isinstance(next_run, str) and next_run not in runs and next_run not in chain:
-            chain.append(next_run)
-            next_run = None
-            with suppress(NoSuchRun), store.skipping_damaged(chain[-1]):
-                first_entries = store.read_entries(
-                    db, store.run_number(db, chain[-1]), chain[-1], 0, MAX_FIRST_ENTRIES
-                )
-                next_run = (begin_data_of([each for each, _ in first_entries]) or {}).get(
-                    "asked_for"
-                )
+    while isinstance(next_run, str) and next_run not in runs and next_run not in chain:
+        chain.append(next_run)
+        next_run = None
+        with suppress(NoSuchRun), store.skipping_damaged(chain[-1]):
+            first_entries = store.entries_of(chain[-1], most=MAX_FIRST_ENTRIES)
+            next_run = (begin_data_of(first_entries) or {}).get("asked_for")
     return chain if next_run in runs else []
 
 

@@ -184,10 +184,7 @@ class Journal(OperatedRuns, TakesFeedback, ProcessBound, remedy="give its path, 
         """
         check_integer("after=", after, 0)
         check_integer("most=", most, 0, optional=True)
-        with self.file.reading() as db:
-            number = self.file.run_number(db, run_id)
-            rows = self.file.read_entries(db, number, run_id, after, most)
-            entries = [entry for entry, _ in rows]
+        entries = self.file.entries_of(run_id, after, most)
         add_sources_of(entry.data for entry in entries)
         return entries
 

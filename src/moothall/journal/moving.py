@@ -139,7 +139,7 @@ def _state(store: Store, number: int) -> str | None:
 def _reopen_run(store: Store, number: int, run_id: str) -> None:
     """Have a run go on from its entries; one that waits for nothing yet asks when it is resumed."""
     with store.reading() as db:
-        entries = [entry for entry, _ in store.read_entries(db, number, run_id)]
+        entries = [*store.read_entries(db, number, run_id)]
     with store.writing() as db:
         waits, state = reopen_rows(db, number, run_id, entries), state_of(entries)
         if state == "waiting" and not waits:
@@ -172,7 +172,7 @@ def _export_lines(
     head = {"moothall": "run", "format": VERSION, **columns, "entries": columns.pop("last")}
     head.pop("last", None)
     if is_moved:  # which is all that its state says here
-        entries = [entry for entry, _ in store.read_entries(db, number, columns["id"])]
+        entries = [*store.read_entries(db, number, columns["id"])]
         head |= {"state": state_of(entries), "moved": True}
     if has_late_reply(db, number) and (is_moved or head["state"] not in FINAL_REASONS):
         head["late"] = True  # of a copy that is over, its original tells the sender
@@ -237,7 +237,7 @@ class _Import:
             if next(self._lines, None) is not None:
                 raise self._error("the file has more lines than its first one states")
             try:
-                entries = [entry for entry, _ in self._store.read_entries(db, number, id)]
+                entries = [*self._store.read_entries(db, number, id)]
             except JournalError as error:
                 raise FileError(
                     f"{self._name!r} is not a run as moothall records it: {error}"

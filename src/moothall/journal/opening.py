@@ -20,13 +20,13 @@ from moothall.foundation.errors import RequestCancelled, RunHeld, StateError
 from moothall.foundation.threads import WORKERS, guard
 from moothall.journal.commits import Commits, OpenRun
 from moothall.journal.doubt import Doubt, state_of_parts
-from moothall.journal.entry import ROOT, Entry, subpath
+from moothall.journal.entry import ROOT, Entry, parts_of, subpath
 from moothall.journal.kinds.entry_kinds import EntryKind
 from moothall.journal.stop_reason import ELSEWHERE_STATE, OPEN_STATES
 from moothall.journal.store.backup import give_key
 from moothall.journal.store.run_requests import read_requests
 from moothall.journal.store.run_work import RunRequests, RunWork
-from moothall.journal.store.store import RunEnd, Store, WriteUncertain
+from moothall.journal.store.store import Store, WriteUncertain
 from moothall.journal.store.wait_rows import (
     WAIT_ENTRY_KINDS,
     WORKER,
@@ -244,25 +244,20 @@ class RunOpener:
                         "UPDATE runs SET holder = ? WHERE number = ?", (this_process, number)
                     )
             # No other process writes it now. Read without the lock, so that no other run waits.
-            entries: list[Entry] = []
-            past_entries: dict[str, list[Entry]] = {}
-            end: RunEnd = (0, b"")
             with self._store.reading() as db:
-                for entry, checksum in self._store.read_entries(db, number, run_id):
-                    entries.append(entry)
-                    past_entries.setdefault(entry.path, []).append(entry)
-                    end = (entry.sequence, checksum)
+                entries = [*self._store.read_entries(db, number, run_id)]
+                end = self._store.read_end(db, number)
                 waiting_runs = db.execute(_WAITING_RUNS, (*agent_and_thread, number)).fetchall()
         except BaseException:
             if leased_number:
                 self.release(leased_number)
             raise
-        run = OpenRun(self._commits, self.release, number, run_id, key, end, past_entries)
+        parts = parts_of(entries)
+        run = OpenRun(self._commits, self.release, number, run_id, key, end, parts)
         run.open_calls.update((each.path, each.key) for each in Doubt.among(entries))
-        for part in past_entries.values():
-            for each in (each for each in part if each.kind in DECISION_ENTRIES):
-                run.standing_decisions.update(DECISION_KINDS.keys_in_entry(each.data))
-        kinds = {entry.kind for part in past_entries.values() for entry in part}
+        for each in (each for each in entries if each.kind in DECISION_ENTRIES):
+            run.standing_decisions.update(DECISION_KINDS.keys_in_entry(each.data))
+        kinds = {entry.kind for entry in entries}
         run.has_waits = not WAIT_ENTRY_KINDS.isdisjoint(kinds) or bool(run.open_calls) or has_rows
         run.is_open = state in OPEN_STATES
         for other_id, last, place in waiting_runs:

@@ -34,13 +34,13 @@ from moothall.journal.store.store import Store
 from moothall.journal.store.wait_answers import give_answer
 from moothall.journal.store.wait_rows import (
     DOUBT,
+    LATE,
+    LATE_RUNS,
     WaitOutcome,
     asked_runs,
     doubt_key,
-    drop_late_reply,
     end_rows,
     keep_late_reply,
-    late_replies,
     note_doubt_reminder,
 )
 from moothall.journal.wait_kinds import (
@@ -143,9 +143,7 @@ class Waits(DueRuns):
             if doubts is None:
                 doubts = []
                 with self._store.skipping_damaged(run):
-                    doubts += Doubt.among(
-                        [entry for entry, _ in self._store.read_entries(db, number, run)]
-                    )
+                    doubts += Doubt.among(self._store.read_entries(db, number, run))
                 # Not of a file that could not be read now.
                 self._doubts_cache[number, changed] = doubts
             for each in doubts:
@@ -290,9 +288,7 @@ class Waits(DueRuns):
 
     def _answer_doubt(self, run_id: str, key: str, value: Any, by: str | None) -> None:
         """Decide about a call in doubt, once."""
-        with self._store.reading() as db:
-            number = self._store.run_number(db, run_id)
-            entries = [entry for entry, _ in self._store.read_entries(db, number, run_id)]
+        entries = self._store.entries_of(run_id)
         # Perhaps again: its repetition, too. Another may answer until the run is open.
         is_open = any(doubt_key(each.path, each.key) == key for each in Doubt.among(entries))
         if is_open and self.decide(run_id, value, by, only=key):
@@ -507,13 +503,14 @@ class Waits(DueRuns):
 
     def drop_late_reply(self, run_id: str) -> None:
         """Forget it: the sender has the reply."""
+        query = "DELETE FROM waits WHERE kind = ? AND run IN (SELECT number FROM runs WHERE id = ?)"
         with self._store.writing() as db:
-            drop_late_reply(db, run_id)
+            db.execute(query, (LATE, run_id))
 
     def late_replies(self, agent: str) -> list[str]:
         """Return the runs of an agent whose reply is there and still to be sent."""
         with self._store.reading() as db:
-            return late_replies(db, agent)
+            return [str(id) for (id,) in db.execute(LATE_RUNS, (agent, *REASONS.answered))]
 
     # -- what is due -------------------------------------------------------------------------------
 

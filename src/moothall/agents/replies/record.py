@@ -291,8 +291,7 @@ class Record(RecordNotes, ReadRecord[S]):
         run = self.run
 
         def read() -> list[Entry]:
-            with run.file.reading() as db:
-                entries = [entry for entry, _ in run.file.read_entries(db, run.number, run.id)]
+            entries = run.file.entries_of(run.id)
             return [e for e in entries if e.path == self.path and e.data.get("key") == key]
 
         for entry in await WORKERS.run(asyncio.get_running_loop(), read):

@@ -27,7 +27,7 @@ from moothall.foundation.errors import (
 from moothall.foundation.jsonvalue import UnreadableText
 from moothall.foundation.threads import take_back_cancel
 from moothall.journal.attributes import Tags, checked_attributes
-from moothall.journal.entry import ROOT, begin_data_of
+from moothall.journal.entry import ROOT, begin_data_of, parts_of
 from moothall.journal.stop_reason import FINAL_REASONS
 from moothall.models.protocol import Usage
 
@@ -172,9 +172,8 @@ def _asking_fork(run: OpenRun) -> _Fork | None:
     while isinstance(asker, str) and asker not in visited:
         visited.add(asker)
         parts: dict[str, list[Entry]] = {}
-        with suppress(NoSuchRun), file.skipping_damaged(asker), file.reading() as db:
-            for entry, _ in file.read_entries(db, file.run_number(db, asker), asker):
-                parts.setdefault(entry.path, []).append(entry)
+        with suppress(NoSuchRun), file.skipping_damaged(asker):
+            parts = parts_of(file.entries_of(asker))
         fork = _Fork(parts)
         if fork.runs:
             fork.asked_runs |= visited

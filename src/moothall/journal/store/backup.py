@@ -164,7 +164,7 @@ class RecordedMessages:
                 if store is not self._stores[0]:
                     return {}
                 counts: dict[str, tuple[int, int]] = {}
-                for entry, _ in store.read_entries(db, *row):
+                for entry in store.read_entries(db, *row):
                     key, data = f"{run_key}/{entry.path}", entry.data
                     count, following = counts.get(key, (0, 0))
                     if entry.kind == "begun":  # a fork shares those that it has copied

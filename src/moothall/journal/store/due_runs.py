@@ -11,8 +11,13 @@ from moothall.foundation.errors import NoSuchRun, StateError
 from moothall.journal.entry import MAX_FIRST_ENTRIES, begin_data_of
 from moothall.journal.stop_reason import FINAL_REASONS
 from moothall.journal.store.operator_waits import PROGRAM_KEY
-from moothall.journal.store.run_requests import is_paused_sql, paused_runs
-from moothall.journal.store.wait_rows import WorkerRow, drop_workers, fail_worker, read_workers
+from moothall.journal.store.run_requests import (
+    WORKER_KEY,
+    is_paused_sql,
+    note_heard,
+    paused_runs,
+)
+from moothall.journal.store.wait_rows import WORKER, WorkerRow, read_workers
 
 if TYPE_CHECKING:
     from moothall.journal.store.store import Store
@@ -94,12 +99,9 @@ class DueRuns:
         if run_id not in self._askers:
             asked_for = None
             skipping = self._store.skipping_damaged(run_id)
-            with suppress(NoSuchRun), skipping, self._store.reading() as db:
-                first_entries = self._store.read_entries(
-                    db, self._store.run_number(db, run_id), run_id, 0, MAX_FIRST_ENTRIES
-                )
-                start = begin_data_of([entry for entry, _ in first_entries]) or {}
-                asked_for = start.get("asked_for")
+            with suppress(NoSuchRun), skipping:
+                first_entries = self._store.entries_of(run_id, most=MAX_FIRST_ENTRIES)
+                asked_for = (begin_data_of(first_entries) or {}).get("asked_for")
             self._askers[run_id] = asked_for  # after a read that fails, it is read again
         asker_id = self._askers[run_id]
         return asker_id if isinstance(asker_id, str) else None
@@ -165,9 +167,12 @@ class DueRuns:
 
         Return whether any did.
         """
+        condition, id = ("r.id = ?", run_id) if run_id else ("w.path = ?", asker)
         try:
             with self._store.writing() as db:
-                ids = drop_workers(db, asker, run_id)
+                rows = read_workers(db, condition, id)
+                ids = [each.id for each in rows if each.end_time is None]
+                note_heard(db, 0, [WORKER_KEY + each for each in ids])
         except ValueError:  # a lone surrogate or a NUL, which no id has
             return False
         for each in ids:
@@ -177,8 +182,12 @@ class DueRuns:
 
     def fail_worker(self, run_id: str, fault: str) -> None:
         """Have who asked for a run in the background hear why it could not begin."""
+        query = (
+            "UPDATE waits SET value = ?, answered = ? WHERE kind = ? AND answered IS NULL "
+            "AND run IN (SELECT number FROM runs WHERE id = ?)"
+        )
         with self._store.writing() as db:
-            fail_worker(db, run_id, fault)
+            db.execute(query, (fault, time.time(), WORKER, run_id))
 
     def held_up_runs(self, agent: str) -> list[str]:
         """Return an agent's runs that may go on though nothing has come for them.

@@ -338,10 +338,15 @@ class Store(ABC):
             raise self._run_damaged(f"an entry is not what was written: {error}") from error
         return data
 
+    def entries_of(self, run_id: str, after: int = 0, most: int | None = None) -> list[Entry]:
+        """Return entries of a run, as `read_entries` yields them; NoSuchRun if there is none."""
+        with self.reading() as db:
+            return [*self.read_entries(db, self.run_number(db, run_id), run_id, after, most)]
+
     def read_entries(
         self, db: Database, run: int, id: str, after: int = 0, most: int | None = None
-    ) -> Iterator[tuple[Entry, bytes]]:
-        """Yield entries of a run with higher numbers, at most so many, each with its checksum."""
+    ) -> Iterator[Entry]:
+        """Yield the entries of a run with a higher sequence number, at most `most` of them."""
         end = self._run_columns(db, run, "last, sum")
         last, checksum = 0, b""
         if 0 < after <= end[0]:
@@ -352,14 +357,9 @@ class Store(ABC):
         elif after > 0:
             return
         shapes = EntryChecker()
-        for sequence, path, kind, at, data, stored_checksum in db.execute(
-            _SELECT_ENTRIES,
-            (
-                run << 32 | last,
-                (run + 1) << 32,
-                sys.maxsize if most is None else min(most, sys.maxsize),
-            ),
-        ):
+        limit = sys.maxsize if most is None else min(most, sys.maxsize)
+        rows = db.execute(_SELECT_ENTRIES, (run << 32 | last, (run + 1) << 32, limit))
+        for sequence, path, kind, at, data, stored_checksum in rows:
             if sequence != last + 1:
                 raise self._run_damaged(f"entry {last + 1} of run {id!r} is missing")
             last = sequence
@@ -380,7 +380,7 @@ class Store(ABC):
                     f"entry {sequence} ({escaped(str(kind))}) of run {id!r} is not one that this "
                     f"moothall writes: {fault}; read it with the moothall that wrote it",
                 )
-            yield Entry(sequence, path, kind, at, value), checksum
+            yield Entry(sequence, path, kind, at, value)
         if end != (last, checksum) and (most is None or last < min(after + most, end[0])):
             raise self._run_damaged(
                 f"entry {last + 1} of run {id!r} is missing, or one is too many"

@@ -65,15 +65,15 @@ _ANSWER_COLUMNS: Final = ("key", "name", "kind", "value", "decided_by", "answere
 
 
 # No call waits for it: a reply that came late, until the sender of its message has it.
-_LATE: Final = "late"
+LATE: Final = "late"
 _INSERT_LATE: Final = (
     "INSERT INTO waits (run, key, kind, agent, thread, path, step, place, since, due) "
-    f"SELECT number, '\x01late', '{_LATE}', agent, '', '', '', 0, ?, 0.0 FROM runs "
+    f"SELECT number, '\x01late', '{LATE}', agent, '', '', '', 0, ?, 0.0 FROM runs "
     "WHERE id = ? AND NOT deleted ON CONFLICT (run, key) DO NOTHING"
 )
-_LATE_RUNS: Final = (
+LATE_RUNS: Final = (
     "SELECT r.id FROM waits w JOIN runs r ON r.number = w.run WHERE NOT w.taken AND w.due <= 0.0 "
-    f"AND w.kind = '{_LATE}' AND w.agent = ? AND NOT r.deleted AND r.state IN "
+    f"AND w.kind = '{LATE}' AND w.agent = ? AND NOT r.deleted AND r.state IN "
     f"({', '.join('?' * len(ANSWERED_REASONS))}) ORDER BY r.number"
 )
 
@@ -225,7 +225,7 @@ def reopen_rows(db: Database, run: int, id: str, entries: Iterable[Entry]) -> bo
         if each.kind == ANSWER_ENTRY or (each.kind == WAIT_ENTRY and is_wait_of(id, each.data))
     ]
     write_rows(db, run, 0, wait_entries, is_over=False)
-    query = f"SELECT 1 FROM waits WHERE run = ? AND NOT taken AND kind <> '{_LATE}'"
+    query = f"SELECT 1 FROM waits WHERE run = ? AND NOT taken AND kind <> '{LATE}'"
     return db.execute(query, (run,)).fetchone() is not None
 
 
@@ -259,7 +259,7 @@ def asked_runs(db: Database, run: int) -> list[str]:
 def end_rows(db: Database, run: int) -> None:
     """Have nobody wait for what a run that is over had asked."""
     query = "UPDATE waits SET taken = TRUE WHERE run = ? AND NOT taken AND kind NOT IN (?, ?)"
-    db.execute(query, (run, _LATE, WORKER))
+    db.execute(query, (run, LATE, WORKER))
 
 
 def begin_worker(db: Database, run: int, thread: str | None, row: WorkerRow) -> None:
@@ -267,15 +267,6 @@ def begin_worker(db: Database, run: int, thread: str | None, row: WorkerRow) -> 
     sources = json.dumps(row.sources) if row.sources else None
     cells = (run, row.action, row.agent, thread or "", row.asker, row.text, time.time(), sources)
     db.execute(_INSERT_WORKER, cells)
-
-
-def fail_worker(db: Database, run_id: str, fault: str) -> None:
-    """Keep why a run in the background could not begin, unless it has ended."""
-    query = (
-        "UPDATE waits SET value = ?, answered = ? WHERE kind = ? AND answered IS NULL "
-        "AND run IN (SELECT number FROM runs WHERE id = ?)"
-    )
-    db.execute(query, (fault, time.time(), WORKER, run_id))
 
 
 def read_workers(
@@ -331,15 +322,6 @@ def claim_worker(
     return db.execute(f"{claim}coalesce(decided_by, '') = ?", values).rowcount > 0
 
 
-def drop_workers(db: Database, asker: str, run_id: str = "") -> list[str]:
-    """Have nobody hear of the runs that work for a run in the background, or of one of them."""
-    condition, id = ("r.id = ?", run_id) if run_id else ("w.path = ?", asker)
-    rows = [each for each in read_workers(db, condition, id) if each.end_time is None]
-    for each in rows:
-        note_heard(db, 0, [WORKER_KEY + each.id])
-    return [each.id for each in rows]
-
-
 def keep_late_reply(db: Database, run_id: str) -> None:
     """Keep that whoever sent the message of a run is still to get its reply."""
     db.execute(_INSERT_LATE, (time.time(), run_id))
@@ -347,19 +329,8 @@ def keep_late_reply(db: Database, run_id: str) -> None:
 
 def has_late_reply(db: Database, run: int) -> bool:
     """Return whether the sender of a run's message is still to get its reply."""
-    query = f"SELECT 1 FROM waits WHERE run = ? AND kind = '{_LATE}'"
+    query = f"SELECT 1 FROM waits WHERE run = ? AND kind = '{LATE}'"
     return db.execute(query, (run,)).fetchone() is not None
-
-
-def drop_late_reply(db: Database, run_id: str) -> None:
-    """Forget it: the sender has the reply."""
-    query = "DELETE FROM waits WHERE kind = ? AND run IN (SELECT number FROM runs WHERE id = ?)"
-    db.execute(query, (_LATE, run_id))
-
-
-def late_replies(db: Database, agent: str) -> list[str]:
-    """Return the runs of an agent whose reply is still to be sent, and is there."""
-    return [str(id) for (id,) in db.execute(_LATE_RUNS, (agent, *ANSWERED_REASONS)).fetchall()]
 
 
 def sorted_json(text: str) -> str:

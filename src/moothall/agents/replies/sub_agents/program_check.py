@@ -11,7 +11,7 @@ from moothall.agents.replies.read_record import ReadRecord
 from moothall.agents.replies.sub_agents.call_form import check_form
 from moothall.agents.replies.sub_agents.resumable import agents_that_resume, with_asked_agents
 from moothall.foundation.errors import RunMismatch, StateError
-from moothall.journal.entry import ROOT, Entry, Outline
+from moothall.journal.entry import ROOT, Outline, parts_of
 from moothall.journal.stop_reason import PARKED_STATES
 
 if TYPE_CHECKING:
@@ -83,9 +83,7 @@ def _check(
     agent: Any, journal: Journal, run_id: str, agents_by_name: dict[tuple[str, str], Any]
 ) -> None:
     """Raise RunMismatch if an agent would not take a run, or one that it has asked a part of it."""
-    parts: dict[str, list[Entry]] = {}
-    for entry in journal.entries(run_id):
-        parts.setdefault(entry.path, []).append(entry)
+    parts = parts_of(journal.entries(run_id))
     records: dict[str, Any] = {}
     for path in sorted(parts, key=len):
         start = next((each.data for each in parts[path] if each.kind == "begun"), None)
