@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -125,10 +126,22 @@ def test_tag_with_a_nul_is_refused_by_each_database(place: Place) -> None:
             agent.reply_sync("go", tags={"customer": "a\0b"})
 
 
-async def test_question_to_a_person_is_asked_within_a_task(tmp_path: Path) -> None:
+async def ask_in_tasks(questions: list[Any]) -> list[str]:
+    return await asyncio.gather(*map(asyncio.create_task, questions))
+
+
+async def ask_in_a_group(questions: list[Any]) -> list[str]:
+    async with asyncio.TaskGroup() as outer, asyncio.TaskGroup() as inner:
+        tasks = [outer.create_task(questions[0]), inner.create_task(questions[1])]
+    return [task.result() for task in tasks]
+
+
+@pytest.mark.parametrize("ask", (ask_in_tasks, ask_in_a_group))
+async def test_question_to_a_person_is_asked_within_a_task(
+    tmp_path: Path, ask: Callable[[list[Any]], Awaitable[list[str]]]
+) -> None:
     async def choose(context: Context[Any]) -> str:
-        tasks = [asyncio.create_task(context.ask_person(each)) for each in ("Red?", "Blue?")]
-        return " and ".join(await asyncio.gather(*tasks))
+        return " and ".join(await ask([*map(context.ask_person, ("Red?", "Blue?"))]))
 
     journal = Journal(tmp_path / "j")
     model = ScriptedModel(
@@ -145,3 +158,19 @@ async def test_question_to_a_person_is_asked_within_a_task(tmp_path: Path) -> No
         (result,) = await agent.resume_decided()
         reply = result.reply
     assert "Red? yes and Blue? yes" in reply.text
+
+
+async def test_action_whose_task_group_fails_beside_a_question_fails(tmp_path: Path) -> None:
+    async def fail() -> None:
+        raise ValueError("no tea is left")
+
+    async def choose(context: Context[Any]) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(context.ask_person("Red?"))
+            group.create_task(fail())
+
+    model = ScriptedModel([Call("c", "choose", {}), lambda messages, _: messages[-1]["content"]])
+    journal, actions = Journal(tmp_path / "j"), [Action("choose", choose, "Choose.")]
+    agent = ReActAgent("a", model, actions=actions, journal=journal, approver=Waiting())
+    reply = await agent.reply("go", run_id="r")
+    assert (reply.stop_reason, "no tea is left" in reply.text) == ("done", True)

@@ -189,6 +189,18 @@ class ToolCalls(CallBatch):
         return False
 
 
+def _waiting_result(error: BaseException) -> dict[str, Any]:
+    """Return the result of an action that waits, or whose task group has raised that it does."""
+    while isinstance(error, BaseExceptionGroup):
+        _, others = error.split(Later)
+        if others is not None and not isinstance(others, Exception):
+            raise error
+        if others is not None:
+            return failed_result(others)
+        error = error.exceptions[0]
+    return {"result": error}
+
+
 async def execute(step: LoopActionStep) -> dict[str, Any]:
     """Execute a call, and return its result."""
     call, agent, request = step.call, step.turn.agent, step.turn.request
@@ -216,10 +228,10 @@ async def execute(step: LoopActionStep) -> dict[str, Any]:
             result = await execute_in_thread(environment, action, kwargs)
         else:
             result = await method(action, kwargs)
-    except Later as later:
+    except (Later, BaseExceptionGroup) as error:
         if call.wait is not None:  # of the agent that it asks, whose own call waits
             raise call.wait from None
-        result = {"result": later}
+        result = _waiting_result(error)
     except asyncio.CancelledError as error:
         if is_cancelled():
             raise
