@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 
 from moothall import (
     Budget,
     ConfigError,
+    DefinitionError,
     Journal,
     ModelError,
     ReActAgent,
@@ -144,3 +146,47 @@ def test_complete_many_asks_again_what_the_model_failed_at(tmp_path: Path) -> No
     # Only the first is asked for once more: it is the model's third call.
     assert answered(None, None, "one") == ["one", "two", "done"]
     assert answered() == ["one", "two", "done"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    (
+        (["a", float("nan")], "text number 1 must be a text or a list of blocks, got nan"),
+        (["a", None], "text number 1 must be a text or a list of blocks, got None"),
+        (["a", []], "text number 1 was given an empty list of blocks"),
+        (pandas.DataFrame({"text": ["a"]}), "takes one column of a data frame"),
+    ),
+)
+def test_column_with_a_row_that_is_no_text_is_refused_before_anything_is_paid(
+    texts: Any, told: str
+) -> None:
+    asked: list[str] = []
+    with pytest.raises(ConfigError, match=told):
+        asyncio.run(ReActAgent("a", shouting(asked)).map(texts, concurrency=1))
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    (
+        ("max_concurrency", ": max_concurrency= is concurrency= here"),
+        ("response_format", ": response_format= is schema= here"),
+        ("thread", ""),
+        ("model", r": it is given where the agent is made, ReActAgent\(…, model=…\)"),
+    ),
+)
+def test_column_names_an_argument_that_it_does_not_have(name: str, hint: str) -> None:
+    agent = ReActAgent("a", shouting([]))
+    with pytest.raises(DefinitionError, match=f"^ReActAgent.map has no argument {name}={hint}$"):
+        asyncio.run(agent.map(["a"], **{name: 3}))  # type: ignore[arg-type]
+
+
+def test_column_has_the_same_history_before_each_text() -> None:
+    history = iter([{"role": "user", "content": "u"}, {"role": "assistant", "content": "v"}])
+    replies = asyncio.run(ReActAgent("a", shouting([])).map(["ab", "ab"], history=history))
+    assert [each.text for each in replies] == ["AB 3", "AB 3"]
+
+
+def test_column_whose_run_ids_would_be_too_long_says_so() -> None:
+    with pytest.raises(ConfigError, match="run_id= and a text's number must be 1–255"):
+        asyncio.run(ReActAgent("a", shouting([])).map(["a"], run_id="r" * 255))
