@@ -150,6 +150,19 @@ def test_program_runs_in_surroundings(
     assert not refusal or refusal in done.stderr
 
 
+def test_every_public_name_is_there_without_a_home_and_a_temporary_folder() -> None:
+    jail = ("bwrap", "--unshare-user", "--uid", "12345", "--ro-bind", "/", "/", "--dev", "/dev")
+    done = subprocess.run(
+        [*jail, "--chdir", "/", sys.executable, "-c", "from moothall import *; print(Skills)"],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": os.environ.get("PYTHONPATH", "")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 STREAMLIT_PAGE = """
 from streamlit.testing.v1 import AppTest
 

@@ -40,7 +40,10 @@ _INTERPRETERS: Final = {
     ".rb": "ruby",
     ".pl": "perl",
 }
-_TEMPORARY: Final = os.path.realpath(tempfile.gettempdir())
+
+
+def _temporary_folder() -> str:
+    return os.path.realpath(tempfile.gettempdir())
 
 
 @names_checked
@@ -213,7 +216,7 @@ class Skills(Block):
         with (
             nullcontext(work_folder.root)
             if work_folder
-            else tempfile.TemporaryDirectory(dir=_TEMPORARY) as work
+            else tempfile.TemporaryDirectory(dir=_temporary_folder()) as work
         ):
             return await owner._shell.run(
                 shlex.join(words),
