@@ -62,6 +62,15 @@ def attachments_in(content: list[Any]) -> Iterator[dict[str, Any]]:
 
 _ROLES: Final = ("system", "user", "assistant", "tool")
 _FORM: Final = '{"role": "user", "content": "…"}'
+_ROLES_ELSEWHERE: Final = {
+    "ai": "assistant",
+    "bot": "assistant",
+    "developer": "system",
+    "function": "tool",
+    "human": "user",
+    "model": "assistant",
+}
+"""Roles of other libraries' messages, and what each is called here."""
 
 
 def messages_of_caller(history: Any) -> list[dict[str, Any]]:
@@ -82,9 +91,14 @@ def messages_of_caller(history: Any) -> list[dict[str, Any]]:
 
 def _message(value: Any, number: int) -> dict[str, Any]:
     label = f"reply: history[{number}]"
-    if not isinstance(value, Mapping) or value.get("role") not in _ROLES:
+    if not isinstance(value, Mapping) or "role" not in value:
         raise ConfigError(f"{label} must be a message such as {_FORM}, got {value!r:.80}")
     role, content = value["role"], value.get("content")
+    if role not in _ROLES:
+        here = _ROLES_ELSEWHERE.get(str(role).lower()) or str(role).lower()
+        hint = f": {role} is {here} here" if here in _ROLES else ""
+        known = f"{', '.join(_ROLES[:-1])} or {_ROLES[-1]}"
+        raise ConfigError(f"{label}: role must be {known}, got {role!r:.80}{hint}")
     calls = [_call(each, label) for each in value.get("tool_calls") or ()]
     if content is None and role == "assistant" and calls:
         content = ""
