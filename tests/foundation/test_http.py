@@ -562,13 +562,40 @@ def test_proxy_of_another_kind_is_named_and_asked_nothing(
             run(HTTPClient("it").request("GET", "http://host.invalid/x"))
         reply = ReActAgent("a", "http://host.invalid/v1#m").reply_sync("Hello")
     assert proxy.requests == []
+    socks = ": moothall does not speak SOCKS. Many SOCKS proxies speak HTTP too"
     assert str(no.value) == (
         f"no request was sent to http://host.invalid/x: {variable} must be an HTTP proxy, such as "
-        f"http://HOST:PORT, got '{scheme}://{place}': moothall does not speak SOCKS. Many SOCKS "
-        "proxies speak HTTP too; NO_PROXY names hosts that need no proxy"
+        f"http://HOST:PORT, got '{scheme}://{place}'{socks if scheme.startswith('socks') else ''}; "
+        "NO_PROXY names hosts that need no proxy"
     )
     assert f"{variable} must be an HTTP proxy" in str(reply.error)
     assert "is the server running there" not in str(reply.error)
+
+
+@pytest.mark.parametrize(
+    ("value", "proxy"),
+    (
+        (" http://proxy.example:3128 ", "http://proxy.example:3128"),
+        ("proxy.example:3128\t", "http://proxy.example:3128"),
+        (" ", None),
+    ),
+)
+def test_proxy_may_have_spaces_around_it(
+    monkeypatch: pytest.MonkeyPatch, value: str, proxy: str | None
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", value)
+    assert ServerURL("http://host.invalid/v1").proxy == proxy
+
+
+@pytest.mark.parametrize("value", ("http://proxy.example:99999", "file:///etc/hosts", "http://:80"))
+def test_proxy_that_names_no_place_is_refused_and_not_left_out(
+    monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.delenv("MOOTHALL_OFFLINE", raising=False)
+    monkeypatch.setenv("HTTP_PROXY", value)
+    with pytest.raises(HTTPError, match="HTTP_PROXY must be an HTTP proxy, such as") as no:
+        run(HTTPClient("it").request("GET", "http://host.invalid/x"))
+    assert "SOCKS" not in str(no.value)
 
 
 def test_proxy_of_another_kind_does_not_concern_this_machine(

@@ -18,23 +18,24 @@ def proxy_for(url: str) -> str | None:
     host = parts.netloc.rpartition("@")[2]
     if proxy_bypass(host) or _is_within(parts.hostname, proxies.get("no", "")):
         return None
-    setting = proxies.get(parts.scheme) or proxies.get("all", "")
-    proxy = setting if "://" in setting else f"http://{setting}"
-    if not urlsplit(proxy).netloc:
+    setting = (proxies.get(parts.scheme) or proxies.get("all", "")).strip()
+    if not setting:
         return None
+    proxy = setting if "://" in setting else f"http://{setting}"
+    scheme = urlsplit(proxy).scheme
     try:
         urlsplit(proxy).port  # noqa: B018 - looked at because it raises
-        is_usable = urlsplit(proxy).scheme in ("http", "https")
+        is_place = bool(urlsplit(proxy).hostname)
     except ValueError:
-        is_usable = False
-    if is_usable:
+        is_place = False
+    if is_place and scheme in ("http", "https"):
         return proxy
-    text = f"{urlsplit(proxy).scheme}://{proxy_place(proxy)}"
-    raise ConfigError(
-        f"{_variable_of(parts.scheme)} must be an HTTP proxy, such as http://HOST:PORT, got "
-        f"{text!r:.200}: moothall does not speak SOCKS. Many SOCKS proxies speak HTTP too; "
-        "NO_PROXY names hosts that need no proxy"
-    )
+    rule = f"{_variable_of(parts.scheme)} must be an HTTP proxy, such as http://HOST:PORT, got "
+    text = f"{scheme}://{proxy_place(proxy)}"
+    hint = ""
+    if scheme.startswith("socks"):
+        hint = ": moothall does not speak SOCKS. Many SOCKS proxies speak HTTP too"
+    raise ConfigError(f"{rule}{text!r:.200}{hint}; NO_PROXY names hosts that need no proxy")
 
 
 def proxy_place(proxy: str) -> str:
