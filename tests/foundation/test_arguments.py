@@ -232,6 +232,9 @@ class Clerk(ReActAgent):
         ("message_history", "message_history= is history= here"),
         ("usage_limits", "usage_limits= is budget= here"),
         ("thread_id", "thread_id= is thread= here"),
+        ("user_id", "user_id= is thread= here"),
+        ("response_schema", "response_schema= is schema= here"),
+        ("context", "context= is deps= here"),
         ("metadata", "metadata= is tags= here"),
         ("model", "it is given where the agent is made, Clerk(…, model=…)"),
         ("check", "it is given where the agent is made, Clerk(…, check=…)"),
@@ -255,6 +258,9 @@ def test_argument_of_another_framework_is_named_in_the_users_class(name: str, hi
         ("checkpointer", "checkpointer= is journal= here"),
         ("message_history", "its reply(history=…) has"),
         ("max_turns", "max_turns= is max_iterations= here"),
+        ("handoffs", "handoffs= is actions= here"),
+        ("human_input", "human_input= is approver= here"),
+        ("middleware", "middleware= is blocks= here"),
     ),
 )
 def test_argument_of_another_frameworks_agent_is_named(name: str, hint: str) -> None:

@@ -59,7 +59,7 @@ from moothall.agents.replies.resume import memory_of_asked, memory_of_fork
 from moothall.agents.replies.sub_agents.restoring import restore_asked
 from moothall.agents.replies.thread import Thread, Threads
 from moothall.agents.replies.threaded import EARLIER_ANSWER
-from moothall.foundation.arguments import check_integer
+from moothall.foundation.arguments import check_integer, named_elsewhere
 from moothall.foundation.errors import StateError
 from moothall.foundation.threads import guard
 from moothall.memory.memory import Memory, MemoryPart
@@ -75,6 +75,9 @@ if TYPE_CHECKING:
 _LOCK: Final = guard()
 
 
+@named_elsewhere(
+    **dict.fromkeys(("abatch", "batch"), "await map(texts)"), as_tool="as_action(name)"
+)
 @with_settings
 class ReActAgent(Looping):
     """An agent that answers with the help of a model and of actions.

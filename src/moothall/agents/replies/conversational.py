@@ -77,7 +77,7 @@ T = TypeVar("T")
 @named_elsewhere(
     **dict.fromkeys(("acall", "ainvoke", "arun", "chat"), "await reply(text)"),
     **dict.fromkeys(("invoke", "kickoff", "run_sync"), "reply_sync(text)"),
-    **dict.fromkeys(("astream", "run_stream", "run_streamed"), "stream(text)"),
+    **dict.fromkeys(("astream", "run_stream", "run_streamed", "stream_events"), "stream(text)"),
 )
 class ConversationalAgent(Threaded):
     """An agent that replies: one reply at a time in each thread, several threads concurrently.
