@@ -402,6 +402,9 @@ def test_results_plot_a_metric_of_what_was_run_and_refuse_what_has_no_labels(
     left, right = figure.subplots(1, 2)
     assert results.plot(metric, ax=right) is figure
     assert (bool(left.lines), bool(right.lines)) == (False, True)
+    for wrong in (figure, np.array([left, right]), "left"):
+        with pytest.raises(ConfigError, match="ax= must be one Axes of matplotlib, such as"):
+            results.plot(ax=wrong)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=f"metric must be .*{metric}.*, got 'nosuch'"):
         results.plot("nosuch")
     with pytest.raises(ConfigError, match=r"plot what experiment\.run"):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moothall import ConfigError, Interval
 from moothall.build import counted, error_text
+from moothall.society.arrays import import_package
 from moothall.society.clock import DAY_S, seconds_of
 from moothall.society.experiments.design import Design
 from moothall.society.experiments.design_parts import Chart, MetricDesign, Published
@@ -329,6 +330,9 @@ def _draw(
 
 
 def _of_user(axes: Axes) -> tuple[Any, Any]:
+    if not isinstance(axes, import_package("matplotlib.axes").Axes):
+        of_several = "such as axes[0] of figure, axes = plt.subplots(2)"
+        raise ConfigError(f"ax= must be one Axes of matplotlib, {of_several}, got {axes!r:.80}")
     return axes.figure, axes
 
 
