@@ -115,6 +115,19 @@ def test_bash_completes_runs_what_they_wait_for_agents_and_states(tmp_path: Path
     assert not (tmp_path / "missing.db").exists()
 
 
+def test_bash_completes_a_run_whose_id_needs_quotes(tmp_path: Path) -> None:
+    """What it completes is one word that names the run."""
+    ids = ["of ann", "it's $1"]
+    with Journal(tmp_path / "runs.db") as journal:
+        agent = ReActAgent("a", ScriptedModel(["Done."] * 2), journal=journal)
+        for each in ids:
+            agent.reply_sync("Go.", run_id=each)
+    program = "COMP_WORDS=(moothall runs --journal runs.db ''); COMP_CWORD=4; COMPREPLY=()\n"
+    program += "_moothall_completion moothall\n"
+    program += 'for each in "${COMPREPLY[@]}"; do eval "printf \'%s\\\\n\' $each"; done'
+    assert sorted(bash(program, tmp_path).splitlines()) == sorted(ids)
+
+
 @pytest.mark.parametrize(
     ("shell", "begins"), (("zsh", "#compdef moothall"), ("fish", "function _moothall_completion"))
 )

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 from itertools import pairwise, takewhile
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import click
 from click.shell_completion import get_completion_class
@@ -232,6 +232,11 @@ def help_(words: tuple[str, ...]) -> None:
     click.echo(context.get_help())
 
 
+_BASH_ADDS: Final = r"""[[ $value == *[!A-Za-z0-9_./:,=@%+-]* ]] && value=$(printf %q "$value")
+            COMPREPLY+=("$value")"""
+"""Adds what completes a word to those of bash, quoted if it needs that."""
+
+
 @click.command()
 @click.argument("shell", type=OneOf(("bash", "zsh", "fish")))
 def completion(shell: str) -> None:
@@ -256,7 +261,10 @@ def completion(shell: str) -> None:
     kind: Any = get_completion_class(shell)
     # Not `source()`, which for bash first runs the installed bash to check its version.
     source = kind(command, {}, "moothall", "_MOOTHALL_COMPLETE")
-    click.echo(source.source_template % source.source_vars())
+    script = source.source_template % source.source_vars()
+    if shell == "bash":  # it puts a value in as it is: an id of two words would be two
+        script = script.replace("COMPREPLY+=($value)", _BASH_ADDS)
+    click.echo(script)
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
