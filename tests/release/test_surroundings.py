@@ -150,7 +150,7 @@ def test_program_runs_in_surroundings(
     assert not refusal or refusal in done.stderr
 
 
-def test_every_public_name_is_there_without_a_home_and_a_temporary_folder() -> None:
+def test_public_names_are_all_there_without_a_home_and_a_temporary_folder() -> None:
     jail = ("bwrap", "--unshare-user", "--uid", "12345", "--ro-bind", "/", "/", "--dev", "/dev")
     done = subprocess.run(
         [*jail, "--chdir", "/", sys.executable, "-c", "from moothall import *; print(Skills)"],

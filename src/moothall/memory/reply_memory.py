@@ -97,8 +97,8 @@ def _message(value: Any, number: int) -> dict[str, Any]:
     if role not in _ROLES:
         here = _ROLES_ELSEWHERE.get(str(role).lower()) or str(role).lower()
         hint = f": {role} is {here} here" if here in _ROLES else ""
-        known = f"{', '.join(_ROLES[:-1])} or {_ROLES[-1]}"
-        raise ConfigError(f"{label}: role must be {known}, got {role!r:.80}{hint}")
+        role_names = f"{', '.join(_ROLES[:-1])} or {_ROLES[-1]}"
+        raise ConfigError(f"{label}: role must be {role_names}, got {role!r:.80}{hint}")
     calls = [_call(each, label) for each in value.get("tool_calls") or ()]
     if content is None and role == "assistant" and calls:
         content = ""
