@@ -85,7 +85,7 @@ def step(
 
 def _step_of(function: Any, *, effect: bool, retry: Retry | None) -> Any:
     if not callable(function) or isinstance(function, type) or inspect.isasyncgenfunction(function):
-        raise DefinitionError(f"step must be step_args a function, got {function!r:.80}")
+        raise DefinitionError(f"step must be given a function, got {function!r:.80}")
     name: str = function.__name__
     label = f"the result of step {name!r}"
     call_async = function if is_async(function) else _in_thread(function)
