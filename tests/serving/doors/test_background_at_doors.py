@@ -22,19 +22,23 @@ import pytest
 from moothall import (
     ACCESS_REQUESTED,
     Call,
+    Context,
     Conversation,
     DualActAgent,
+    Journal,
     MaxTurns,
     ModelReply,
     ReActAgent,
     ScriptedModel,
     action,
 )
+from moothall.journal import RunView
 from moothall.serving import asgi
 from serving.doors.a2a_calls import ask, asked, data, plain, requested, rpc, started, state
 from serving.doors.conftest import client
 from serving.doors.test_a2a import connected, message, updates
 from serving.doors.test_ag_ui import run, user
+from spaces.amqp.conftest import until
 
 Serve = Callable[[Any], str]
 TESTS = Path(__file__).parents[2]
@@ -52,6 +56,18 @@ class Clerk:
         self.begun.set()
         await asyncio.to_thread(self.gate.wait, 30)
         return ModelReply(text=f"{messages[-1]['content']} is done")
+
+
+def answered(agent: ReActAgent) -> threading.Event:
+    """Return what is set once an agent has said that it has sent somebody."""
+    event = threading.Event()
+
+    def take(said: Any) -> None:
+        if said.kind == "message" and said.message["content"] == "I have sent somebody.":
+            event.set()
+
+    agent.watch(take)
+    return event
 
 
 @action(access_policy=ACCESS_REQUESTED)
@@ -72,7 +88,7 @@ def desk(clerk: Any, journal: Any = None) -> ReActAgent:
             return "I have sent somebody."
         if text.startswith("Result of"):
             return text.partition("\n")[2]
-        return "Good day." if text == "Hello." else Call("1", "clerk", {"text": text})
+        return "Good day." if text.endswith("Hello.") else Call("1", "clerk", {"text": text})
 
     helper = ReActAgent("clerk", clerk) if isinstance(clerk, Clerk) else clerk
     asking = [helper.as_action("clerk", background=True)]
@@ -160,6 +176,66 @@ def test_background_work_of_each_kind_asks_the_person_of_its_a2a_task(
     ended = rpc(url, "SendMessage", data(answer_data, taskId=task["id"]))["result"]["task"]
     text = ended["artifacts"][0]["parts"][0]["text"]
     assert text == f"I have sent somebody.\n\n{'paid' if asks_by == 'pay' else 'Blue'}"
+
+
+def test_background_work_asks_the_model_of_its_a2a_task_that_has_answered(
+    serve: Serve, journal: Any
+) -> None:
+    @action
+    async def ask_desk(context: Context) -> str:
+        """Ask the desk."""
+        return await context.ask_parent("What colour?")
+
+    clerk = Clerk()
+
+    async def work(messages: list[dict[str, Any]], _: Any) -> Any:
+        await asyncio.to_thread(clerk.gate.wait, 30)
+        last = messages[-1]
+        return last["content"] if last["role"] == "tool" else Call("1", "ask_desk", {})
+
+    def answer(messages: list[dict[str, Any]], _: Any) -> Any:
+        last = messages[-1]
+        text = str(last["content"])
+        if "asks you" in text:
+            id = text.partition("(")[2].partition(")")[0]
+            return Call("2", "tell", {"id": id, "text": "Blue"})
+        if last["role"] == "tool":
+            return "It has my answer." if "your answer" in text else "I have sent somebody."
+        return text.partition("\n")[2] or Call("1", "clerk", {"text": text})
+
+    helper = ReActAgent("clerk", ScriptedModel(work), actions=[ask_desk])
+    asking = [helper.as_action(background=True)]
+    agent = ReActAgent("shop", ScriptedModel(answer), actions=asking, journal=journal)
+    has_answered = answered(agent)
+    url = serve(asgi(agent))
+    sent = {**plain("Oil"), "configuration": {"returnImmediately": True}}
+    task = rpc(url, "SendMessage", sent)["result"]["task"]
+    assert has_answered.wait(20)
+    clerk.gate.set()
+    ended = followed(url, task["id"])
+    assert ended["artifacts"][0]["parts"][0]["text"].endswith("It has my answer.\n\nBlue")
+
+
+@pytest.mark.parametrize("to", ("the task", "its work"))
+def test_background_work_and_its_a2a_task_are_told_more_by_the_operator(
+    serve: Serve, tmp_path: Path, to: str
+) -> None:
+    clerk = Clerk()
+    agent = desk(clerk, Journal(tmp_path / "runs.db"))
+    clerk.gate.set = lambda: None  # type: ignore[method-assign]
+    has_answered = answered(agent)
+    url = serve(asgi(agent))
+    sent = {**plain("Oil"), "configuration": {"returnImmediately": True}}
+    id = rpc(url, "SendMessage", sent)["result"]["task"]["id"]
+    assert has_answered.wait(20)
+    assert clerk.begun.wait(20)
+    assert agent.journal is not None
+    agent.journal.tell(id if to == "the task" else f"{id}/1.0", "Hello.", by="eva")
+    if to == "the task":
+        until(lambda: "Good day." in str(RunView(agent.journal, id).messages))
+    threading.Event.set(clerk.gate)
+    text = followed(url, id)["artifacts"][0]["parts"][0]["text"]
+    assert text == BOTH.replace("\n\n", "\n\nGood day.\n\n" if to == "the task" else "\n\n")
 
 
 def test_background_work_ends_with_its_a2a_task(serve: Serve, journal: Any) -> None:

@@ -367,9 +367,12 @@ class LoopRun:
         state, steering, record = self.state, self._steering, self.record
         run_id = self.request.run_id
         steering.in_turn = False
-        steering.woken = asyncio.Event()
+        woken = steering.woken = asyncio.Event()
         try:
+            if record is not None:  # its thread and whoever watches have the answer now
+                await record.commit()
             while (workers := self.thread.workers) is not None:
+                woken.clear()
                 await self._hear_workers(workers)
                 if self.thread.pending_texts:
                     steering.pending_texts.extend(self.thread.take_texts())
@@ -380,9 +383,9 @@ class LoopRun:
                     await wait_with(record, [] if is_at_work else rows, workers.under_way)
                 if is_told or not rows or not is_at_work:
                     break
-                with workers.held_by(run_id):
+                with workers.held_by(run_id, woken):
                     async with turn_left():
-                        await until_any(workers.tasks_of(run_id), steering.woken)
+                        await until_any(workers.tasks_of(run_id), woken)
                 self.thread.reply = steering
         finally:
             steering.woken = None

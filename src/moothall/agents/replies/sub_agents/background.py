@@ -90,7 +90,8 @@ class Workers:
         self._places: tuple[Any, asyncio.Semaphore] | None = None  # of an event loop
         self._agents: dict[str, Any] = {}  # that work here
         self._finished: dict[str, tuple[WorkerRow, Reply]] = {}  # without a journal
-        self._holding = set[str]()  # the runs that wait here for their work
+        # The runs that wait here for their work, each with what wakes it.
+        self._holding: dict[str, asyncio.Event] = {}
         self._hears = False  # whether a reply is under way that has turns left
         self._questions: dict[str, list[ParentQuestion]] = {}  # of those that work here
         self.actions: tuple[Action, ...] = tuple(
@@ -127,13 +128,13 @@ class Workers:
         return True
 
     @contextmanager
-    def held_by(self, run_id: str) -> Iterator[None]:
-        """Have a reply that waits here hear what comes of its work: that wakes nobody."""
-        self._holding.add(run_id)
+    def held_by(self, run_id: str, woken: asyncio.Event) -> Iterator[None]:
+        """Have a reply that waits in a `with` block hear what comes: `woken` is set, if asked."""
+        self._holding[run_id] = woken
         try:
             yield
         finally:
-            self._holding.discard(run_id)
+            del self._holding[run_id]
 
     @property
     def is_needed(self) -> bool:
@@ -409,6 +410,8 @@ class Workers:
         answer = asyncio.get_running_loop().create_future()
         question = ParentQuestion(SourcedText(text, sources), answer)
         self._questions.setdefault(row.id, []).append(question)
+        if row.asker in self._holding:
+            self._holding[row.asker].set()
         try:
             result: tuple[str, list[str]] | None = await answer
             return result
