@@ -47,8 +47,7 @@ async def run_elsewhere(job: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
                 raise ConfigError(fault.removeprefix(WRONG))
             raise MoothallError(f"the program {job['agent']!r} has failed: {fault}")
     finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+        with suppress(ProcessLookupError):  # it has ended
+            process.kill()
+        await process.wait()
         errors.cancel()

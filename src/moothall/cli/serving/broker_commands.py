@@ -30,10 +30,8 @@ _POLL_INTERVAL_S: Final = 1.0
 
 
 def _broker_option(setting: Field[Any]) -> Callable[..., Any]:
-    """Return the option that says a field of `AMQPOptions`: a flag, a file or a text."""
-    kind: dict[str, Any] = {"metavar": "TEXT", "type": NonEmptyText()}
-    if setting.name in AMQPOptions.paths:
-        kind = {"metavar": "PEM", "type": click.Path(dir_okay=False)}
+    """Return the option that says a field of `AMQPOptions`: a flag, or a file."""
+    kind: dict[str, Any] = {"metavar": "PEM", "type": click.Path(dir_okay=False)}
     if setting.default is False:
         kind = {"is_flag": True}
     name = f"--{setting.name.replace('_', '-')}"
