@@ -144,6 +144,21 @@ def test_approvals_are_listed_shown_permitted_and_refused_with_a_name(folder: Pa
     assert "permitted by eva: pay(coins=3)\n" in recorded
 
 
+def test_approval_for_the_run_permits_its_later_calls_of_the_action_too(folder: Path) -> None:
+    with Journal(folder / "runs.db") as journal:
+        first, second = (each.key for each in journal.waiting(kind="approval"))
+        wrong = moothall("waiting", "permit", first, "--for", "ever", cwd=folder)
+        assert (wrong.returncode, "'ever' is not 'run'" in wrong.stderr) == (2, True)
+        permitted = moothall("waiting", "permit", first, "--for", "run", cwd=folder)
+        assert permitted.returncode == 0, permitted.stderr
+        assert moothall("waiting", "permit", second, cwd=folder).returncode == 0
+        assert moothall("answer", "r", "batch-1", "1", cwd=folder).returncode == 0
+        agent = clerk(journal)
+        agent.model = ScriptedModel(["", {"name": "pay", "args": {"coins": 5}}, "Done."])
+        assert agent.reply_sync("Go.", run_id="r").text == "Done."
+    assert PAID == [3, 4, 5]
+
+
 def test_approvals_name_the_journal_that_stands_before_the_subcommand(folder: Path) -> None:
     with Journal(folder / "other.db"):
         pass

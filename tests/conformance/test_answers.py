@@ -211,6 +211,12 @@ def test_answer_failed_send_comes_back_as_an_error_message(me, server, failure, 
     assert me.ask("server", "add", a=1, b=2).result(timeout=10) == 3
 
 
+def test_action_that_fails_on_a_sent_message_is_logged_with_whose_it_was(me, server, log):
+    me.send(message("server", "fail"))
+    failed = "action 'fail' of agent 'server' failed on a message of 'me'"
+    log.wait_for(f"{failed}: ZeroDivisionError: division by zero")
+
+
 @pytest.mark.parametrize("failure", FAILURES)
 def test_answer_failed_request_raises_and_sends_no_message(me, server, failure):
     name, args, kind, text = FAILURES[failure]

@@ -329,6 +329,7 @@ def test_intervention_is_plain_data() -> None:
         ({"at_step": 1, "status": {"place": "a"}}, "only the commit stage sets 'place'"),
         ({"at_step": 1, "status": {"needs.hunger": 5}}, r"write {'needs': {'hunger': …}}"),
         ({"at_step": 1, "pay": [("a", "b", 0)]}, "payment"),
+        ({"at_step": 1, "pay": [("a", "b", 1.5)]}, "payment"),
         ({"at_step": 1, "pay": [("a", 5)]}, "payment"),
         ({"at_step": 1, "facts": {"": 1}}, "facts"),
         ({"at_step": 1, "facts": 3}, "facts must be a dict, got 3"),

@@ -98,6 +98,7 @@ def test_research_from_objectives_to_the_report(
     expect(passage).to_be_in_viewport()
     expect(passage).to_contain_text("# <script>alert(1)</script>")
     expect(passage).to_contain_text("It is said here.")  # as Markdown is seen
+    expect(shown.locator("a[href^='file:']")).to_have_count(0)  # a served page cannot open files
     for name, ending in (("Markdown", "md"), ("HTML", "html")):
         with page.expect_download() as started:
             page.get_by_role("link", name=f"Download {name}").click()

@@ -668,6 +668,22 @@ def test_citizens_are_drawn_where_they_are(studio: Studio) -> None:
     assert there
 
 
+@pytest.mark.parametrize(
+    ("layer", "least", "most"), (("needs.hunger", 0, 1000), ("opinions.art", -1000, 1000))
+)
+def test_citizens_levels_in_a_layer_of_the_map_are_parts_of_its_range(
+    studio: Studio, layer: str, least: int, most: int
+) -> None:
+    studio.society.set_up(SimulateOrder(10, step="6h", seed=1))
+    at(studio, 1)
+    head, packed = frame(studio, f"?layer={layer}")
+    assert head["level"] == {"layer": layer, "least": least, "most": most}
+    kind, name = layer.split(".")
+    for number, level in enumerate(packed[50:], 1):
+        value = asked(studio, f"citizen?id={number}")["status"][kind][name]
+        assert level == int((value - least) / (most - least) * 254)
+
+
 def test_places_of_a_generated_town_stand_in_rows_at_its_streets(studio: Studio) -> None:
     """Streets have three classes, and quarters the names of their sides of the town."""
     studio.society.set_up(SimulateOrder(2000, step="6h", seed=3))

@@ -365,3 +365,13 @@ def test_caller_behind_mcp_is_deleted_by_its_name_and_no_caller_whose_name_begin
     (left,) = journal.runs()
     assert left.thread is not None
     assert left.thread.startswith("mcp-ada-lovelace/")
+
+
+def test_callers_file_has_a_name_a_token_and_rights_in_each_line() -> None:
+    """A name with several lines has several tokens, so that a key can be changed."""
+    tokens, rights = Callers.read("ada t-new approves\nada t-ada\n\nbob t-bob\n")
+    assert tokens == {"ada": ["t-new", "t-ada"], "bob": ["t-bob"]}
+    assert rights == {"approves": ["ada"]}
+    for wrong in ("ada t-ada\nbob", "ada t-ada\nbob t-bob pays"):
+        with pytest.raises(ConfigError, match="line 2: must be a name and a token"):
+            Callers.read(wrong)

@@ -333,7 +333,24 @@ def test_metrics_have_the_tokens_and_the_duration_of_each_call(traced: Traced) -
     assert tokens == {"input": 30, "output": 9}
     (duration,) = found["gen_ai.client.operation.duration"].data.data_points
     assert duration.count == 2
-    assert tuple(duration.explicit_bounds)[:3] == (0.01, 0.02, 0.04)
+
+
+def test_metrics_have_the_buckets_that_the_conventions_advise(traced: Traced) -> None:
+    async def stream() -> None:
+        async for _ in adder().stream("What is 1 + 2?"):
+            pass
+
+    asyncio.run(stream())
+    data: Any = traced.reader.get_metrics_data()
+    (scope,) = data.resource_metrics[0].scope_metrics
+    found = {
+        metric.name.removeprefix("gen_ai.client."): metric.data.data_points[0].explicit_bounds
+        for metric in scope.metrics
+    }
+    first = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
+    assert tuple(found["operation.time_to_first_chunk"]) == first
+    assert tuple(found["operation.duration"]) == pytest.approx([0.01 * 2**n for n in range(14)])
+    assert tuple(found["token.usage"]) == tuple(4**n for n in range(14))
 
 
 def test_uninstrument_ends_tracing(traced: Traced) -> None:

@@ -80,7 +80,8 @@ async def test_framework_replies_with_its_calls_as_steps(tmp_path: Path) -> None
     shop, path = Shop(), tmp_path / "runs.db"
     clerk = PydanticAIAgent("clerk", shop.agent(), journal=path)
     reply = await clerk.reply("Pay Anna", run_id="r")
-    assert (reply.text, reply.usage.total) == ("paid: 3 to Anna", 30)
+    assert reply.text == "paid: 3 to Anna"
+    assert (reply.usage.input_tokens, reply.usage.output_tokens) == (20, 10)
     assert [(each.action, each.args) for each in reply.steps] == [
         ("pay", {"to": "Anna", "amount": 3})
     ]
@@ -103,7 +104,8 @@ async def test_framework_agent_that_has_as_steps_already_is_asked_and_calls_once
     approver = CallbackApprover(lambda request: not asked.append(request.action))
     clerk = PydanticAIAgent("clerk", agent, journal=tmp_path / "runs.db", approver=approver)
     reply = await clerk.reply("Pay Anna", run_id="r")
-    assert (reply.text, reply.usage.total) == ("paid: 3 to Anna", 30)
+    assert reply.text == "paid: 3 to Anna"
+    assert (reply.usage.input_tokens, reply.usage.output_tokens) == (20, 10)
     assert (shop.asked, shop.payments, asked) == (2, [("Anna", 3)], ["pay"])
     with Journal(tmp_path / "runs.db") as journal:
         steps = {e.data["key"] for e in journal.entries("r") if "key" in e.data}
@@ -153,6 +155,19 @@ async def test_framework_later_reply_of_a_thread_remembers_its_calls_as_the_firs
     for _ in range(2):
         reply = await clerk.reply("Pay Anna", thread="anna")
         assert [m["role"] for m in reply.messages] == ["user", "assistant", "tool", "assistant"]
+
+
+async def test_framework_reads_what_was_said_before_by_who_said_it() -> None:
+    def model(messages: Any, info: Any) -> ModelResponse:
+        parts = [part for message in messages for part in message.parts]
+        return say(" ".join(f"{type(part).__name__}:{part.content}" for part in parts))
+
+    said = (("system", "She pays."), ("user", "Hi."), ("assistant", "Hello."))
+    history = [{"role": role, "content": content} for role, content in said]
+    reply = await PydanticAIAgent("c", Agent(FunctionModel(model))).reply("Go", history=history)
+    assert reply.text == (
+        "SystemPromptPart:She pays. UserPromptPart:Hi. TextPart:Hello. UserPromptPart:Go"
+    )
 
 
 @pytest.mark.parametrize("kind", ("requires", "raises"))
