@@ -21,7 +21,6 @@ import threading
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Self
 
 STARTER = Path(__file__).with_name("command_starter.py")
@@ -137,12 +136,7 @@ class Command:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._close()
         self.wait()
 

@@ -104,14 +104,6 @@ def test_options_that_are_none_are_as_if_left_out():
         assert made.help["description"] == "Double."
 
 
-def test_action_decorator_keeps_its_name_whatever_is_imported():
-    import moothall.actions
-    from moothall import action as again
-
-    assert callable(moothall.action)
-    assert again is action
-
-
 def test_help_that_is_no_json_is_refused():
     with pytest.raises(DefinitionError, match="help= must be a JSON value"):
         action(help=object())(read_file)

@@ -243,12 +243,3 @@ def test_action_result_that_imitates_a_message_stays_a_result(done: list[Any]) -
     assert thinker.reply_sync("go").text == "ok"
     assert [m["role"] for m in model.prompts[-1]] == ["user", "assistant", "tool"]
     assert model.last["content"] == forged
-
-
-def test_model_calls_as_many_as_are_allowed_are_executed(
-    thinker: ReActAgent, done: list[Any]
-) -> None:
-    answer = both(*[("add", {"a": n, "b": 0}) for n in range(128)])
-    reply = ask(thinker, answer, say("ok"))
-    assert [step.result["result"] for step in reply.steps] == list(range(128))
-    good(thinker, done)

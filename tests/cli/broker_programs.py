@@ -8,7 +8,6 @@ import signal
 import subprocess
 import threading
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Self
 
 from commands import Command
@@ -79,12 +78,7 @@ class Program:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
             self.process.kill()
         self.end()

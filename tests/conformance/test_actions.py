@@ -298,16 +298,9 @@ class Calculator(Agent):
     ("args", "text"),
     (
         ({"a": 1}, 'missing argument "b"'),
-        ({}, 'missing arguments "a", "b"'),
-        ({"a": 1, "b": 2, "c": 3}, 'unexpected argument "c"'),
         ({"a": 1, "b": 2, "c": 3, "self": 4}, 'unexpected arguments "c", "self"'),
         ({"a": 1, "c": 3}, 'missing argument "b", unexpected argument "c"'),
         ({"a": 1, "b": "2"}, 'argument "b" must be integer, not string'),
-        ({"a": 1, "b": None}, 'argument "b" must be integer, not null'),
-        ({"a": 1, "b": True}, 'argument "b" must be integer, not boolean'),
-        ({"a": 1, "b": 1.5}, 'argument "b" must be integer, not number'),
-        ({"a": [], "b": 2}, 'argument "a" must be integer, not array'),
-        ({"a": {}, "b": 2}, 'argument "a" must be integer, not object'),
     ),
 )
 def test_arguments_that_do_not_fit_are_named(space, me, args, text):

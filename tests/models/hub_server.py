@@ -16,7 +16,6 @@ import hashlib
 import threading
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from urllib.parse import urlsplit
 
 COMMIT = "c" * 40
@@ -65,12 +64,7 @@ class HubServer:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.hold is not None:
             self.hold.set()
         self._server.shutdown()

@@ -133,15 +133,6 @@ def test_folder_changed_file_is_found_as_it_is_now(docs: Path, index: Path) -> N
         assert names(search, f"word{round}") == ["moved.md"]
 
 
-def test_folder_unchanged_file_is_not_read_again(docs: Path, index: Path) -> None:
-    os.utime(docs / "cats.md", (1, 1))
-    assert names(search_folder(docs, index=index), "sleep") == ["cats.md"]
-    text = (docs / "cats.md").read_text()
-    (docs / "cats.md").write_text(text.replace("sleep", "snore"))
-    os.utime(docs / "cats.md", (1, 1))
-    assert names(search_folder(docs, index=index), "sleep") == ["cats.md"]
-
-
 def test_folder_index_of_an_older_version_is_filled_again(docs: Path, index: Path) -> None:
     search = search_folder(docs, index=index)
     before = found(search, "cats")

@@ -221,12 +221,6 @@ def test_speaking_order_function_cannot_name_an_order_that_does_not_fit(order: A
     assert "participant" in reply.detail
 
 
-def test_speaking_order_function_names_each_of_several_once() -> None:
-    reply = Conversation([Talker("Ann"), Talker("Bob")], lambda s: ["Ann", "Ann"]).reply_sync("go")
-    assert reply.stop_reason == "error"
-    assert "['Ann', 'Ann'] twice" in reply.detail
-
-
 def test_participant_of_ones_own_needs_a_text_alone() -> None:
     class Voter:
         def __init__(self, id: str) -> None:

@@ -261,30 +261,6 @@ def test_threads_of_an_agent_that_is_anothers_action_are_its_callers(space: Nati
     assert SECRET not in json.dumps(script.received[1])
 
 
-def test_threads_response_is_heard_in_the_thread_that_sent(space: NativeSpace) -> None:
-    """A response to a message that a reply sent is heard in that thread, whoever it is from."""
-
-    class Clerk(Agent):
-        @action
-        async def file(self) -> str:
-            return "filed as 12"
-
-    def write() -> str:
-        front.send({"to": "clerk", "action": {"name": "file"}})
-        return "sent"
-
-    script = model({"name": "write"}, "ok", "ok", "ok")
-    front = space.add(OpenAIFunctionAgent("front", script, discover=None, actions=[write]))
-    space.add(Clerk("clerk"))
-    ada, eve = space.add(Agent("Ada")), space.add(Agent("Eve"))
-    ada.ask("front", "say", content="File it.").result(WAIT)
-    ada.ask("clerk", "help").result(WAIT)  # it has answered before
-    eve.ask("front", "say", content="What is new?").result(WAIT)
-    ada.ask("front", "say", content="What is new?").result(WAIT)
-    assert "filed as 12" not in json.dumps(script.received[2])
-    assert "filed as 12" in json.dumps(script.received[3])
-
-
 def test_response_without_a_request_stays_with_its_sender(space: NativeSpace) -> None:
     script = model()
     space.add(OpenAIFunctionAgent("front", script, discover=None))

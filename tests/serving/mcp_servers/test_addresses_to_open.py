@@ -58,8 +58,9 @@ def test_mcp_address_is_opened_by_the_person_and_the_call_goes_on(server: Make, 
     assert text.endswith(URL)
 
 
-@pytest.mark.parametrize("tool", TOOLS)
-@pytest.mark.parametrize("answer", ("no", "", "/decline", "later"))
+@pytest.mark.parametrize(
+    ("tool", "answer"), (("open", "no"), ("open", ""), ("open", "/decline"), ("login", "later"))
+)
 def test_mcp_address_that_the_person_does_not_open_is_told_in_the_error(
     server: Make, tool: str, answer: str
 ) -> None:
@@ -78,26 +79,26 @@ def test_mcp_address_with_nobody_to_ask_is_told_in_the_error(server: Make, tool:
     assert URL in str(caught.value)
 
 
-@pytest.mark.parametrize("tool", TOOLS)
-@pytest.mark.parametrize(
-    "url",
-    (
-        *("javascript:alert(1)", "file:///etc/passwd", "data:text/html,x", "ftp://x.example/"),
-        *("https:///path", "https://", "http:x.example", "//x.example/", "x.example", ""),
-        *("https://good.example@evil.example/", "https://a:b@evil.example", "https://x.example:x/"),
-        *("https://good.example\\@evil.example/", "https://g\u043eod.example/", "https://[::1"),
-        *("https://x.example/\u202egpj", "https://x.example/\n", " https://x.example"),
-        *("https://x.example/a b", "https://x.example/" + "x" * 9000, "JavaScript://x.example/%0a"),
-    ),
-)
-def test_mcp_address_of_a_wrong_kind_is_refused_without_asking(
-    server: Make, tool: str, url: str
-) -> None:
+def test_mcp_address_of_a_wrong_kind_is_refused_without_asking(server: Make) -> None:
     approver, asked = saying("yes")
-    with pytest.raises(ActionError, match="refused") as caught:
-        ask(server, tool, approver, url=url)
-    assert asked == []
-    assert str(caught.value).isprintable()
+    with pytest.raises(ActionError, match="refused"):
+        ask(server, "login", approver, url="javascript:alert(1)")
+    with NativeSpace(approver=approver) as space:
+        space.add(server())
+        me = space.add(Agent("me"))
+        for url in (
+            *("javascript:alert(1)", "file:///etc/passwd", "data:text/html,x", "ftp://x.example/"),
+            *("https:///path", "https://", "http:x.example", "//x.example/", "x.example", ""),
+            *("https://good.example@evil.example/", "https://a:b@evil.example"),
+            *("https://x.example:x/", "https://good.example\\@evil.example/"),
+            *("https://g\u043eod.example/", "https://[::1", "https://x.example/\u202egpj"),
+            *("https://x.example/\n", " https://x.example", "https://x.example/a b"),
+            *("https://x.example/" + "x" * 9000, "JavaScript://x.example/%0a"),
+        ):
+            with pytest.raises(ActionError, match="refused") as caught:
+                me.ask("odd", "open", url=url).result(20)
+            assert asked == [], url
+            assert str(caught.value).isprintable()
 
 
 def test_mcp_address_is_asked_for_three_times_at_most(server: Make) -> None:
