@@ -273,6 +273,28 @@ async def test_framework_other_call_under_the_same_key_is_a_mismatch(tmp_path: P
     assert bank.payments == []
 
 
+async def test_framework_calls_by_the_program_itself_one_after_the_other_are_not_made_again(
+    tmp_path: Path,
+) -> None:
+    bank = Bank()
+
+    class ByItself(Little):
+        async def run(self, messages: Any, complete: Any, call: Any) -> str:
+            for name in ("Anna", "Bo"):
+                await call(None, "pay", {"to": name, "amount": 3})
+            return str(await call(None, "ask", {}))
+
+    def clerk() -> LittleAgent:
+        little = ByItself(pays_once, pay=bank.pay, ask=lambda: Later("answer"))
+        return LittleAgent("clerk", little, journal=tmp_path / "runs.db")
+
+    await clerk().reply("Pay", run_id="r")
+    with Journal(tmp_path / "runs.db") as journal:
+        journal.answer("r", "answer", "yes")
+    assert (await clerk().reply("Pay", run_id="r")).text == "yes"
+    assert bank.payments == [("Anna", 3), ("Bo", 3)]
+
+
 def test_framework_run_what_a_program_decides_itself_is_refused_by_name() -> None:
     little = Little(pays_once, pay=Bank().pay)
     with pytest.raises(ConfigError, match="max_iterations= is not possible"):

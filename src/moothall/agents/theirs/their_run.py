@@ -410,9 +410,9 @@ class TheirRun:
         scope = TheirScope(f"{key}/", call)
 
         async def run_tool(**args: Any) -> Any:
-            THEIR_SCOPE.set(scope)
             assert execute is not None
-            return await calls.outcome_of(execute(args))
+            with context_value(THEIR_SCOPE, scope):  # the program may go on in this context
+                return await calls.outcome_of(execute(args))
 
         calls.work = None if execute is None else run_tool  # else the action executes itself
         await calls.execute(self.turn_end.budget)
