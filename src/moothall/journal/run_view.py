@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from moothall.journal.wait_kinds import Wait
 
 
-_CALL_KEY: Final = re.compile(r"(.+/)?(\d+\.\d+(~\d+)?|.+-[0-9a-f]{6}\.\d+)")
-"""Of a call that an answer asked for, within a part of a program of others; or of one by itself."""
+OWN_CALL_KEY: Final = re.compile(r"(.+/)?[^/]+-[0-9a-f]{6}\.\d+")
+"""Of a call that a program of another framework makes by itself, not as a model asks."""
+_CALL_KEY: Final = re.compile(rf"(.+/)?\d+\.\d+(~\d+)?|{OWN_CALL_KEY.pattern}")
 _NUMBER: Final = re.compile(r"(?:^|[@/.~])(\d+)(?=$|[/.~])")
 
 
@@ -49,8 +50,7 @@ class RecordedCall:
 
     Attributes:
         path: the part of the run whose agent made it; empty for the run's own
-        key: the key of its step, such as `2.0`: the first call of the second answer; of another
-            framework's program also such as `node@3/1.0`
+        key: the key of its step, such as `2.0`: the first call of the second answer, or `n@3/1.0`
         action: the action's name
         asked_args: the arguments that the model gave
         result: what came of it, as its environment gave it; None if nothing is recorded

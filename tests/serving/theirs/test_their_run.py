@@ -18,6 +18,7 @@ from moothall import (
     Journal,
     Later,
     ReActAgent,
+    RunMismatch,
     ScriptedModel,
     SQLiteMemory,
 )
@@ -293,6 +294,36 @@ async def test_framework_calls_by_the_program_itself_one_after_the_other_are_not
         journal.answer("r", "answer", "yes")
     assert (await clerk().reply("Pay", run_id="r")).text == "yes"
     assert bank.payments == [("Anna", 3), ("Bo", 3)]
+
+
+async def test_framework_other_call_by_the_program_itself_is_a_mismatch_and_not_made(
+    tmp_path: Path,
+) -> None:
+    path, bank, amounts = tmp_path / "runs.db", Bank(), [4, 5]
+
+    class ByItself(Little):
+        """A program that calls two tools by itself, the first with another amount each time."""
+
+        async def run(self, messages: Any, complete: Any, call: Any) -> str:
+            await call(None, "pay", {"to": "Anna", "amount": amounts[0]})
+            await asyncio.gather(*(call(None, "note", {"number": each}) for each in range(9)))
+            return str(await call(None, "ask", {}))
+
+    def clerk() -> LittleAgent:
+        tools = {"pay": bank.pay, "note": lambda number: number, "ask": lambda: Later("answer")}
+        return LittleAgent("clerk", ByItself(pays_once, **tools), journal=path)
+
+    assert (await clerk().reply("Pay Anna", run_id="r")).stop_reason == "waiting"
+    amounts.pop(0)
+    with pytest.raises(RunMismatch, match=r"step 'pay-.*'amount': 5} in its place"):
+        await clerk().reply("Pay Anna", run_id="r")
+    assert bank.payments == [("Anna", 4)]
+    amounts[0] = 4
+    with Journal(path) as journal:
+        journal.answer("r", "answer", "yes")
+    reply = await clerk().reply("Pay Anna", run_id="r")
+    assert reply.text == "yes", reply.detail
+    assert bank.payments == [("Anna", 4)]
 
 
 def test_framework_run_what_a_program_decides_itself_is_refused_by_name() -> None:

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Never, cast
+from typing import TYPE_CHECKING, Any, Final, Never, cast
 
 from moothall.actions.approval import Later
 from moothall.actions.provenance import merged_sources
@@ -47,6 +47,7 @@ from moothall.foundation.jsonvalue import as_json, json_text
 from moothall.foundation.text import error_message, log_failure
 from moothall.foundation.threads import context_value
 from moothall.journal.entry import read_list
+from moothall.journal.run_view import OWN_CALL_KEY
 from moothall.models.protocol import ModelReply
 
 if TYPE_CHECKING:
@@ -60,6 +61,9 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("moothall.agents")
 
+_OTHERS_TRIES: Final = 20
+_OTHERS_S: Final = 0.005
+"""How often, and in which steps, a call waits for recorded ones that are to be made beside it."""
 _RUN: ContextVar[TheirRun | None] = ContextVar("moothall_their_run", default=None)
 
 
@@ -88,6 +92,9 @@ class TheirRun:
         self._offered_tools: list[Any] = []
         self._counts: dict[str, int] = {}  # of requests by scope, and of executions by key
         self._keys: dict[tuple[str | None, str], str] = {}  # of calls, by scope and id
+        self._own_calls: dict[
+            str, bool
+        ] = {}  # of the program's own, whether it has made each again
         self._failures: dict[str, BaseException] = {}  # by the keys of their steps
         self.parking: Parking = Parking(self.turn_end.id)
 
@@ -163,6 +170,7 @@ class TheirRun:
     def begin_again(self) -> None:
         """Have steps keep their keys that the program makes again from the beginning."""
         self._counts.clear()
+        self._own_calls = dict.fromkeys(self._own_calls, False)
 
     async def park(self, stop: Stop) -> Never:
         """End the run once nothing else is under way; the program does not go on from here."""
@@ -228,6 +236,9 @@ class TheirRun:
             turn.add({"role": "user", "content": request.content}, marks)
             first_messages = [*turn.messages]
             self.turn_end.run_memory.save(state, turn, ends=False)
+        if self.record is not None:
+            own_steps = [e.key for e in self.record.past() if OWN_CALL_KEY.fullmatch(e.key)]
+            self._own_calls = dict.fromkeys(own_steps, False)
         self.history += first_messages[:-1]  # what was said while nobody listened
         self.turns.begin([*self.history, first_messages[-1]])
 
@@ -306,7 +317,9 @@ class TheirRun:
         if key is None:  # of the program's own
             digest = hashlib.sha256(json_text(as_json(args)).encode()).hexdigest()[:6]
             stem = f"{prefix}{name}-{digest}."
-            return f"{stem}{self._count(stem)}"
+            key = f"{stem}{self._count(stem)}"
+            self._own_calls[key] = True
+            return key
         count = self._count(f"={key}")
         return key if count == 1 else f"{key}~{count}"
 
@@ -397,6 +410,8 @@ class TheirRun:
     ) -> CallOutcome:
         stem = key.rpartition(".")[0]
         if self.record is not None:
+            if key in self._own_calls and self.record.find(key) is None:
+                await self._check_order(self.record, key, call)
             TheirCalls.check(
                 self.record, key, call, has_hooks=bool(self.agent.hooks or self.blocks)
             )
@@ -428,6 +443,21 @@ class TheirRun:
         )
         self.turns.note_call(key, call, step)
         return outcome
+
+    async def _check_order(self, record: Record[Any], key: str, call: ToolCall) -> None:
+        """Raise RunMismatch if the program makes a new call where a recorded one is to be again.
+
+        Those side by side come in any order: the others are waited for.
+        """
+        part = key.rpartition("/")[0]
+        for _ in range(_OTHERS_TRIES):
+            rest = (each for each, is_made in self._own_calls.items() if not is_made)
+            missing = next((each for each in rest if each.rpartition("/")[0] == part), None)
+            if missing is None:
+                return
+            await asyncio.sleep(_OTHERS_S)
+        detail = f"step {missing!r} is recorded, and the program calls {call.name!r} of "
+        raise RunMismatch(record.run_id, ("steps",), f"{detail}{call.args!r:.200} in its place")
 
     def _note_sources(self, call: ToolCall, outer: ToolCall | None) -> None:
         """Take what a call read from outside at once: the program need not show it to a model."""
