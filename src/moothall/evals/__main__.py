@@ -8,42 +8,32 @@ import sys
 from typing import Any
 
 from moothall import ConfigError
-from moothall.build import error_text, side_by_side
 from moothall.evals.cases import Case, Dataset
 from moothall.evals.evaluation import Evaluation
 from moothall.evals.other_programs import WRONG
+from moothall.evals.results import CellResult
 
 
 async def ask(job: dict[str, Any]) -> None:
     """Ask the cells of a job."""
-    cases = {each["name"]: Case(**each) for each in job["cases"]}
-    evaluation = Evaluation(
-        job["agent"],
-        Dataset(cases.values(), journal=job["runs"]),
-        [],
-        seeds=job["seeds"],
-        journal=job["journal"],
-        world=job["world"],
-        live=job["live"],
-    )
-    condition = (job["parts"], job["condition"])
+    data = Dataset([Case(**each) for each in job["cases"]], journal=job["runs"])
+    name, parts = job["condition"], job["parts"]
+    options = {key: job[key] for key in ("journal", "world", "live", "concurrency")}
+    evaluation = Evaluation(job["agent"], data, [], {name: parts}, job["seeds"], **options)
     try:
-        evaluation.check_condition(next(iter(cases.values())), job["parts"])
+        evaluation.check_condition(data.cases[0], parts)
     except ConfigError as error:
         sys.exit(f"{WRONG}{error}")
-    slots = asyncio.Semaphore(job["concurrency"])
+    cases = {each.name: each for each in data}
+    cells = [CellResult(name, cases[case], seed) for case, seed in job["cells"]]
+    numbers = {id(each): number for number, each in enumerate(cells)}
 
-    async def ask_cell(number: int, name: str, seed: int) -> None:
-        answer: dict[str, Any] = {"number": number}
-        async with slots:
-            try:
-                answer["run"] = await evaluation.reply_to(cases[name], seed, *condition)
-            except Exception as error:
-                answer["error"] = error_text(error)
+    def tell(cell: CellResult) -> None:
+        answer = {"number": numbers[id(cell)], "run": cell.run, "errors": cell.errors}
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 
-    await side_by_side([ask_cell(*each) for each in job["cells"]])
+    await evaluation.ask_cells(cells, tell)
 
 
 if __name__ == "__main__":

@@ -154,7 +154,7 @@ class Evaluation:
             self._check_conditions(cases[0])
         total, done = len(cases) * len(self.conditions) * self._seeds, 0
 
-        def note_done() -> None:
+        def note_done(cell: CellResult) -> None:
             nonlocal done
             done += 1
             if progress is not None:
@@ -173,7 +173,7 @@ class Evaluation:
                 for case in cases[at:end]
                 for seed in range(1, self._seeds + 1)
             ]
-            await self._ask_cells(cells, note_done)
+            await self.ask_cells(cells, note_done)
             for cell in cells:
                 if cell.run:
                     await self._grade(cell, replies)
@@ -206,8 +206,10 @@ class Evaluation:
 
     # -- asking ------------------------------------------------------------------------------------
 
-    async def _ask_cells(self, cells: list[CellResult], note_done: Callable[[], None]) -> None:
-        """Have the agent reply to cells, those of all conditions at once."""
+    async def ask_cells(
+        self, cells: list[CellResult], note_done: Callable[[CellResult], None]
+    ) -> None:
+        """Have the agent reply to cells, those of all conditions at once; tell of each that has."""
         slots = asyncio.Semaphore(self._concurrency)
         own_model = getattr(self._agent, "model_or_name", None)
         works = []
@@ -236,7 +238,10 @@ class Evaluation:
         return FrozenWorld(*run, **options)
 
     async def _ask_elsewhere(
-        self, parts: Mapping[str, Any], cells: list[CellResult], note_done: Callable[[], None]
+        self,
+        parts: Mapping[str, Any],
+        cells: list[CellResult],
+        note_done: Callable[[CellResult], None],
     ) -> None:
         """Have another process ask the cells of a condition with a program of its own."""
         options = (self._deps, self._budget, parts.get("agent"))
@@ -247,7 +252,7 @@ class Evaluation:
             "parts": {name: each for name, each in parts.items() if name != "program"},
             "cases": [each.to_json() for each in self.data],
             "condition": cells[0].condition if cells else "",
-            "cells": [[n, each.case.name, each.seed] for n, each in enumerate(cells)],
+            "cells": [[each.case.name, each.seed] for each in cells],
             "runs": None if self.data.journal is None else self.data.journal.path,
             "journal": self._journal.path,
             "world": self._world,
@@ -257,10 +262,8 @@ class Evaluation:
         }
         async for answer in run_elsewhere(job):
             cell = cells[answer["number"]]
-            cell.run = answer.get("run", "")
-            if "error" in answer:
-                cell.errors[""] = answer["error"]
-            note_done()
+            cell.run, cell.errors = answer["run"], answer["errors"]
+            note_done(cell)
         for cell in cells:
             if not cell.run and not cell.errors:
                 cell.errors[""] = "its process has ended without an answer"
@@ -270,27 +273,22 @@ class Evaluation:
         cell: CellResult,
         parts: Mapping[str, Any],
         slots: asyncio.Semaphore,
-        note_done: Callable[[], None],
+        note_done: Callable[[CellResult], None],
     ) -> None:
         """Have the agent reply to a case, unless it has; note the run, or what went wrong."""
+        case, seed = cell.case, cell.seed
         async with slots:
             try:
-                cell.run = await self.reply_to(cell.case, cell.seed, parts, cell.condition)
+                agent = self._make_agent(case, parts)
+                run_id = self._run_id(agent, case, parts, seed)
+                async with self._locks.setdefault(run_id, asyncio.Lock()):  # cases may ask the same
+                    tags = {"case": case.name[:200], "condition": cell.condition[:200]}
+                    await self._reply(agent, case, parts, seed, run_id=run_id, tags=tags)
+                cell.run = run_id
             except Exception as error:
-                log_failure(logger, f"case {cell.case.name!r} failed", error)
+                log_failure(logger, f"case {case.name!r} failed", error)
                 cell.errors[""] = error_text(error)
-        note_done()
-
-    async def reply_to(
-        self, case: Case, seed: int, parts: Mapping[str, Any], condition: str
-    ) -> str:
-        """Have the agent reply to a case, unless it has; return the id of the run."""
-        agent = self._make_agent(case, parts)
-        run_id = self._run_id(agent, case, parts, seed)
-        async with self._locks.setdefault(run_id, asyncio.Lock()):  # cases may ask the same
-            tags = {"case": case.name[:200], "condition": condition[:200]}
-            await self._reply(agent, case, parts, seed, run_id=run_id, tags=tags)
-        return run_id
+        note_done(cell)
 
     async def _reply(
         self, agent: Any, case: Case, parts: Mapping[str, Any], seed: int, **options: Any

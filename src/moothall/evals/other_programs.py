@@ -16,9 +16,7 @@ WRONG: Final = "this program cannot be asked: "
 
 
 async def run_elsewhere(job: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
-    """Have another process ask the cells of a job, and yield each one's `number` and `run`.
-
-    A cell that has failed has an `error` instead.
+    """Have another process ask the cells of a job; yield each one's `number`, `run` and `errors`.
 
     Raises:
         ConfigError: the program is not there, or is no agent that can reply so

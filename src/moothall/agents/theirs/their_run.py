@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Never, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from moothall.actions.approval import Later
 from moothall.actions.provenance import merged_sources
@@ -171,10 +171,6 @@ class TheirRun:
         """Have steps keep their keys that the program makes again from the beginning."""
         self._counts.clear()
         self._own_calls = dict.fromkeys(self._own_calls, False)
-
-    async def park(self, stop: Stop) -> Never:
-        """End the run once nothing else is under way; the program does not go on from here."""
-        await self.parking.park(stop)
 
     def from_thread(self, step: Coroutine[Any, Any, Any]) -> Any:
         """Return the result of a step for a part of the program that runs in a thread."""
