@@ -297,10 +297,10 @@ class RunView:
 
     def results(self, path: str = "") -> dict[str, Any]:
         """Return what steps of a part ended with that are no calls, by their keys."""
-        ended = (each for each in self.entries if each.path == path and each.kind == "ended")
+        ends = (each for each in self.entries if each.path == path and each.kind == "ended")
         return {
             each.key: each.result
-            for each in ended
+            for each in ends
             if "action" not in each.subject or not _CALL_KEY.fullmatch(each.key)
         }
 

@@ -192,11 +192,11 @@ class ToolCalls(CallBatch):
 def _waiting_result(error: BaseException) -> dict[str, Any]:
     """Return the result of an action that waits, or whose task group has raised that it does."""
     while isinstance(error, BaseExceptionGroup):
-        _, others = error.split(Later)
-        if others is not None and not isinstance(others, Exception):
+        _, failures = error.split(Later)
+        if failures is not None and not isinstance(failures, Exception):
             raise error
-        if others is not None:
-            return failed_result(others)
+        if failures is not None:
+            return failed_result(failures)
         error = error.exceptions[0]
     return {"result": error}
 
