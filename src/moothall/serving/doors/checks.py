@@ -9,7 +9,7 @@ import json
 import re
 import socket
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -114,10 +114,10 @@ def json_of(body: bytes) -> Any:
 
 def check_once(scope: Scope, token_headers: Iterable[str] = ()) -> None:
     """Refuse a request that has two of a header that access depends on, or two lengths."""
-    names = [name.decode("latin-1").lower() for name, _ in scope["headers"]]
-    if {"content-length", "transfer-encoding"} <= {*names}:  # a proxy may believe the other one
+    names = Counter([name.decode("latin-1").lower() for name, _ in scope["headers"]])
+    if {"content-length", "transfer-encoding"} <= names.keys():  # a proxy may believe the other one
         raise RequestRefused(400, "a request has one length: Content-Length or Transfer-Encoding")
-    if any(names.count(each) > 1 for each in (*_SINGLE_HEADERS, *token_headers)):
+    if any(names[each] > 1 for each in (*_SINGLE_HEADERS, *token_headers)):
         raise RequestRefused(403, "a header appears twice")
 
 

@@ -35,6 +35,7 @@ from moothall.build import (
     CallerContext,
     Delivery,
     Envelope,
+    Mailbox,
     Threaded,
     address,
     answer,
@@ -60,6 +61,14 @@ def _check_id(id: str) -> None:
             f"agent {id!r} cannot be served: the doors read {CARD_PATH!r} after an id in an "
             "address as its card, so give it another id"
         )
+
+
+def _say_policy(agent: Agent) -> str | None:
+    """Return who may say something to an agent; None where nobody can."""
+    if isinstance(mailbox := agent.space_mailbox, Mailbox):  # which has its actions already
+        offer = mailbox.offers.get("say")
+        return None if offer is None else offer.action.access_policy
+    return None if (say := agent.offers.get("say")) is None else say.access_policy
 
 
 _OPEN_DOORS: Final[WeakSet[Served]] = WeakSet()
@@ -297,7 +306,7 @@ class Served:
         return {
             id: agent
             for id, agent in self.offered.items()
-            if (say := agent.offers.get("say")) is not None and say.access_policy != ACCESS_DENIED
+            if _say_policy(agent) not in (None, ACCESS_DENIED)
         }
 
     def replying(self) -> dict[str, ConversationalAgent]:
@@ -344,7 +353,7 @@ class Served:
         Raises:
             NotPermitted: it was refused
         """
-        if agent.offers["say"].access_policy in (ACCESS_PERMITTED, ACCESS_DENIED):
+        if _say_policy(agent) in (ACCESS_PERMITTED, ACCESS_DENIED):
             return
         action = {"name": "say", "args": {"content": content}}
         message: Any = {"from": sender, "to": str(agent.id), "action": action}

@@ -314,9 +314,8 @@ def history_and_content(
     """
     messages = openai_request.messages
     if isinstance(agent, ReActAgent):
-        own_names = {each.name for each in agent.actions.get_actions()}
         for tool in openai_request.tools:
-            if tool.name in own_names:
+            if agent.actions.get_action(tool.name) is not None:
                 text = f"{tool.name!r} is an action of the agent's own: give the tool another name"
                 raise BadRequest(text, "tools")
         messages = agent.with_marks_of_runs(messages)
