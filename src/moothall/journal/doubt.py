@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import attrgetter
 from typing import Any, ClassVar
 
 from moothall.foundation.errors import ConfigError
@@ -84,9 +85,9 @@ def calls_below(path: str, step: str, calls: Iterable[tuple[str, str]]) -> list[
     return [each for each in calls if f"{each[0]}/".startswith(prefix)]
 
 
-def state_of_parts(parts: Iterable[Iterable[Entry]]) -> str | None:
-    """Return the state of a run with the entries of these parts, as `state_of` does."""
-    return state_of(sorted(chain.from_iterable(parts), key=lambda each: each.sequence))
+def in_order(parts: Iterable[Iterable[Entry]]) -> list[Entry]:
+    """Return the entries of parts of a run in their order there."""
+    return sorted(chain.from_iterable(parts), key=attrgetter("sequence"))
 
 
 def state_of(entries: Sequence[Entry]) -> str | None:

@@ -8,7 +8,6 @@ import json
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +18,6 @@ from moothall.foundation.errors import (
     FileError,
     JournalError,
     NoSuchFile,
-    RunHeld,
     StateError,
 )
 from moothall.foundation.files import written_whole
@@ -98,7 +96,7 @@ def move_run(store: Store, runs: RunOpener, run_id: str, path: Path) -> None:
 
     It stays here, so that nothing that has its id begins it anew.
     """
-    with _locked_run(store, runs, run_id) as number:
+    with runs.leasing(run_id, "a process") as number:
         state = _state(store, number)
         if state == ELSEWHERE_STATE:
             raise StateError(
@@ -125,7 +123,7 @@ def move_run(store: Store, runs: RunOpener, run_id: str, path: Path) -> None:
 
 def adopt_run(store: Store, runs: RunOpener, run_id: str) -> None:
     """Let a run go on here that may go on elsewhere; do nothing to any other."""
-    with _locked_run(store, runs, run_id) as number:
+    with runs.leasing(run_id, "a process") as number:
         if _state(store, number) == ELSEWHERE_STATE:
             _reopen_run(store, number, run_id)
 
@@ -148,19 +146,6 @@ def _reopen_run(store: Store, number: int, run_id: str) -> None:
             "UPDATE runs SET state = ?, open = ? WHERE number = ?",
             (state, state in OPEN_STATES, number),
         )
-
-
-@contextmanager
-def _locked_run(store: Store, runs: RunOpener, run_id: str) -> Iterator[int]:
-    """Yield the number of a run on which no process works meanwhile."""
-    with store.reading() as db:
-        number = store.run_number(db, run_id)
-    if not runs.take_lease(number):
-        raise RunHeld(run_id, "a process")
-    try:
-        yield number
-    finally:
-        runs.release(number)
 
 
 def _export_lines(

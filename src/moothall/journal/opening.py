@@ -8,8 +8,8 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from typing import Any, Final, TypeAlias
 from weakref import WeakSet
 
@@ -19,7 +19,7 @@ from moothall.foundation.database import RUNS, Database
 from moothall.foundation.errors import RequestCancelled, RunHeld, StateError
 from moothall.foundation.threads import WORKERS, guard
 from moothall.journal.commits import Commits, OpenRun
-from moothall.journal.doubt import Doubt, state_of_parts
+from moothall.journal.doubt import Doubt, in_order, state_of
 from moothall.journal.entry import ROOT, Entry, parts_of, subpath
 from moothall.journal.kinds.entry_kinds import EntryKind
 from moothall.journal.stop_reason import ELSEWHERE_STATE, OPEN_STATES
@@ -95,6 +95,21 @@ class RunOpener:
         """Give back the lease of a run."""
         with self._leases.lock:
             self._leases.give_back(number)
+
+    @contextmanager
+    def leasing(self, run_id: str, holder: str) -> Iterator[int]:
+        """Have no process work on a run in the `with` block, which gets its number; else RunHeld.
+
+        The error says that `holder` works on it.
+        """
+        with self._store.reading() as db:
+            number = self._store.run_number(db, run_id)
+        if not self.take_lease(number):
+            raise RunHeld(run_id, holder)
+        try:
+            yield number
+        finally:
+            self.release(number)
 
     def leave_runs(self, run_id: str | None, leave: bool) -> None:
         """Have a run, or all that are open or opened later, get no end if they are cancelled."""
@@ -182,13 +197,10 @@ class RunOpener:
 
     def note_beside(self, run_id: str, kind: EntryKind, data: dict[str, Any]) -> None:
         """Note an entry beside the work of a run at rest, whose state stays."""
-        run = self.open(run_id)
-        try:
-            run.state = state_of_parts(run.past_entries.values())
+        with closing(self.open(run_id)) as run:
+            run.state = state_of(in_order(run.past_entries.values()))
             run.note(kind.path, kind.name, data)
             run.commit_now()
-        finally:
-            run.close()
 
     def _open_for(
         self, run_future: concurrent.futures.Future[OpenRun], run_id: str, new_run: NewRun | None

@@ -6,14 +6,14 @@ import json
 import time
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any, ClassVar, Final
 
 from moothall.foundation.arguments import check_name, check_text
 from moothall.foundation.database import Database
 from moothall.foundation.errors import NoSuchRun, RunHeld, StateError
 from moothall.foundation.jsonvalue import json_text
-from moothall.journal.doubt import Doubt, decisions_for, state_of_parts
+from moothall.journal.doubt import Doubt, decisions_for, in_order, state_of
 from moothall.journal.entry import ROOT, Entry
 from moothall.journal.forking import hand_over_run
 from moothall.journal.opening import NOTIFIER_LEASE, RunOpener
@@ -245,23 +245,16 @@ class Waits(DueRuns):
 
         `outcome` has who decides so, if the run asks its operator.
         """
-        with self._store.reading() as db:
-            run = (self._store.run_number(db, run_id), run_id)
-        if not self._runs.take_lease(run[0]):
-            raise RunHeld(run_id, "another process")
-        try:
-            with self._store.writing() as db:
-                if outcome is None:
-                    operator_waits.end_asking(db, run[0], operator_waits.PROGRAM_KEY)
-                elif (
-                    operator_waits.operator_decided(db, run[0], operator_waits.PROGRAM_KEY) is None
-                ):
-                    give_answer(self._store, db, run, operator_waits.PROGRAM_KEY, "fork", outcome)
-                else:
-                    return  # the same answer again
-                hand_over_run(self._store, db, run)
-        finally:
-            self._runs.release(run[0])
+        leasing = self._runs.leasing(run_id, "another process")
+        with leasing as number, self._store.writing() as db:
+            if outcome is None:
+                operator_waits.end_asking(db, number, operator_waits.PROGRAM_KEY)
+            elif operator_waits.operator_decided(db, number, operator_waits.PROGRAM_KEY) is None:
+                key = operator_waits.PROGRAM_KEY
+                give_answer(self._store, db, (number, run_id), key, "fork", outcome)
+            else:
+                return  # the same answer again
+            hand_over_run(self._store, db, (number, run_id))
 
     def answer_askers(
         self,
@@ -318,12 +311,8 @@ class Waits(DueRuns):
         `only` is the key of the one call that is decided about, unless that was done before.
         """
         check_name("by=", by, optional=True)
-        run = self._runs.open(run_id)
-        try:
-            entries = sorted(
-                (entry for part in run.past_entries.values() for entry in part),
-                key=lambda e: e.sequence,
-            )
+        with closing(self._runs.open(run_id)) as run:
+            entries = in_order(run.past_entries.values())
             doubts = Doubt.among(entries, decided=only is None)
             if not doubts:
                 self.check_doubt_below(run_id)
@@ -334,16 +323,13 @@ class Waits(DueRuns):
             for doubt, data in decision_entries:
                 run.note(doubt.path, "decided", data if by is None else {**data, "by": by})
             run.commit_now()
-        finally:
-            run.close()
         return [doubt for doubt, _ in decision_entries]
 
     def resume(self, run_id: str, by: str | None) -> None:
         """Record that a run is to be resumed: it is due, unless it is already."""
         check_name("by=", by, optional=True)
-        run = self._runs.open(run_id)
-        try:
-            state = state_of_parts(run.past_entries.values())
+        with closing(self._runs.open(run_id)) as run:
+            state = state_of(in_order(run.past_entries.values()))
             if state == "waiting":
                 questions = [wait_in_words(each) for each in self.open(run_id, None, None)]
                 with self._store.reading() as db:
@@ -360,8 +346,6 @@ class Waits(DueRuns):
             run.commit_now()
             with self._store.writing() as db:
                 withdraw_cancel(db, run.number)
-        finally:
-            run.close()
 
     def cancel(self, run_id: str, cause: str) -> bool:
         """End a run as cancelled; return False if its process, or a decision, comes before that.
@@ -379,7 +363,7 @@ class Waits(DueRuns):
                 run = self._runs.open(run_id)  # it may have been left just before it was asked
             except RunHeld:
                 return False
-        try:
+        with closing(run):
             entries = run.past_entries.get(ROOT, [])
             end = Entry.end_of(entries)
             questions = [wait_in_words(each) for each in self.open(run_id, None, None)]
@@ -389,7 +373,7 @@ class Waits(DueRuns):
                     return True
                 raise StateError(f"run {run_id!r} has ended: it is {reason}")
             # Whoever decides about a call in doubt must still be asked.
-            is_in_doubt = state_of_parts(run.past_entries.values()) == "in_doubt"
+            is_in_doubt = state_of(in_order(run.past_entries.values())) == "in_doubt"
             # The run first: if this process dies in between, the next `cancel` ends the rows.
             if questions or (reason != "cancelled" and not is_in_doubt):
                 data = end_of_cut_off(entries) if end is None else end.data
@@ -402,8 +386,6 @@ class Waits(DueRuns):
                 end_rows(db, run.number)
                 if is_in_doubt:
                     ask_to_cancel(db, run.number, cause)
-        finally:
-            run.close()
         for each in run_ids:
             with suppress(StateError, NoSuchRun):  # it has ended
                 self.cancel(each, cause)

@@ -8,7 +8,6 @@ import inspect
 import json
 import types
 from collections.abc import Callable
-from functools import cache
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 from zlib import crc32
 
@@ -16,6 +15,7 @@ from moothall.agents.replies.state import Codec
 from moothall.foundation.errors import ConfigError, MoothallError
 from moothall.foundation.jsonvalue import NotJSON, copy_json, to_json
 from moothall.foundation.text import error_text
+from moothall.journal.kinds.entry_kinds import adapter_of
 
 _SCALARS: Final = frozenset((str, int, bool, type(None)))
 _PLAIN: Final = (str, int, float, bool, list, dict, None, type(None), Any, inspect.Parameter.empty)
@@ -44,13 +44,13 @@ def codec_for(annotation: Any, label: str) -> Codec:
 
     def dump(value: Any) -> Any:
         try:
-            return _adapter(annotation).dump_python(value, mode="json", warnings="error")
+            return adapter_of(annotation).dump_python(value, mode="json", warnings="error")
         except (ValueError, TypeError) as error:  # as all of pydantic's
             raise ConfigError(
                 f"{label} must be a {annotation}, got {value!r:.80} ({error_text(error)})"
             ) from error
 
-    return Codec(dump, lambda data: _adapter(annotation).validate_json(json.dumps(data)))
+    return Codec(dump, lambda data: adapter_of(annotation).validate_json(json.dumps(data)))
 
 
 def _is_plain(annotation: Any) -> bool:
@@ -62,13 +62,6 @@ def _is_plain(annotation: Any) -> bool:
     if origin is dict:
         return args[0] is str and _is_plain(args[1])
     return origin in (list, Union, types.UnionType) and all(map(_is_plain, args))
-
-
-@cache
-def _adapter(annotation: Any) -> Any:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(annotation)
 
 
 def _plain_data(value: Any, label: str) -> Any:

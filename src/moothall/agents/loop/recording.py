@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
@@ -373,7 +374,7 @@ async def show_open_calls(
             part = await agent.journal.begin(run_id, "", "", "")
         except (RunHeld, NoSuchRun):  # it goes on, and shows its calls itself, or was deleted
             continue
-        try:
+        with closing(part):
             other: Record[LoopState] = Record(part, LoopState)
             if other.state is None or not _has_seen(memory, other):
                 thread.parked_runs[run_id] = last_entry
@@ -389,8 +390,6 @@ async def show_open_calls(
                 await other.end(**end)  # again: it is what a run ended with that comes last
             catch_up_memory(memory, other)
             thread.parked_runs[run_id] = part.run.end[0]
-        finally:
-            part.close()
 
 
 def _has_seen(memory: Memory, record: Record[Any]) -> bool:

@@ -13,20 +13,15 @@ from moothall.agents.replies.record import Record
 from moothall.agents.replies.reply import Reply
 from moothall.agents.replies.reply_request import KeptOptions
 from moothall.agents.replies.resume import NULL_RECORD
-from moothall.agents.replies.state import (
-    checked_state,
-    copied_state,
-    dump_state,
-    load_state,
-    written_state,
-)
+from moothall.agents.replies.state import VERSION, dump_state, load_state
 from moothall.agents.replies.sub_agents.askers import asker_data
 from moothall.agents.replies.sub_agents.resumable import ResumedRun
 from moothall.agents.replies.sub_agents.resuming import ResumeChoices, ResumingRuns, results_of
 from moothall.agents.replies.sub_agents.run_life import RunLife
 from moothall.foundation import tracing
-from moothall.foundation.errors import DefinitionError
-from moothall.foundation.jsonvalue import as_json
+from moothall.foundation.errors import DefinitionError, StateError
+from moothall.foundation.format_version import json_version_problem
+from moothall.foundation.jsonvalue import NotJSON, as_json, copy_json
 from moothall.foundation.threads import WORKERS
 
 if TYPE_CHECKING:
@@ -270,17 +265,30 @@ class RecordedAgent(ConversationalAgent):
     @staticmethod
     def as_state(kind: str, **parts: Any) -> dict[str, Any]:
         """Return a state of this kind, as copied JSON data; raise StateError if it has no form."""
-        return written_state(kind, parts)
+        try:
+            copied: dict[str, Any] = copy_json({"kind": kind, "format": VERSION, **parts})
+        except NotJSON as error:
+            raise StateError(f"the state of a {kind} cannot be written as JSON: {error}") from error
+        return copied
 
     @staticmethod
     def read_state(saved: Any, kind: str) -> dict[str, Any]:
         """Return a copy of a saved state; StateError if it is not of this kind and version."""
-        return copied_state(saved, kind)
+        try:
+            copied: dict[str, Any] = copy_json(RecordedAgent.checked_state(saved, kind, VERSION))
+        except NotJSON as error:
+            raise StateError(f"the state of a {kind} is damaged: {error}") from error
+        return copied
 
     @staticmethod
     def checked_state(saved: Any, kind: str, version: int) -> dict[str, Any]:
         """Return a saved state; StateError if it is not of this kind and version."""
-        return checked_state(saved, kind, version)
+        if not isinstance(saved, dict) or saved.get("kind") != kind:
+            actual = saved.get("kind") if isinstance(saved, dict) else type(saved).__name__
+            raise StateError(f"this is not a state of a {kind}, but of {actual!r:.80}")
+        if problem := json_version_problem(saved, version):
+            raise StateError(f"this state of a {kind} cannot be loaded: {problem}")
+        return saved
 
 
 def _note_run(part: RunPart, thread: Thread) -> None:

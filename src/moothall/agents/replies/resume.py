@@ -1,4 +1,4 @@
-"""Opening and resuming runs: the record of one's own, how a run ended, and those that wait."""
+"""The record of a run of one's own, how a run ended, and memories as a fork sees them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def overlap(remembered: list[Any], messages: list[Any]) -> int:
     return 0
 
 
-# -- a run that waits for another one --------------------------------------------------------------
+# -- memories as a fork sees them ------------------------------------------------------------------
 
 
 class _Fork:

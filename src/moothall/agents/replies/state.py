@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import fields
-from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from moothall.actions.provenance import origins_of
 from moothall.actions.provenance.origin import told_keys
 from moothall.agents.replies.reply import Reply, Step, Stop
 from moothall.foundation.errors import StateError
-from moothall.foundation.format_version import json_version_problem
-from moothall.foundation.jsonvalue import NotJSON, as_json, copy_json, deep_json, to_json
+from moothall.foundation.jsonvalue import NotJSON, as_json, deep_json, to_json
+from moothall.journal.kinds.entry_kinds import adapter_of
 from moothall.models.protocol import ModelReply, Usage
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 
 class Codec(NamedTuple):
@@ -33,20 +29,12 @@ def codec_of(kind: Any) -> Codec:
     if kind is ModelReply:
         return ANSWER
     return Codec(
-        _unchanged, _unchanged if kind is None or kind is Any else _adapter(kind).validate_python
+        _unchanged, _unchanged if kind is None or kind is Any else adapter_of(kind).validate_python
     )
 
 
 def _unchanged(value: Any) -> Any:
     return value
-
-
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    """Return a type's validator, cached because making one takes 2 ms."""
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(kind)
 
 
 def reply_json(reply: Reply) -> dict[str, Any]:
@@ -149,7 +137,7 @@ def load_state(kind: type[S], data: Any, label: str) -> S:
             text = text_of(recognized)
         except PydanticSerializationError:  # a lone surrogate, as in the name of a file
             text = text_of(deep_json(recognized))
-        restored: S = _adapter(cast(Any, kind)).validate_json(text, strict=True)
+        restored: S = adapter_of(cast(Any, kind)).validate_json(text, strict=True)
     except (ValidationError, TypeError, ValueError) as error:
         problem = str(error)
         if isinstance(error, ValidationError):
@@ -160,31 +148,3 @@ def load_state(kind: type[S], data: Any, label: str) -> S:
             f"{label}: the state of a {kind.__name__} is damaged: {problem}"
         ) from error
     return restored
-
-
-def written_state(kind: str, parts: dict[str, Any]) -> dict[str, Any]:
-    """Return a state of this kind, as copied JSON data; raise StateError if it has no form."""
-    try:
-        copied: dict[str, Any] = copy_json({"kind": kind, "format": VERSION, **parts})
-    except NotJSON as error:
-        raise StateError(f"the state of a {kind} cannot be written as JSON: {error}") from error
-    return copied
-
-
-def copied_state(saved: Any, kind: str) -> dict[str, Any]:
-    """Return a copy of a saved state; StateError if it is not of this kind and version."""
-    try:
-        copied: dict[str, Any] = copy_json(checked_state(saved, kind, VERSION))
-    except NotJSON as error:
-        raise StateError(f"the state of a {kind} is damaged: {error}") from error
-    return copied
-
-
-def checked_state(saved: Any, kind: str, version: int) -> dict[str, Any]:
-    """Return a saved state; StateError if it is not of this kind and version."""
-    if not isinstance(saved, dict) or saved.get("kind") != kind:
-        actual = saved.get("kind") if isinstance(saved, dict) else type(saved).__name__
-        raise StateError(f"this is not a state of a {kind}, but of {actual!r:.80}")
-    if problem := json_version_problem(saved, version):
-        raise StateError(f"this state of a {kind} cannot be loaded: {problem}")
-    return saved

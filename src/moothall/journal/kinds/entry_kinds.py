@@ -62,7 +62,7 @@ def data_fault(data_type: Any, data: Any) -> str:
     from pydantic import ValidationError
 
     try:
-        _adapter(data_type).validate_python(data, strict=True)
+        adapter_of(data_type).validate_python(data, strict=True)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "it"
@@ -72,7 +72,8 @@ def data_fault(data_type: Any, data: Any) -> str:
 
 
 @cache
-def _adapter(data_type: Any) -> TypeAdapter[Any]:
+def adapter_of(data_type: Any) -> TypeAdapter[Any]:
+    """Return a type's validator, cached because making one takes 2 ms."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(data_type)

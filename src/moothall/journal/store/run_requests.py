@@ -173,12 +173,6 @@ def note_heard(db: Database, run: int, keys: Iterable[str]) -> None:
             db.execute(f"{query}?", (key, run))
 
 
-def is_unheard(db: Database, run: int, key: str) -> bool:
-    """Return whether a run has still to hear a text."""
-    query = "SELECT 1 FROM waits WHERE run = ? AND key = ? AND NOT taken"
-    return db.execute(query, (run, key)).fetchone() is not None
-
-
 def read_requests(db: Database, run: int, state: str | None) -> Requests:
     """Return what is asked of a run that is opened; of one that is over, nothing any more."""
     rows = db.execute(_SELECT, (run,)).fetchall()

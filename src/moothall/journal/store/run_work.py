@@ -22,7 +22,6 @@ from moothall.journal.store.run_requests import (
     asks_of_open_runs,
     check_askable,
     is_over,
-    is_unheard,
     keep_told,
     let_go_on,
     withdraw_all,
@@ -178,8 +177,10 @@ class RunRequests:
 
     def is_heard(self, run_id: str, key: str) -> bool:
         """Return whether a run has heard a text."""
+        query = "SELECT 1 FROM waits WHERE run = ? AND key = ? AND NOT taken"
         with self._store.reading() as db:
-            return not is_unheard(db, self._store.run_number(db, run_id), key)
+            row = db.execute(query, (self._store.run_number(db, run_id), key)).fetchone()
+            return row is None
 
     # -- what this process works on ----------------------------------------------------------------
 

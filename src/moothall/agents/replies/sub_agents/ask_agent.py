@@ -35,7 +35,7 @@ from moothall.agents.replies.thread import Thread, shortened_id
 from moothall.foundation.arguments import check_boolean, check_seconds
 from moothall.foundation.errors import ConfigError, NoSuchRun, RunHeld, RunMismatch
 from moothall.foundation.jsonvalue import as_json
-from moothall.journal.doubt import Doubt
+from moothall.journal.doubt import Doubt, in_order
 from moothall.journal.stop_reason import ELSEWHERE_STATE, FINAL_REASONS, NO_ANSWER_TEXT
 from moothall.journal.store.wait_rows import WaitOutcome
 
@@ -339,8 +339,5 @@ def doubts_of_asked(record: Record[Any], iteration: int | str) -> list[str]:
     if not paths:
         return []
     past = record.run_part.run.past_entries
-    members = [key for key in past if any(f"{key}/".startswith(f"{path}/") for path in paths)]
-    entries = sorted(
-        (each for key in members for each in past[key]), key=lambda each: each.sequence
-    )
-    return [str(each) for each in Doubt.among(entries)]
+    parts = (past[key] for key in past if any(f"{key}/".startswith(f"{path}/") for path in paths))
+    return [str(each) for each in Doubt.among(in_order(parts))]

@@ -11,7 +11,7 @@ from moothall.agents.agent import CURRENT, Agent, Handling
 from moothall.agents.replies.checked_parts import members_of
 from moothall.agents.replies.reply_context import Replying, upward_of
 from moothall.agents.replies.resume import shares_journal
-from moothall.agents.replies.sub_agents.late_replies import asked_by
+from moothall.agents.replies.sub_agents.late_replies import ASKED_BY
 
 if TYPE_CHECKING:
     from moothall.actions.approval import Approver
@@ -48,7 +48,8 @@ def asker_data(agent: Agent) -> dict[str, str]:
     message = handling.message() if handling is not None and handling.agent is agent else None
     if handling is None or message is None or message["action"]["name"] != "say":
         return {}
-    return asked_by(message, handling.within)
+    within = {} if handling.within is None else {"asked_within": handling.within}
+    return {ASKED_BY: str(message["from"]), **within}
 
 
 def approver_of_asker(agent: Agent) -> Approver | None:

@@ -19,11 +19,6 @@ logger: logging.Logger = logging.getLogger("moothall.agents")
 ASKED_BY: Final = "asked_by"
 
 
-def asked_by(message: dict[str, Any], within: str | None) -> dict[str, str]:
-    """Return what is recorded of the message that a run answers: its sender, and in which reply."""
-    return {ASKED_BY: str(message["from"]), **({} if within is None else {"asked_within": within})}
-
-
 def sender_of_run(sender_fields: Mapping[str, str], background: Any) -> dict[str, str]:
     """Return whose message a run answers that is over, if its sender still hears of it.
 

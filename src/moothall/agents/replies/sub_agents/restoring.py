@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from moothall.actions import Action
@@ -85,10 +85,8 @@ async def restore_run(agent: Any, journal: Any, run_id: str, budget: Budget | No
         part = await journal.begin(run_id, "", "", "")
     except (NoSuchRun, RunHeld):  # another process works on it
         return
-    try:
+    with closing(part):
         if part.past_entries:
             await agent.restore_part(part, budget)
-    finally:
-        part.close()
     for account in budget.accounts if has_ended else ():
         _RESTORED.set(account, run_id, 1)
