@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,34 @@ async def test_run_in_doubt_goes_on_no_more_once_its_calls_are_decided(tmp_path:
         journal.decide("r", "repeat")
         assert journal.run("r").state == "cancelled"
         assert await agent(journal).resume_decided() == []
+
+
+async def test_run_that_is_cancelled_as_a_process_comes_to_resume_it_does_not_go_on(
+    tmp_path: Path,
+) -> None:
+    orders = []
+
+    def order() -> str:
+        orders.append("ordered")
+        return "ordered"
+
+    def answer(messages: Any, actions: Any) -> Any:
+        if not (tmp_path / "left").exists():
+            crash(tmp_path / "j", tmp_path / "left")
+        return Call("c", "order", {}) if messages[-1]["role"] == "user" else "Done."
+
+    def agent(journal: Journal) -> ReActAgent:
+        return ReActAgent("a", ScriptedModel(answer), actions=[order], journal=journal)
+
+    with Journal(tmp_path / "j") as journal:
+        await agent(journal).reply("go", run_id="r")
+    orders.clear()
+    with Journal(tmp_path / "left") as journal, Journal(tmp_path / "left") as other:
+        cancel = partial(other.cancel, by="eva")
+        (resumed,) = await agent(journal).resume_runs(deps=lambda run: cancel(run.id))
+        assert isinstance(resumed.error, RequestCancelled)
+        assert (journal.run("r").state, orders) == ("cancelled", [])
+        assert await agent(journal).resume_runs() == []
 
 
 async def test_run_that_is_cancelled_ends_the_runs_of_the_agents_that_it_has_asked(

@@ -22,7 +22,7 @@ from moothall.agents.replies.sub_agents.background import Workers
 from moothall.agents.replies.sub_agents.beside import hear, may_have_workers
 from moothall.agents.replies.sub_agents.late_replies import ASKED_BY
 from moothall.agents.replies.sub_agents.resumable import until_up
-from moothall.foundation.errors import JournalError, RunMismatch
+from moothall.foundation.errors import JournalError, RequestCancelled, RunMismatch
 from moothall.journal.entry import begin_data_of
 from moothall.journal.stop_reason import ANSWERED_REASONS, FINAL_REASONS
 
@@ -71,6 +71,7 @@ class RunLife:
             except RunMismatch as error:
                 await self._note_mismatch(error)
                 raise
+            self._refuse_cancelled()
             if request.background == "woken" and request.sender:
                 await asyncio.to_thread(self.journal.waits.keep_late_reply, self.record.run_id)
             self._attend()
@@ -105,6 +106,12 @@ class RunLife:
         if has_workers and request.state.workers is None:
             request.state.workers = Workers(agent, request.state)
         return part
+
+    def _refuse_cancelled(self) -> None:
+        """Raise RequestCancelled if somebody has cancelled the run since it was to be resumed."""
+        end, run_id = self.record.over, self.request.run_id
+        if ASK_CONTEXT.get().resumed_run == run_id and end and end["reason"] == "cancelled":
+            raise RequestCancelled(f"run {run_id!r} does not go on: {end['detail']}")
 
     def _attend(self) -> None:
         """Have the run hear what it is told: now what came before it was opened."""
