@@ -313,6 +313,11 @@ def test_run_that_had_ended_and_goes_on_is_found_where_it_is_cut_off(journal: Jo
     asyncio.run(work(None, "started", **started))
     assert ids(journal, state="in_doubt") == ["R"]
     assert journal.waits.count_cut_off() == (0, 1)
+    asyncio.run(work(None))
+    journal.decide("R", "skip")
+    assert journal.waits.count_cut_off() == (1, 0)
+    journal.pause("R")
+    assert (ids(journal, state="waiting"), journal.waits.count_cut_off()) == (["R"], (0, 0))
 
 
 def test_looking_for_what_is_due_or_cut_off_reads_no_run_that_has_ended(tmp_path: Path) -> None:
@@ -350,6 +355,7 @@ def test_looking_for_what_is_due_or_cut_off_reads_no_run_that_has_ended(tmp_path
         "SEARCH w USING INDEX waits_remind (remind<?)",
         "SEARCH r USING INTEGER PRIMARY KEY (rowid=?)",
         "SEARCH o USING PRIMARY KEY (run=?)",
+        "SEARCH q USING PRIMARY KEY (run=? AND key=?)",  # of an open one, whether it is paused
         "SEARCH f USING INDEX sqlite_autoindex_runs_1 (id=?)",  # the copy of one that waits
     }, plans
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from commands import Command
 from journal.conftest import Place
 from moothall import Journal
@@ -54,6 +56,7 @@ LISTS: dict[str, Callable[[Journal], object]] = {
 }
 
 
+@pytest.mark.timeout(240)
 def test_run_that_ends_while_runs_are_listed_is_never_taken_for_stopped(place: Place) -> None:
     path, found = place("runs.db"), dict[str, object]()
     with Journal(path) as journal, Command(path, code=PROGRAM) as process:

@@ -39,13 +39,14 @@ def _sum_sql(name: str) -> str:
     return f"CAST(coalesce(sum({name}), 0) AS BIGINT)"  # PostgreSQL's sum is a decimal
 
 
-_END_SQL: Final = (
+END_SQL: Final = (
     f"CASE WHEN {IS_CANCELLED_SQL} THEN 'cancelled' WHEN {IS_MISMATCH_SQL} THEN "
     f"'{MISMATCH_STATE}' WHEN {IS_PAUSED_SQL} THEN 'waiting' ELSE state END"
 )
+"""What a run is that no process works on; NULL if it is stopped."""
 _COLUMNS: Final = (
     f"number, id, kind, agent, task, began, changed, last, {', '.join(SUM_COLUMNS)}, "
-    f"seconds, CAST(attributes AS TEXT), {_END_SQL}, forked_from, thread, waiting, "
+    f"seconds, CAST(attributes AS TEXT), {END_SQL}, forked_from, thread, waiting, "
     # It ends with its own `over`: one row by its key, and only of those that failed.
     "CASE WHEN state = 'error' THEN (SELECT data FROM entries WHERE place = (number << 32) + last) "
     "END"
@@ -62,7 +63,7 @@ _SUMS_SQL: Final = (
 )
 _STATE_SQL: Final = (
     "CASE WHEN number IN ({taken}) THEN CASE WHEN waiting > 0 THEN 'waiting' ELSE 'running' END "
-    f"ELSE coalesce({_END_SQL}, 'stopped') END"
+    f"ELSE coalesce({END_SQL}, 'stopped') END"
 )
 
 _RECORDED_CONDITION: Final = (

@@ -21,6 +21,7 @@ from moothall.foundation.threads import WORKERS, guard
 from moothall.journal.commits import Commits, OpenRun
 from moothall.journal.doubt import Doubt, in_order, state_of
 from moothall.journal.entry import ROOT, Entry, parts_of, subpath
+from moothall.journal.find import END_SQL
 from moothall.journal.kinds.entry_kinds import EntryKind
 from moothall.journal.stop_reason import ELSEWHERE_STATE, OPEN_STATES
 from moothall.journal.store.backup import give_key
@@ -44,7 +45,7 @@ NOTIFIER_LEASE: Final = 0
 _MAX_TRIES: Final = 3
 _HAS_ROWS: Final = "SELECT 1 FROM waits WHERE run = ? AND NOT taken LIMIT 1"
 _NO_RUN: Final = 0
-_OPEN_RUNS: Final = "SELECT number, state, last, holder FROM runs WHERE open AND NOT deleted"
+_OPEN_RUNS: Final = f"SELECT number, {END_SQL}, last, holder FROM runs WHERE open AND NOT deleted"
 _WAITING_RUNS: Final = (
     "SELECT r.id, r.last, max(w.place) FROM waits w JOIN runs r ON r.number = w.run WHERE NOT "
     "w.taken AND w.agent = ? AND w.thread = ? AND w.run <> ? AND (w.place > 0 OR w.kind = "
