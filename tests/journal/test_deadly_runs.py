@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,45 @@ async def test_run_that_was_cut_off_often_and_got_further_is_resumed(tmp_path: P
     await begun.wait()
     work.cancel()
     await asyncio.wait([work])
+
+
+FIRM = """
+import asyncio, os, sys
+from moothall import Action, Agent, ReActAgent, ScriptedModel
+from moothall.serving import Company
+
+def clerk(id):
+    async def read_big() -> str:
+        os.kill(os.getpid(), 9)
+    actions = [Action("read_big", read_big, "Read.", idempotent=True)]
+    model = ScriptedModel(lambda *_: {"name": "read_big", "args": {}})
+    return ReActAgent(id, model, actions=actions)
+
+async def main():
+    async with Company.from_yaml(sys.argv[1]):
+        await asyncio.sleep(3)
+
+if __name__ == "__main__":
+    asyncio.run(main())
+"""
+
+
+@pytest.mark.timeout(240)
+def test_service_lives_whose_schedule_has_ended_its_process_three_times(tmp_path: Path) -> None:
+    (tmp_path / "firm.py").write_text(FIRM)
+    (tmp_path / "firm.yaml").write_text(
+        "journal: runs.db\nagents:\n  clerk: {ref: 'firm.py:clerk'}\n"
+        "schedules:\n  deadly: {every: 1s, to: clerk, args: {content: go}}\n"
+    )
+    ends = []
+    while ends[-1:] != [0] and len(ends) < 9:  # a firing may begin as the first one is judged
+        command = [sys.executable, "firm.py", "firm.yaml"]
+        ends.append(subprocess.run(command, cwd=tmp_path, check=False).returncode)
+    assert ends[-1] == 0
+    assert set(ends[:-1]) == {-9}
+    with Journal(tmp_path / "runs.db") as journal:
+        waits = journal.waiting(kind="operator")
+        assert [*{wait.key for wait in waits}] == ["operator:deaths"]
 
 
 async def test_agent_refuses_a_number_of_deaths_that_is_none(tmp_path: Path) -> None:

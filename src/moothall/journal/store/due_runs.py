@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from moothall.foundation.errors import NoSuchRun, StateError
 from moothall.journal.entry import MAX_FIRST_ENTRIES, begin_data_of
 from moothall.journal.stop_reason import FINAL_REASONS
-from moothall.journal.store.operator_waits import PROGRAM_KEY
+from moothall.journal.store.operator_waits import DEATHS_KEY, PROGRAM_KEY
 from moothall.journal.store.run_requests import (
     WORKER_KEY,
     is_paused_sql,
@@ -188,6 +188,16 @@ class DueRuns:
         )
         with self._store.writing() as db:
             db.execute(query, (fault, time.time(), WORKER, run_id))
+
+    def has_deadly_run(self, prefix: str) -> bool:
+        """Return whether a run whose id begins so has ended its process too often, and waits."""
+        query = (
+            "SELECT 1 FROM runs r JOIN waits w ON w.run = r.number WHERE r.id >= ? AND r.id < ? "
+            f"AND w.key = '{DEATHS_KEY}' AND NOT w.taken AND w.value IS NULL LIMIT 1"
+        )
+        bounds = (prefix, f"{prefix[:-1]}{chr(ord(prefix[-1]) + 1)}")
+        with self._store.reading() as db:
+            return db.execute(query, bounds).fetchone() is not None
 
     def held_up_runs(self, agent: str) -> list[str]:
         """Return an agent's runs that may go on though nothing has come for them.

@@ -315,7 +315,9 @@ class Scheduler:
 
     def _is_paused(self, call: ScheduledCall) -> bool:
         try:
-            return pause_of(self.journal, call.name) is not None
+            # A firing has ended its process each time: the next ones would, too.
+            is_deadly = self.journal.waits.has_deadly_run(f"{call.name}@")
+            return is_deadly or pause_of(self.journal, call.name) is not None
         except JournalError:  # without a journal nothing fires
             return False
 
