@@ -45,7 +45,8 @@ def books(*services: Any, city: Any = None, hour: int = 10, **citizens: dict[str
     made.clock = Clock(step="15min").at(hour * 4)
     made.step = hour * 4
     for id, status in citizens.items():
-        made.enter(CitizenAgent(id, memory=CitizenMemory(status)))
+        blocks = [EconomyBlock()] if "earned" in status else []
+        made.enter(CitizenAgent(id, memory=CitizenMemory(status), blocks=blocks))
     return made
 
 
@@ -337,8 +338,8 @@ def test_services_keep_what_each_has_where_others_come_and_leave() -> None:
     firm = Firm("firm-1", "work-1", 10_000)
     made = books(bank, state, firm, **{id: {"money": 900, "work": "work-1"} for id in "2579"})
     settled(made, ("5", Save(500)), ("7", Save(700)), ("7", Work("work-1", 900)))
-    made.leave("5")
-    made.leave("2")
+    made.remove_row("5")
+    made.remove_row("2")
     made.enter(CitizenAgent("1", memory=CitizenMemory({"money": 10})))
     made.enter(CitizenAgent("8"))
     settled(made, ("1", Save(1)))

@@ -7,27 +7,22 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from types import SimpleNamespace
 from typing import Any, Final, cast
 
 from moothall import ConfigError, Memory, StateError
 from moothall.build import APPENDED, Record, RecordedAgent
 from moothall.society.arguments import claim_parts, owners_of
-from moothall.society.arrays import Array, np
 from moothall.society.clock import Clock
 from moothall.society.column_state import (
     array_rows,
     arrays_of,
+    ids_of,
     network_of,
     put_answers,
     read_arrays,
     renumbered,
     restore_columns,
-    status_of_row,
 )
-from moothall.society.kernel.citizen import CitizenAgent
-from moothall.society.kernel.commit import Service
-from moothall.society.kernel.intervention import set_values
 from moothall.society.kernel.kept import (
     check_unkept,
     digests_of,
@@ -37,10 +32,7 @@ from moothall.society.kernel.kept import (
 )
 from moothall.society.kernel.router import SentItem, SocietyMailbox
 from moothall.society.kernel.wants import answer_from_json, answer_json, id_order
-from moothall.society.population.life import answers_of
-from moothall.society.population.population import Population
-from moothall.society.population.row_books import RowBooks
-from moothall.society.population.row_messages import messages_of
+from moothall.society.population.life import take_mailbox
 from moothall.society.society_step import Steps
 
 KIND: Final = "Society"
@@ -72,6 +64,7 @@ def society_state(society: Steps) -> dict[str, Any]:
         "kind": KIND,
         "format": VERSION,
         "seed": society.seed,
+        "has_population": society.population.is_given,
         "step": society.number,
         "clock": society.clock.as_json(),
         "services": society.books.state_dict(),
@@ -125,10 +118,7 @@ def state_of(society: Steps) -> dict[str, Any]:
         as_bytes(society_state(society), "the state of the society")
     )
     state["agents"] = json.loads(agents_as_bytes(map(agent_json, _mailboxes_to_save(society))))
-    if society.has_columns:
-        state["columns"] = array_rows(
-            arrays_of(society), lambda part: base64.b64encode(part).decode()
-        )
+    state["columns"] = array_rows(arrays_of(society), lambda part: base64.b64encode(part).decode())
     return state
 
 
@@ -153,8 +143,7 @@ def save(society: Steps, record: Record[SocietyState], state: SocietyState) -> N
         record.keep(agents_as_bytes(map(agent_json, mailboxes[start : start + _CHUNK_AGENTS])))
         for start in range(0, len(mailboxes), _CHUNK_AGENTS)
     ]
-    if society.has_columns:
-        state.columns = array_rows(arrays_of(society), record.keep)
+    state.columns = array_rows(arrays_of(society), record.keep)
     record.save(state)
 
 
@@ -187,20 +176,14 @@ def _load(society: Steps, data: dict[str, Any], read_part: Callable[[str], bytes
         raise StateError(f"the state is of seed {data['seed']}, and the society's is otherwise")
     if type(data["step"]) is not int or data["step"] < 0:
         raise ValueError(f"step must be 0 or more, got {data['step']!r:.40}")
-    columns = data.get("columns") or []
-    arrays = read_arrays(columns, read_part)
-    if columns and not society.has_columns:
-        data, columns, arrays = _as_agents(society, data, arrays), [], {}
-    if society.given_population is not None and not columns:
-        raise StateError("the state is of no Population, and the society has one: make it as there")
-    population = society.population if columns else None
-    if population is not None:
-        arrays = renumbered(population, arrays)
-    _check_places(society.population, data)
+    population, arrays = society.population, read_arrays(data.get("columns") or [], read_part)
+    _check_columns(population, arrays, has_population=data.get("has_population", bool(arrays)))
+    arrays = renumbered(population, arrays)
+    saved_ids = ids_of(arrays)
     society.changed.check_state(data["changed"])
     ids = [str(each["id"]) for each in data["agents"]]
     rows = {str(each["id"]) for each in data["agents"] if each.get("row")}
-    society.make_agents([id for id in ids if id not in rows] if columns else None)
+    society.make_agents([id for id in ids if id not in rows] if arrays else None)
     society.take(rows)
     mailboxes = {each.id: each for each in society.mailboxes}
     unknown = sorted(set(ids) - set(mailboxes), key=id_order)
@@ -218,20 +201,26 @@ def _load(society: Steps, data: dict[str, Any], read_part: Callable[[str], bytes
                 f"{classes}: make, promote or `replace` it as there first; where a recorded run "
                 "had it, resume a fork"
             )
+    were_rows = []
     for id in [id for id, each in mailboxes.items() if id not in ids and not each.is_row]:
-        if population is not None and (row := population.find_row(id)) is not None:
-            population.demote_row(row)  # it was a row
-        else:
+        if id not in saved_ids:
             society.detach(mailboxes[id])  # it had left
+        elif population.is_given:
+            population.demote_row(population.row_of(id))
+        else:
+            were_rows.append(mailboxes[id])
     society.broken = "a state was loaded in part"
     society.forget_step()
-    if population is not None:
+    population = society.population  # without those that had left
+    if arrays:
         restore_columns(population, arrays)
-        population.network = network_of(population, arrays, data["nodes"])
+    else:  # columns were not in the states of agents
+        _settle_agents(society, data["agents"])
+    population.network = network_of(population, arrays, data["nodes"])
     for id, each in mailboxes.items():
-        if each.is_row and society.books.population.find_row(id) is None:
+        if each.is_row and population.find_row(id) is None:
             society.detach(each)  # it had left
-        elif each.is_row and id not in ids:
+        elif each in were_rows or (each.is_row and id not in ids):
             cast(Any, each.agent).memory.load_state_dict({"status": {}, "stream": []})
     society.clock = Clock(*data["clock"])
     society.number = data["step"]
@@ -240,12 +229,14 @@ def _load(society: Steps, data: dict[str, Any], read_part: Callable[[str], bytes
     router.sent = [SentItem.of_json(each) for each in data["sent"]]
     society.changed.load_state_dict(data["changed"])
     society.city = society.changed.city()
-    society.population.lift_agents()
     society.books = society.new_books()
     if society.number:  # what the last step took; the next one may be of another length
         society.books.seconds = society.clock.seconds_ago(1)
-    if population is not None:
+    if arrays:
         put_answers(society.books, arrays)
+    for each in were_rows:
+        each.wants = None
+        take_mailbox(society, each.agent, population.row_of(each.id))
     for id, each in zip(ids, data["agents"], strict=True):
         mailbox = mailboxes[id]
         mailbox.wants = None
@@ -259,8 +250,6 @@ def _load(society: Steps, data: dict[str, Any], read_part: Callable[[str], bytes
         load_states(owners_of_agent(mailbox.agent, mailbox.id), each)
         if mailbox.is_row:
             continue
-        if society.given_population is None and isinstance(agent, CitizenAgent):
-            society.books.enter_again(agent)
         society.enter_books(mailbox)
     claim_parts(society, with_state=True)
     load_states({**owners_of(society), "the places": society.city}, data)
@@ -268,60 +257,26 @@ def _load(society: Steps, data: dict[str, Any], read_part: Callable[[str], bytes
     society.broken = ""
 
 
-def _as_agents(society: Steps, data: dict[str, Any], arrays: dict[str, Array]) -> dict[str, Any]:
-    """Return a state of drawn citizens in columns as one of agents, for a society without columns.
-
-    Such as one with a model. StateError: they are not those of the society.
-    """
-    count = len(arrays["column.money"])
-    usual = {"ids": np.arange(1, count + 1, dtype=np.uint64)}
-    usual["next_id"] = np.array([count + 1], np.uint64)
-    services = {id: Service(id) for id in society.services}
-    population = Population(1, society.changed.own_city(), None, society.seed)
-    population.enter(society, services)
-    books = RowBooks(population.city, services, population, society.seed)
-    try:
-        arrays = {**usual, **renumbered(population, arrays)}
-        restore_columns(population, arrays)
-    except StateError as error:
-        reason = "the state is of a Population, and the society has none: make it as there"
-        raise StateError(f"{reason} ({error})") from error
-    put_answers(books, arrays)
-    rows = SimpleNamespace(books=books, population=population)
-    agents = {str(each["id"]): each for each in data["agents"]}
-    mailboxes = {each.id: each for each in society.mailboxes}
-    for row, id in enumerate(population.all_ids()):
-        if id in agents and not agents[id].get("row"):
-            continue
-        is_new = data["step"] == 0
-        memory = agents.get(id, {}).get("memory", {"status": {}, "stream": []})
-        status = status_of_row(population, row, is_new=is_new) | population.settled_status(row)
-        set_values(status, memory["status"])
-        agents[id] = {
-            **({"id": id} if id not in mailboxes else agent_json(mailboxes[id])),
-            "memory": {**memory, "status": status},
-            "answers": [answer_json(each) for each in answers_of(books, row)],
-            "mail": [each.as_json() for each in messages_of(rows, row)],
-        }
-    return {**data, "agents": [agents[id] for id in sorted(agents, key=id_order)], "columns": []}
+def _check_columns(population: Any, arrays: dict[str, Any], *, has_population: bool) -> None:
+    """Raise StateError for columns of a user's population, where there is none, or of none."""
+    names = {each for each in arrays if each.startswith("column.")}
+    is_given = population.is_given
+    if has_population != is_given and names != {f"column.{each}" for each in population.arrays}:
+        words = "no Population, and the society has one"
+        if not is_given:
+            words = "a Population, and the society has none"
+        raise StateError(f"the state is of {words}: make it as there")
 
 
-def _check_places(register: Any, data: dict[str, Any]) -> None:
-    """Check that a society has the places of a state's agents. Raises StateError."""
-    if register.city is None:
-        return
-    use_by_place: dict[object, str] = {}
-    for each in data["agents"]:
+def _settle_agents(society: Steps, agents: list[dict[str, Any]]) -> None:
+    """Put agents whose statuses say all into their places, with their money."""
+    for each in agents:
         status = (each.get("memory") or {}).get("status") or {}
-        moving = status.get("moving") or {}
-        for place in (status.get("place"), moving.get("to"), moving.get("from")):
-            use_by_place[place] = f"has agent {each['id']!r} at or on the way to"
-    for place, use in use_by_place.items():
-        if place is not None and place not in register.place_numbers:
-            raise StateError(
-                f"the state {use} {place!r:.80}, which the society's city has not: add it, or "
-                "load the state into a society of the same places"
-            )
+        if "money" in status:
+            moving = status.get("moving") or {}
+            for place in (status["place"], moving.get("to"), moving.get("from")):
+                society.population.place_number(place)  # raises ConfigError
+            society.books.write_settled(str(each["id"]), status)
 
 
 def agent_json(mailbox: SocietyMailbox) -> dict[str, Any]:

@@ -10,11 +10,11 @@ from moothall import StateError
 from moothall.society.arrays import Array, np
 from moothall.society.city.network import Network
 from moothall.society.columns.column import PLACES
-from moothall.society.columns.renumbering import Renumbering, names_of
 from moothall.society.columns.want_table import Table
 from moothall.society.kernel.wants import PLACE, TEXT, field_kinds, kind_named
 from moothall.society.people.means import ATTRIBUTES
 from moothall.society.population.population import Population
+from moothall.society.population.renumbering import Renumbering, names_of
 from moothall.society.population.row_books import RowBooks
 from moothall.society.population.row_messages import PARTS, Messages
 from moothall.society.society_step import Steps
@@ -38,7 +38,8 @@ def arrays_of(society: Steps) -> dict[str, Array]:
         f"column.{name}": _used_slots(values) if population.declared[name].slots else values
         for name, values in population.columns.items()
     }
-    for kind, table in books.answers.items():
+    has_rows = len(population.agents) < len(population)
+    for kind, table in books.answers.items() if has_rows else ():  # agents have their own
         base = f"answer.{kind.__name__}"
         arrays |= {f"{base}.{name}": values for name, values in table.fields.items()}
         arrays |= {f"{base}.": table.sender, f"{base}.=": table.reason, f"{base}.#": table.value}
@@ -57,6 +58,14 @@ def arrays_of(society: Steps) -> dict[str, Array]:
     return arrays | {
         name: np.frombuffer(json.dumps(each).encode(), "uint8") for name, each in texts.items()
     }
+
+
+def ids_of(arrays: dict[str, Array]) -> list[str]:
+    """Return the ids of a state's citizens, in the order of its rows."""
+    if "ids" not in arrays:
+        return [*map(str, range(1, len(arrays.get("column.money", ())) + 1))]
+    words = json.loads(arrays["ids_in_words"].tobytes()) if "ids_in_words" in arrays else []
+    return [*map(str, arrays["ids"][: len(arrays["ids"]) - len(words)].tolist()), *words]
 
 
 def status_of_row(population: Population, row: int, *, is_new: bool) -> dict[str, Any]:
@@ -85,6 +94,11 @@ def renumbered(population: Population, arrays: dict[str, Array]) -> dict[str, Ar
     Raises StateError: the state has a place, a kind or a text that is not there.
     """
     names = json.loads(arrays["names"].tobytes()) if "names" in arrays else names_of(population)
+    if population.takes_names:
+        for each in names["words"]:
+            population.encode(TEXT, each)
+        for each in names["places"] if population.city is None else ():
+            population.place_number(each)
     if names == names_of(population):
         return arrays
     numbers, result = Renumbering(names, population), {**arrays}
@@ -118,7 +132,12 @@ def restore_columns(population: Population, arrays: dict[str, Array]) -> None:
     population.note_change()
     saved_columns = {n.partition(".")[2]: a for n, a in arrays.items() if n.startswith("column.")}
     differing = set(saved_columns) ^ set(population.arrays)
-    if differing:
+    if population.takes_names:  # agents that have come or left had blocks of their own
+        missing = {*population.arrays} - {*saved_columns}
+        saved_columns = {n: each for n, each in saved_columns.items() if n in population.arrays}
+        count = len(arrays["column.money"])
+        saved_columns |= {n: population.declared[n].new_array(count) for n in missing}
+    elif differing:
         raise StateError(f"the state and the population differ by the column {min(differing)!r}")
     _put_ids(population, arrays)
     for name, array in population.arrays.items():
@@ -128,6 +147,8 @@ def restore_columns(population: Population, arrays: dict[str, Array]) -> None:
                 f"column {name!r} of the state is {values.dtype} of shape {values.shape}, and the "
                 f"population's {array.dtype} of shape {array.shape}"
             )
+    if len(saved_columns["money"]) and (cents := int(saved_columns["money"].min())) < 0:
+        raise StateError(f"a citizen of the state has {cents} cents")
     layers = {n.partition(".")[2]: a for n, a in arrays.items() if n.startswith("layer.")}
     if set(layers) != set(population.layers):
         raise StateError(f"the state has the layers {[*layers]}, and the population others")
@@ -161,10 +182,13 @@ def network_of(
 
 def _put_ids(population: Population, arrays: dict[str, Array]) -> None:
     """Restore who there is in a population, where some have come or left."""
-    first_ids = population.first_ids
-    ids = arrays["ids"].copy() if "ids" in arrays else first_ids
-    next_id = arrays["next_id"][0] if "ids" in arrays else first_ids[-1] + np.uint64(1)
-    population.next_id = int(next_id)
+    ids = population.first_ids
+    if "ids" in arrays:
+        ids = arrays["ids"].copy()
+    elif not population.is_given and len(ids) != (count := len(arrays["column.money"])):
+        ids = np.arange(1, count + 1, dtype=np.uint64)
+    next_id = int(ids[-1]) + 1 if len(ids) else 1
+    population.next_id = int(arrays["next_id"][0]) if "ids" in arrays else next_id
     if "ids_in_words" in arrays:
         population.names = json.loads(arrays["ids_in_words"].tobytes())
     if ids is population.ids:

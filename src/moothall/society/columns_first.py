@@ -251,9 +251,7 @@ def make_agents_of(society: Steps, rows: Iterable[int]) -> None:
             continue
         take_rows(society, [row])
         agent: Any = population.handles.pop(row)
-        agent.memory.status = agent.memory.status.plain()
-        population.agents[row] = agent
-        population.full[row] = True
+        population.take_in(agent, row)
         society.add_row_agent(agent, row)
         if society.want_tables is not None:  # the row has had its turn
             agent.space_mailbox.answers = agent.space_mailbox.mail = ()

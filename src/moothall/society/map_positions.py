@@ -106,23 +106,19 @@ def _act_codes(to: Array, act_numbers: Array, acts: Sequence[str]) -> Array:
 
 def places_and_acts(society: Steps) -> tuple[Any, ...]:
     """Return places, ids, the citizens' places and ways, and their acts as numbers of texts."""
-    population = society.rows
-    if population is not None:
-        columns, none = population.columns, np.full(len(population), -1)
-        act_numbers, acts = np.zeros(len(population), np.int64), ["idle"]
-        if words := getattr(population.declared.get("act"), "words", ()):
-            act_numbers, acts = columns["act"], [word or "idle" for word in words]
-        keys = ("place", "moving_to", "moving_from", "left", "arrives")
-        numbers = (columns.get(name, none) for name in keys)
-        return population.places, population.ids, *numbers, (act_numbers, acts)
-    members = society.population
-    ids = members.all_ids()
-    citizen_acts = [each.get("act", "idle") for each in map(society.books.status_of, ids)]
-    acts = list(dict.fromkeys(citizen_acts))
-    act_numbers = np.array([acts.index(each) for each in citizen_acts], np.int64)
+    population = society.population
+    columns, count = population.columns, len(population)
+    act_numbers, acts = np.zeros(count, np.int64), ["idle"]
+    if words := getattr(population.declared.get("act"), "words", ()):
+        act_numbers, acts = columns["act"], [word or "idle" for word in words]
+    own_acts = {v.row: v["act"] for v in population.views.values() if dict.__contains__(v, "act")}
+    if own_acts:  # that no column has
+        act_numbers, acts = act_numbers.astype(np.int64), [*acts, *own_acts.values()]
+        act_numbers[[*own_acts]] = np.arange(len(acts) - len(own_acts), len(acts))
     keys = ("place", "moving_to", "moving_from", "left", "arrives")
-    numbers = (members.arrays[name] for name in keys)
-    return members.places, ids, *numbers, (act_numbers, acts)
+    numbers = (columns.get(name, np.full(count, -1)) for name in keys)
+    ids = population.all_ids() if population.names else population.ids
+    return population.places, ids, *numbers, (act_numbers, acts)
 
 
 # What the blocks keep in a citizen's status for themselves.

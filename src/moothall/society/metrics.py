@@ -74,16 +74,13 @@ _PLACES_TITLE: Final = "Where citizens are"
 
 def _working_count(measure: Measure) -> int:
     """Return how many do their work in the step, wherever they are, at home too."""
-    statuses = (each.agent.memory.status for each in measure.society.citizen_mailboxes)
-    working: int = sum(status.get("act") == "work" for status in statuses)
-    population = measure.society.rows
-    if population is None:
-        return working
+    population = measure.society.population
+    # A status without a column of acts has its act beside.
+    working: int = sum(dict.get(each, "act") == "work" for each in population.views.values())
     words = getattr(population.declared.get("act"), "words", None) or ()
     if "work" not in words:  # a block of one's own has other acts
         return working
-    is_working = population.pull_column("act") == words.index("work")
-    return working + int((is_working & ~population.full).sum())
+    return working + int((population.pull_column("act") == words.index("work")).sum())
 
 
 def _unemployment(measure: Measure) -> float:

@@ -174,8 +174,11 @@ class Society(Experiments):
             if len(population):
                 self.start_loop()
             begin_life(self, population)
+            self.books.is_filled = False
             for agent in agents:
                 self.add(agent)
+            self.books.population  # noqa: B018 - a status that does not fit is refused now
+            self.books.is_filled = True
         except BaseException:
             self.close()
             raise

@@ -16,7 +16,6 @@ from moothall import (
     StateError,
 )
 from moothall.build import Delivery, Mailbox, Router, Space, WorkSpan
-from moothall.society.blocks.citizen_block import have_columns
 from moothall.society.blocks.row_block import check_for_agent
 from moothall.society.clock import Clock
 from moothall.society.columns.lives import Changes
@@ -99,7 +98,6 @@ class Steps(Space):
         self._arriving: list[SocietyMailbox] = []
         self._leaving_ids: list[str] = []
         self._heirs: dict[str, str | None] = {}  # of who is being removed
-        self.column_kinds: list[Any] = []  # columns of agents that have turns, one of each kind
         self.new_agent_rows: list[int] = []  # the rows that became agents after their turn
 
     # -- one step ----------------------------------------------------------------------------------
@@ -191,18 +189,20 @@ class Steps(Space):
 
     def _perceive(self, view: View) -> list[SocietyMailbox]:
         """Set every citizen's perception; return the mailboxes that have a turn."""
-        where, with_turns = self.books.agent_places, list[SocietyMailbox]()
+        population, with_turns = self.population, list[SocietyMailbox]()
+        numbers = population.arrays["place"].tolist() if "place" in population.arrays else None
         for mailbox in self.mailboxes:
             agent = mailbox.agent
             mail = mailbox.mail
             if isinstance(agent, CitizenAgent):
                 messages = [each.envelope.to_dict() for each in mail] if mail else ()
                 id = mailbox.id
-                if id not in where:  # it came while the rows had their turns
+                if (status := population.views.get(id)) is None:  # it came while rows had turns
                     continue
-                status, answers = agent.memory.status, mailbox.answers
+                number, answers = -1 if numbers is None else numbers[status.row], mailbox.answers
+                place = None if number < 0 else population.places[number]
                 agent.perceived = Perception(
-                    view, id, status, where[id], messages, answers, name_of=self._name_of
+                    view, id, status, place, messages, answers, name_of=self._name_of
                 )
                 mailbox.answers = ()
             if mailbox.takes_steps or mail:
@@ -244,15 +244,12 @@ class Steps(Space):
         self._update_membership()
         books.step, books.clock, books.seconds = self.number, self.clock, self.clock.step_s
         total = books.total
-        undone_changes = books.undo_own_changes()
         for mailbox in self.citizen_mailboxes:
-            memory, status = cast(Any, mailbox.agent).memory, books.agent_statuses[mailbox.id]
-            changed_part = undone_changes.get(mailbox.id, "")
-            if memory.status is not status:
-                memory.status, changed_part = status, "status for another dict"
-            if changed_part:
-                fault = f"it changed its own {changed_part}, which only the commit stage may change"
-                self._fail(mailbox, f"{fault}: undone")
+            memory, status = cast(Any, mailbox.agent).memory, self.population.views.get(mailbox.id)
+            if status is not None and memory.status is not status:
+                memory.status = status
+                fault = "it changed its own status for another dict"
+                self._fail(mailbox, f"{fault}, which only the commit stage may change: undone")
         utterances = tables.pop(Say, None)
         if utterances is not None:
             utterances = split_utterances(self, utterances)
@@ -329,13 +326,6 @@ class Steps(Space):
         owned_money = sum(each.owed for each in self.books.owing)
         owned_money += int(self.population.arrays["money"].sum())
         home, work, own_metrics = life.population_measures(self.population)
-        for mailbox in self.citizen_mailboxes:
-            status = mailbox.agent.memory.status
-            place = status.get("place")
-            if place is not None:
-                at_home = place == status.get("home")
-                home += at_home
-                work += not at_home and place == status.get("work")
         measure = Measure(self, home, work, money, owned_money, delivered, failures)
         return {
             "step": self.number,
@@ -456,11 +446,8 @@ class Steps(Space):
         mailbox = cast(SocietyMailbox, agent.space_mailbox)
         if mailbox.end_suspension is not None:  # it takes the place of another
             mailbox.inspect_agent()
-            if mailbox.id in self.books.agent_statuses:
-                have_columns(agent, self.city, self.column_kinds)
-                self.books.hand_over(mailbox.id, cast(Any, agent).memory.status)
-                row = self.population.row_of(mailbox.id)
-                self.population.agents[row] = cast(CitizenAgent, agent)
+            if mailbox.id in self.population.views:
+                self.books.hand_over(mailbox.id, cast(CitizenAgent, agent))
             self._adapt_agent(agent)
 
     def _name_heir(self, id: str, heir: str | int | None) -> None:
@@ -474,7 +461,6 @@ class Steps(Space):
             self.books.faults.add(
                 (), id, self.number, f"it leaves, and {heir!r} is no heir: {reason}"
             )
-        self.books.leave(id)
         if self.is_closed:
             return
         if (population := self.given_population) is None:
@@ -511,7 +497,6 @@ class Steps(Space):
         agent = mailbox.agent
         if isinstance(agent, CitizenAgent):
             check_for_agent(agent, has_rows=self.has_columns)
-            have_columns(agent, self.city, self.column_kinds)
             self.books.enter(agent)
         self._adapt_agent(agent)
 
@@ -595,4 +580,3 @@ class Steps(Space):
         """Remove an agent that becomes a row again, which gets its messages."""
         super().detach(life.leave_mailbox(self, agent, row))
         self._sorted_mailboxes = None
-        self.books.leave(str(agent.id))

@@ -200,7 +200,7 @@ async def test_taken_citizen_changed_by_a_program_has_the_effect_it_has_among_ag
     ("path", "value", "why"),
     (
         ("money", 10**9, "only the commit stage changes its 'money'"),
-        ("moving", None, "only the commit stage changes its 'moving'"),
+        ("moving", {}, "only the commit stage changes its 'moving'"),
         ("home", "the moon", 'there is no place "the moon"'),
         ("opinions", {"chess": 5}, "the topic 'chess' is not one of the block's topics"),
         ("plan", [{"do": "eat", "where": None, "from": 9, "until": 99}], "must follow one another"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import importlib
 import json
-from collections.abc import Callable
-from typing import Any, ClassVar, Final
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
 
 from pydantic import ConfigDict, Field
 
@@ -15,9 +15,10 @@ from moothall.build import AnswerSchema, Unusable, ask_value, error_text, one_li
 from moothall.society.arrays import Number, np
 from moothall.society.blocks.columns import ACTIVITIES, ACTS, act_code, current_item
 from moothall.society.clock import DAY_S
-from moothall.society.columns.row import OwnColumns, OwnStatus, Row
+from moothall.society.columns.own_status import Alone, Kind, OwnStatus
 from moothall.society.columns.rows import Rows
 from moothall.society.columns.status import Status
+from moothall.society.columns.turn_row import Row
 from moothall.society.kernel.draw import Draws
 from moothall.society.kernel.mind import prompt_context
 from moothall.society.kernel.perception import RULES, Item, Perception, item_of
@@ -261,38 +262,34 @@ class CitizenBlock(Block):
         return None
 
 
-def have_columns(agent: Any, city: Any, kinds: list[OwnColumns] | None = None) -> None:
-    """Let an agent with rules for rows have its status in columns of its own, with these places.
+def blocks_with_columns(blocks: Iterable[Any]) -> list[CitizenBlock]:
+    """Return the blocks of a citizen that have columns; with the plan that shipped rules read."""
+    chosen = [each for each in blocks if isinstance(each, CitizenBlock)]
+    has_rules = any(hasattr(each, "step_rows") and not each.needs_population for each in chosen)
+    if has_rules and not any(("plan",) in getattr(each, "status_keys", ()) for each in chosen):
+        chosen.append(importlib.import_module("moothall.society.blocks").PlanBlock())
+    return chosen
 
-    Args:
-        agent: the agent
-        city: the city, or None
-        kinds: columns of others, one of each kind, that it shares with them what is equal
+
+def have_columns(agent: Any, city: Any) -> None:
+    """Let an agent in no society have its status in columns of its own, with these places.
 
     Raises:
         ConfigError: its status does not fit the columns of its blocks
     """
-    status = agent.memory.status
-    has_columns = isinstance(status, Status)
-    if has_columns and not (isinstance(status, OwnStatus) and not status.has_places_of(city)):
-        return
-    blocks = [each for each in agent.blocks if isinstance(each, CitizenBlock)]
-    if not any(hasattr(each, "step_rows") and not each.needs_population for each in blocks):
-        return
-    if not any(("plan",) in getattr(each, "status_keys", ()) for each in blocks):
-        blocks.append(importlib.import_module("moothall.society.blocks").PlanBlock())
-    places, kinds = city if hasattr(city, "ids") else None, [] if kinds is None else kinds
-    columns = next((each.for_agent(agent) for each in kinds if each.is_for(places, blocks)), None)
-    if columns is None:
-        columns = OwnColumns(agent, places, tuple(blocks))
-        kinds[_MAX_KINDS - 1 :] = [columns]  # of very many, each citizen has parameters of its own
-    if isinstance(status, OwnStatus):  # it has come to another city
-        status.move_to(columns)
+    status, places = agent.memory.status, city if hasattr(city, "ids") else None
+    if isinstance(status, Status):
+        if not isinstance(status.register, Alone) or status.register.has_places_of(places):
+            return
+        agent.memory.status = status.plain()  # it has come to another city
         agent.own_row = None
-        return
-    agent.memory.status = OwnStatus(status, columns)
+    blocks = blocks_with_columns(agent.blocks)
+    columns = Alone(places, blocks).belong_to(str(agent.id))
+    view = OwnStatus(columns, Kind(blocks, columns.declared, has_books=False), 0)
+    view.take(agent.memory.status)
+    agent.memory.status = view
     if agent.perceived.status is status:
-        agent.perceived.status = agent.memory.status
+        agent.perceived.status = view
 
 
 def now_of(perceived: Any) -> int:
@@ -303,7 +300,6 @@ def now_of(perceived: Any) -> int:
     return int(clock.day * DAY_S + clock.time)
 
 
-_MAX_KINDS: Final = 8
 DEFAULT_BLOCKS = ("Needs", "Plan", "Mobility", "Social", "Economy", "Other", "Feed")
 """The blocks of a citizen that is given none. Of those that fit equally, the first acts."""
 

@@ -14,8 +14,8 @@ from moothall.society.arrays import Array, Numbers, WholeNumber, any_of, np, sma
 from moothall.society.blocks.columns import ACTS, act_code
 from moothall.society.blocks.talk_block import TalkBlock, TalkParams
 from moothall.society.blocks.ties import Ties, code_of
-from moothall.society.columns.row import Row
 from moothall.society.columns.rows import Rows
+from moothall.society.columns.turn_row import Row
 from moothall.society.kernel.wants import Follow, Like, Post, Want
 from moothall.society.services.feed import MAX_POST, Feed
 

@@ -30,9 +30,8 @@ from moothall.society.blocks.plans import Plans
 from moothall.society.blocks.rules import ERRANDS, LEISURE, PIECE, SHOPPING, SPARE
 from moothall.society.clock import DAY_S
 from moothall.society.columns import city_queries
-from moothall.society.columns.register import Register
-from moothall.society.columns.row import OwnColumns, Row
 from moothall.society.columns.rows import Rows
+from moothall.society.columns.turn_row import Row
 from moothall.society.kernel.perception import TIME_PATTERN, Item
 from moothall.society.kernel.wants import Move
 
@@ -134,45 +133,36 @@ class PlanBlock(CitizenBlock):
         if not isinstance(plans.rows, Row):
             make_plans(self, plans.rows, plans, at)
             return
-        register, first = plans.rows.population, plans.rows.first
+        register, row = plans.rows.population, plans.rows.first
         planned = plans.rows.moment.cache.setdefault(("plans", type(self), self.params), {})
-        if planned.get((register, first), ((),))[0] != _planned_by(register.arrays, first):
+        if planned.get(row, ((),))[0] != _planned_by(register.arrays, row):
             planned |= self._make_together(
                 plans.rows, () if planned else self._others_due(register)
             )
-        _, arrays, index = planned[register, first]
+        _, arrays, index = planned[row]
         for name in _PLANNED:
             register.arrays[name][plans.index] = arrays[name][index]
 
-    def _others_due(self, register: Register) -> Iterator[Register]:
-        """Yield the columns of others in the society who plan by equal rules and need a plan."""
-        day = self.now // DAY_S
-        for mailbox in getattr(self.agent.space, "mailboxes", ()):
-            columns = getattr(getattr(mailbox.agent.memory, "status", None), "register", None)
-            plan_blocks = [each for each in mailbox.agent.blocks if type(each) is type(self)]
-            if (
-                isinstance(columns, OwnColumns)
-                and columns is not register
-                and columns.place_numbers is register.place_numbers
-                and [each.params for each in plan_blocks] == [self.params]
-                and columns.arrays["day"][0] != day
-            ):
-                yield columns
+    def _others_due(self, register: Any) -> Iterator[int]:
+        """Yield the rows of others with turns who plan by equal rules and need a plan."""
+        days, day = register.arrays["day"], self.now // DAY_S
+        for row, agent in getattr(register, "agents", {}).items():
+            params = [each.params for each in agent.blocks if type(each) is type(self)]
+            if agent is not self.agent and params == [self.params] and days[row] != day:
+                yield row
 
-    def _make_together(self, row: Row, other_columns: Iterable[Register]) -> dict[Any, Any]:
+    def _make_together(self, row: Row, other_rows: Iterable[int]) -> dict[int, Any]:
         """Return plans of a citizen and of others: what they depend on, and where they stand."""
-        owners = [(row.population, row.first), *((each, 0) for each in other_columns)]
-        together = copy.copy(row.population)
-        together.ids = np.concatenate([each.ids[at : at + 1] for each, at in owners])
+        rows, together = np.array([row.first, *other_rows]), copy.copy(row.population)
+        together.ids, together.base, together.until = row.population.ids[rows], 0, len(rows)
         together.arrays = {
-            name: np.concatenate([each.arrays[name][at : at + 1] for each, at in owners])
-            for name in (*_PLANNED, *_PLANNED_BY)
+            name: row.population.arrays[name][rows] for name in (*_PLANNED, *_PLANNED_BY)
         }
-        rows = Rows(together, row.moment, 0, len(owners), {})
-        rows.city = row.city
-        before = [_planned_by(together.arrays, index) for index in range(len(owners))]
-        make_plans(self, rows, Plans(rows), np.arange(len(owners)))
-        return {each: (before[n], together.arrays, n) for n, each in enumerate(owners)}
+        part = Rows(together, row.moment, 0, len(rows), {})
+        part.city = row.city
+        before = [_planned_by(together.arrays, index) for index in range(len(rows))]
+        make_plans(self, part, Plans(part), np.arange(len(rows)))
+        return {each: (before[n], together.arrays, n) for n, each in enumerate(rows.tolist())}
 
     def note_end(self, item: Item) -> None:
         """Remember an item that is over, so that a citizen led by a model can tell of its day."""

@@ -221,18 +221,16 @@ class Plans:
 
     def _remembering(self, where: Any) -> Iterator[tuple[Any, int]]:
         """Yield the status of each of some rows that remembers its plans, and its position."""
-        people: Any = self.rows.population
-        if people.remembers and any_of(where):
+        if self.rows.remembers and any_of(where):
             for at in np.broadcast_to(where, len(self.index)).nonzero()[0].tolist():
-                if (agent := people.handles.get(int(self.index[at]))) is not None:
+                if (agent := self.rows.who_remembers(int(self.index[at]))) is not None:
                     yield agent.memory.status, at
 
     def _note_mended(self, where: Any, outcome: Callable[[int], str]) -> None:
         """Have those remember that their plans broke who remember; count it for all."""
-        handles = getattr(self.rows.population, "handles", {})
         for status, at in self._remembering(where):
             text = f"{PLAN_BROKE}{status.broken_by}; now {outcome(at)}."
-            handles[status.row].memory.note(self.rows.step, text)
+            self.rows.who_remembers(status.row).memory.note(self.rows.step, text)
 
     def is_closed(self, time: int) -> Any:
         """Return whose item's place is closed; None if places have no hours."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from moothall import ConfigError
@@ -41,6 +42,8 @@ class Register:
     pool: Any = None  # the thread pool of its engine, if it has several threads
     is_part: bool = False  # whether it is in a worker of an engine, which has some rows
     remembers: bool = False  # whether rows have agents that remember what they did
+    is_alone: bool = False  # whether it is of one citizen in no society
+    takes_names: bool = False  # whether names of places and texts that are new get numbers
 
     def __init__(
         self, ids: Array, city: Any, blocks: tuple[object, ...], seed: int, network: Network | None
@@ -72,6 +75,11 @@ class Register:
         self.arrays: dict[str, Array] = {
             name: column.new_array(len(ids)) for name, column in self.declared.items()
         }
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its society is closed, so that each citizen goes on alone."""
+        return False
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -137,6 +145,9 @@ class Register:
             if value is None:
                 return -1
             number = self.word_numbers.get(value) if isinstance(value, str) else None
+            if number is None and isinstance(value, str) and self.takes_names:
+                number = self.word_numbers[value] = len(self.words)
+                self.words.append(value)
             if number is None:
                 raise ConfigError(
                     f"the text {excerpt(value)} must be declared in a block's `words`, so that "
@@ -173,6 +184,10 @@ class Register:
         if place is None:
             return -1
         number = self.place_numbers.get(place) if isinstance(place, str) else None
+        if number is None and isinstance(place, str) and self.takes_names and self.city is None:
+            number = len(self.places)
+            self.places = (*self.places, place)
+            self.place_numbers = {**self.place_numbers, place: number}
         if number is None:
             raise ConfigError(f"there is no place {excerpt(place)} in the population's city")
         return number
@@ -218,10 +233,23 @@ class Register:
             fit = f"{name} must fit its column of {array.dtype}"
             raise ConfigError(f"{fit}, got {excerpt(value)}") from None
 
-    def pull(self, row: int, status: Mapping[str, Any], names: Iterable[str] = ()) -> None:
-        """Write a status, or some columns of it, into a row. ConfigError: a value does not fit."""
+    def pull(
+        self,
+        row: int,
+        status: Mapping[str, Any],
+        columns: Mapping[str, Column] | None = None,
+        blocks: Iterable[Any] | None = None,
+    ) -> None:
+        """Write a status into a row. Raises ConfigError: a value does not fit its column."""
         try:
-            self._pull(row, status, names)
+            for name, column in (self.declared if columns is None else columns).items():
+                if not column.own and name not in COMMIT_COLUMNS:
+                    value = column.of_status(name, status, self.place_number)
+                    if value is not None:
+                        self.set_value(name, row, value)
+            for block in self.blocks if blocks is None else blocks:
+                if hasattr(block, "from_status"):
+                    block.from_status(self, row, status)
         except ConfigError as error:
             is_told = str(error).startswith("citizen ")
             raise error if is_told else ConfigError(f"citizen {self.id_of(row)}: {error}") from None
@@ -229,17 +257,48 @@ class Register:
             reason = f"its status does not fit the columns of its blocks: {error!r:.200}"
             raise ConfigError(f"citizen {self.id_of(row)}: {reason}") from error
 
-    def _pull(self, row: int, status: Mapping[str, Any], names: Iterable[str]) -> None:
-        for name in names or self.declared:
-            column = self.declared.get(name)
-            if column is None or column.own or name in COMMIT_COLUMNS:
-                continue
-            value = column.of_status(name, status, self.place_number)
-            if value is not None:
-                self.set_value(name, row, value)
-        for block in self.blocks:
-            if hasattr(block, "from_status") and (not names or _may_write(block, names)):
-                block.from_status(self, row, status)
+    def declare(self, blocks: Iterable[Any], usual: Mapping[str, Column] | None = None) -> None:
+        """Have the columns and words of blocks. ConfigError: one is declared otherwise already.
+
+        Args:
+            blocks: the blocks
+            usual: the columns that blocks may declare otherwise
+        """
+        for block in blocks:
+            columns = {**getattr(block, "columns", {})}
+            if (act := columns.get("act")) is not None:  # acts of one's own come after the usual
+                for words in (block.acts, self.declared.get("act", act).words):
+                    if words[: len(act.words)] == act.words:
+                        act = columns["act"] = replace(act, words=words)
+            for name, column in columns.items():
+                before = self.declared.get(name)
+                if before == column:
+                    continue
+                array = column.new_array(len(self.ids))
+                if before is not None and name == "act" and len(column.words) > len(before.words):
+                    array[...] = self.arrays[name]
+                elif before is not None and before == (usual or {}).get(name):
+                    array[...] = self.arrays[name].astype(array.dtype)
+                elif before is not None:
+                    raise ConfigError(
+                        f"block {block.name!r} declares the column {name!r} otherwise than a block "
+                        "of another citizen: give it another name, or both the same parameters"
+                    )
+                self.declared[name], self.arrays[name] = column, array
+            modes = [mode for mode in [getattr(block.params, "mode", None)] if mode is not None]
+            for word in (*getattr(block, "words", ()), *modes):
+                if word not in self.word_numbers:
+                    self.word_numbers[word] = len(self.words)
+                    self.words.append(word)
+
+    def settled_value(self, row: int, name: str) -> Any:
+        """Return the money, the place or the movement of a row, as a status has it."""
+        if name == "money":
+            return self.arrays["money"].item(row)
+        if name == "place" or not self.places or self.arrays["moving_to"].item(row) < 0:
+            number = self.arrays["place"].item(row) if name == "place" and self.places else -1
+            return None if number < 0 else self.places[number]
+        return self.settled_status(row)["moving"]
 
     def settled_status(self, row: int) -> dict[str, Any]:
         """Return the part of a status that the commit stage owns: money, place, movement."""
@@ -265,10 +324,3 @@ class Register:
         firsts = range(0, count, _PART_SIZE)
         run = map if self.pool is None else self.pool.map
         return list(run(function, firsts, [min(count, first + _PART_SIZE) for first in firsts]))
-
-
-def _may_write(block: object, names: Iterable[str]) -> bool:
-    """Return whether a block's `from_status` may write one of these columns."""
-    columns: Mapping[str, Column] = getattr(block, "columns", {})
-    own_columns = [name for name, column in columns.items() if column.own]
-    return not own_columns or any(name in own_columns for name in names)

@@ -100,6 +100,16 @@ class RowPart:
     def __repr__(self) -> str:
         return f"<{len(self)} rows of {self.population!r}, step {self.step}>"
 
+    @property
+    def remembers(self) -> bool:
+        """Whether there are agents of rows that remember what they do."""
+        return self.population.remembers
+
+    def who_remembers(self, row: int) -> Any:
+        """Return the agent of a row that remembers what it does; None for none."""
+        population: Any = self.population
+        return population.handles.get(row)
+
     # -- columns -----------------------------------------------------------------------------------
 
     @property

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
-from typing import Any, Final, NamedTuple, cast
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from typing import Any, ClassVar, Final, NamedTuple, cast
 
 from moothall import ConfigError
 from moothall.society.columns.column import COMMIT_COLUMNS, Column
 from moothall.society.columns.register import Register
+from moothall.society.kernel.live_values import live, plain_of
 from moothall.society.kernel.wants import PLACE
 
 _COMMIT_KEYS: Final = ("money", "place", "moving")
@@ -20,6 +21,7 @@ class ColumnKey(NamedTuple):
 
     name: str
     column: Column
+    is_usual: bool = False  # whether it is the town's, and no block's: what does not fit hides it
 
 
 class CommitKey(NamedTuple):
@@ -38,14 +40,20 @@ Layout = dict[str, Any]
 """What has each key of a status: one of the kinds above, or the layout of a part."""
 
 
-def layout_of(register: Register) -> Layout:
-    """Return what has each key of the statuses of a register's rows."""
-    layout: Layout = {name: CommitKey(name) for name in _COMMIT_KEYS}
-    for name, column in register.declared.items():
+def layout_of(
+    columns: Mapping[str, Column],
+    blocks: Iterable[Any],
+    usual: Iterable[str] = (),
+    *,
+    has_books: bool = True,
+) -> Layout:
+    """Return what has each key of a status: columns, blocks, and the commit stage of a society."""
+    layout: Layout = {name: CommitKey(name) for name in _COMMIT_KEYS if has_books}
+    for name, column in columns.items():
         if name not in COMMIT_COLUMNS and not column.own:
             *path, key = column.key or (name,)
-            _part_of(layout, path)[key] = ColumnKey(name, column)
-    for block in register.blocks:
+            _part_of(layout, path)[key] = ColumnKey(name, column, name in usual)
+    for block in blocks:
         for *path, key in getattr(block, "status_keys", ()):
             _part_of(layout, path).setdefault(key, BlockKey(block))
     return layout
@@ -107,7 +115,9 @@ class StatusPart(dict[str, Any]):
             return default
 
     def __iter__(self) -> Iterator[str]:
-        yield from (key for key in self._layout if key in self)
+        for key, entry in self._layout.items():
+            if self[key] if isinstance(entry, dict) else key in self:  # an empty part is none
+                yield key
         yield from (key for key in super().__iter__() if key not in self._layout and key != _HIDDEN)
 
     def __len__(self) -> int:
@@ -133,7 +143,7 @@ class StatusPart(dict[str, Any]):
         if key not in self and default:
             return default[0]
         value = self[key]
-        value = _plain(value)
+        value = plain_of(value)
         del self[key]
         return value
 
@@ -179,7 +189,7 @@ class StatusPart(dict[str, Any]):
 
     def plain(self) -> dict[str, Any]:
         """Return a copy that is a dict as any other."""
-        return {key: _plain(value) for key, value in self.items()}
+        return {key: plain_of(value) for key, value in self.items()}
 
     def extras(self) -> dict[str, Any]:
         """Return what no column has, with that of its parts."""
@@ -198,10 +208,11 @@ class StatusPart(dict[str, Any]):
             elif key != _HIDDEN:
                 super().__delitem__(key)
         for key, value in extras.items():
-            if isinstance(self._layout.get(key), dict):
-                self[key].take_extras(value)
-            else:
+            entry = self._layout.get(key)
+            if entry is None:
                 super().__setitem__(key, value)
+            elif not isinstance(entry, CommitKey):
+                self[key] = value  # also a state that was saved where no column had it
 
     def keep_beside(self, values: Mapping[str, Any]) -> None:
         """Have beside what no column has of some values."""
@@ -211,7 +222,7 @@ class StatusPart(dict[str, Any]):
                 super().__setitem__(key, value)
             elif isinstance(entry, dict) and isinstance(value, Mapping):
                 self[key].keep_beside(value)
-            elif isinstance(entry, ColumnKey) and entry.column.words:
+            elif isinstance(entry, ColumnKey) and (entry.column.words or entry.is_usual):
                 self[key] = value
 
     def takes(self, values: Mapping[str, Any]) -> bool:
@@ -237,6 +248,8 @@ class Status(StatusPart):
     """The status of the citizen in a row; `row` follows where rows are renumbered."""
 
     __slots__ = ("broken_by", "register", "row", "stuck_by")
+    is_own: ClassVar[bool] = False  # whether it has turns: no worker of an engine has its row
+    not_given: frozenset[str] = frozenset()  # columns that it does not show until they say more
     register: Register
     row: int
     stuck_by: str  # why it cannot get to its item's place, in words
@@ -265,11 +278,12 @@ class Status(StatusPart):
         """Return the value of a key; None for none."""
         register, row = self.register, self.row
         if isinstance(entry, ColumnKey):
-            array = register.pull_column(entry.name)
+            name = entry.name
+            array = register.arrays[name] if self.is_own else register.pull_column(name)
             number = array.item(row) if array.ndim == 1 else array[row].tolist()
             return entry.column.decode(number, register.places)
         if isinstance(entry, CommitKey):
-            return register.settled_status(row)[entry.name]
+            return register.settled_value(row, entry.name)
         if isinstance(entry, dict):
             *above, key = path
             parent: StatusPart = self
@@ -286,20 +300,23 @@ class Status(StatusPart):
             value = value[key]
         if path == ("stuck",) and self.stuck_by:
             return self.stuck_by
-        return _live(value, lambda new: self.write(entry, path, new))
+        return live(value, lambda new: self.write(entry, path, new))
 
     def write(self, entry: Any, path: tuple[str, ...], value: Any) -> None:
         """Write the value of a key; None for none. Raises ConfigError: it does not fit."""
         register, row = self.register, self.row
         if isinstance(entry, CommitKey):
+            if value == register.settled_value(row, entry.name):
+                return
             raise self.error(f"only the commit stage changes its {entry.name!r}")
         if isinstance(entry, dict):
             self.read(entry, path).clear()
             return
-        register.note_change()
+        if not self.is_own:
+            register.note_change()
         try:
             if isinstance(entry, ColumnKey):
-                name, column = entry
+                name, column, _ = entry
                 is_number = not column.words and column.dtype != PLACE
                 number = column.default
                 if value is not None or not is_number:
@@ -327,68 +344,3 @@ class Status(StatusPart):
 def _may_be_none(entry: Any) -> bool:
     """Return whether a key is there where its value is None: a place, and what is settled."""
     return isinstance(entry, CommitKey) or (isinstance(entry, ColumnKey) and not entry.column.words)
-
-
-# -- values that a block reads of columns and writes into them -------------------------------------
-
-
-def _live(value: Any, save: Callable[[Any], None]) -> Any:
-    """Return a list or a dict whose changes, also within, are saved at once."""
-    if isinstance(value, dict):
-        return _LiveDict(value, save)
-    return _LiveList(value, save) if isinstance(value, list) else value
-
-
-def _plain(value: Any) -> Any:
-    """Return a part, or a live value, as a copy that saves nothing; another value itself."""
-    if isinstance(value, StatusPart):
-        return value.plain()
-    if isinstance(value, _LiveDict):
-        return {key: _plain(each) for key, each in value.items()}
-    return [*map(_plain, value)] if isinstance(value, _LiveList) else value
-
-
-def _saving(name: str) -> Any:
-    """Return a method of a live list or dict that saves it after a change."""
-
-    def changing(self: Any, *args: Any, **options: Any) -> Any:
-        result = getattr(super(type(self), self), name)(*args, **options)
-        self.save()
-        return self if name.startswith("__i") else result
-
-    return changing
-
-
-class _LiveDict(dict[str, Any]):
-    """A dict that is saved after each change."""
-
-    save: Callable[[], None]
-
-    def __init__(self, values: dict[str, Any], save: Callable[[Any], None]) -> None:
-        self.save = lambda: save(self)
-        super().__init__({k: _live(v, lambda _: self.save()) for k, v in values.items()})
-
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return dict, ({**self},)
-
-
-class _LiveList(list[Any]):
-    """A list that is saved after each change."""
-
-    save: Callable[[], None]
-
-    def __init__(self, values: list[Any], save: Callable[[Any], None]) -> None:
-        self.save = lambda: save(self)
-        super().__init__(_live(each, lambda _: self.save()) for each in values)
-
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return list, ([*self],)
-
-
-for _name in ("__setitem__", "__delitem__", "pop", "popitem", "setdefault", "update", "clear"):
-    setattr(_LiveDict, _name, _saving(_name))
-for _name in (
-    *("__setitem__", "__delitem__", "__iadd__", "append", "extend", "insert", "pop", "remove"),
-    *("clear", "sort", "reverse"),
-):
-    setattr(_LiveList, _name, _saving(_name))

@@ -133,7 +133,7 @@ class Columns(Mapping[str, Array]):
     def __getitem__(self, name: str) -> Array:
         if name not in self._population.arrays:
             raise KeyError(name)
-        values: Array = self._population.fresh(name).view()
+        values: Array = self._population.pull_column(name).view()
         # A metric that sorts in place must not move what citizens have.
         values.flags.writeable = self._population.society is None
         return values

@@ -107,7 +107,6 @@ class Books:
         balances: the money of each citizen and service, in cents
         where: the place of each citizen; None on the way
         statuses: the statuses of citizens, by id; of a `Population` those of full agents
-        agent_statuses: the statuses that say what columns do not, by id
         travelled: the number of citizens on their way in the last step
         owing: the services that may owe money to citizens
     """
@@ -126,7 +125,6 @@ class Books:
         self.seconds: int = 900
         self.clock: Clock = Clock()
         self.travelled: int = 0
-        self.agent_statuses: dict[str, dict[str, Any]] = {}
         self.by_place: dict[type[Want], dict[str, Service]] = defaultdict(dict)
         self.by_kind: dict[type[Want], Service] = {}
         self.owing: list[Service] = [
@@ -165,9 +163,6 @@ class Books:
         if sender != to:
             payer[0][payer[1]] -= cents
             payee[0][payee[1]] += cents
-            for id, (money, index) in ((sender, payer), (to, payee)):
-                if (status := self.agent_statuses.get(id)) is not None:
-                    status["money"] = money.item(index)
         return ""
 
     def owned(self, id: str) -> int:

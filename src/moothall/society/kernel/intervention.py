@@ -270,7 +270,7 @@ def set_values(status: Any, values: Mapping[str, object]) -> list[str]:
     try:
         _set_nested(status, values)
     except ConfigError as error:
-        status.take_extras(before)
+        status.take(before)
         return [f"status: {error}"]
     return []
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Final, get_type_hints
 
 from moothall import Action, ConfigError, InvalidArguments, action
 from moothall.build import is_ours
-from moothall.society.kernel.draw import turn_key
+from moothall.society.kernel.draw import number_or_text, turn_key
 
 AGENT_ID: Final = "who"  # a citizen's row; −1, −2, … a service, by id; from `FIRST_STRANGER` others
 PLACE: Final = "place"  # the number of a place, −1 for none
@@ -311,8 +311,6 @@ def action_of(kind: type[Want]) -> Any:
 
 
 def id_order(id: str) -> tuple[int, int, str]:
-    """Return the sort key of an id: numbers by number, then texts."""
-    try:
-        return (0, int(id), id)
-    except ValueError:
-        return (1, 0, id)
+    """Return the sort key of an id: numbers by number, then texts, such as "007"."""
+    number = number_or_text(id)
+    return (1, 0, id) if isinstance(number, str) else (0, number, id)

@@ -1,4 +1,4 @@
-"""The full agents of a population in its books: their statuses say what the columns say."""
+"""The full agents of a population in its books: who comes, who leaves, where there is room."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Final
 from moothall import ConfigError
 from moothall.build import check_integer
 from moothall.society.arrays import Array, np
+from moothall.society.columns.status import Status
 from moothall.society.columns.views import EveryStatus
 from moothall.society.columns.want_table import NO_SERVICE, SERVICE_REFUSED, Table
 from moothall.society.kernel.citizen import CitizenAgent
@@ -51,13 +52,8 @@ class AgentBooks(Books):
         )
         self.seed: int = self.register.seed
         self.row_services: list[Any] = []  # the services that keep numbers of rows
-        self._holders: dict[int, str] = {}  # the agents by the identity of their status
-        self._agent_cache: tuple[Array, dict[str, int], Array] | None = (
-            None  # with the ids they are of
-        )
-        self._status_columns: Array | None = (
-            None  # what their statuses say of money, place and movement
-        )
+        self.holders: dict[int, str] = {}  # the agents that come, by the identity of their status
+        self.is_filled: bool = True  # False while the society begins: agents are checked together
 
     @property
     def population(self) -> Population:
@@ -71,7 +67,7 @@ class AgentBooks(Books):
         """The statuses of citizens, by id; of a user's `Population` those of full agents."""
         society = self.register.society
         has_rows = society is not None and society.rows_to_take is not None
-        return EveryStatus(society) if has_rows else self.agent_statuses
+        return EveryStatus(society) if has_rows else self.population.views
 
     def hearing_order(self, rows: Array) -> Array:
         """Return the order in which citizens are heard in this step: positions in `rows`."""
@@ -82,30 +78,28 @@ class AgentBooks(Books):
         """Add an agent with the money and place of its row or status. ConfigError: it cannot be."""
         population = self.population if self.register.leaving else self.register
         id, status = str(agent.id), agent.memory.status
-        holder = self._holders.get(builtins.id(status), "")
-        if self.agent_statuses.get(holder) is status:
+        if population.views.get(id) is status:
+            return
+        if isinstance(status, Status):
+            if getattr(status.register, "society", None) is population.society:
+                holder = status.register.id_of(status.row)
+                raise ConfigError(f"citizen {id!r} has the status of {holder!r}: give each its own")
+            status = agent.memory.status = status.plain()
+        if (holder := self.holders.get(builtins.id(status), id)) != id:
             raise ConfigError(f"citizen {id!r} has the status of {holder!r}: give each its own")
         row = population.find_row(id)
-        if row is not None and row in population.agents:
-            status.update(population.settled_status(row))
+        if row is not None and population.agents.get(row) is agent:
+            population.take_in(agent, row)
         elif population.is_given:
             raise ConfigError(
                 f"citizen {id!r} is not of the society's population: promote one of it instead"
             )
         else:
             self._check_newcomer(id, status)
-            population.coming[id] = agent
+            if self.is_filled:
+                population.kind_of(agent.blocks).check(population.city, id, status)
+            population.coming[id], self.holders[builtins.id(status)] = agent, id
             self._count_agent(status, 1)
-        self.agent_statuses[id] = status
-        self._holders[builtins.id(status)] = id
-        self._agent_cache = None
-
-    def enter_again(self, agent: CitizenAgent) -> None:
-        """Give the row of an agent the money and place of its status. ConfigError: it cannot be."""
-        id, status = str(agent.id), agent.memory.status
-        self._check_newcomer(id, status)
-        self._count_agent(status, 1)  # without a city, its place gets a number
-        self.write_settled(id, status)
 
     def _check_newcomer(self, citizen: str, status: dict[str, Any]) -> None:
         """Complete the status of a citizen that comes. Raises ConfigError if it cannot come."""
@@ -168,87 +162,28 @@ class AgentBooks(Books):
         population.set_value("left", row, moving.get("left", 0))
         population.set_value("mode", row, population.encode(TEXT, moving.get("mode")))
 
-    def hand_over(self, id: str, status: dict[str, Any]) -> None:
-        """Let an agent have another status from now on, completed by what it had."""
-        old_status, population = self.agent_statuses[id], self.population
-        status.update({**old_status, **status, **population.settled_status(population.row_of(id))})
-        self.agent_statuses[id] = status
-        del self._holders[builtins.id(old_status)]
-        self._holders[builtins.id(status)] = id
-
-    def leave(self, id: str) -> None:
-        """Remove an agent, whose citizen remains as a row."""
-        if (status := self.agent_statuses.pop(id, None)) is not None:
-            del self._holders[builtins.id(status)]
-        self._agent_cache = None
+    def hand_over(self, id: str, agent: CitizenAgent) -> None:
+        """Let an agent have the row of another, with what its own status does not say."""
+        population = self.population
+        row, old_status = population.row_of(id), population.views[id].plain()
+        values = {**old_status, **agent.memory.status, **population.settled_status(row)}
+        population.kind_of(agent.blocks).check(population.city, id, values)
+        population.let_go(row)
+        population.take_in(agent, row, values)
 
     def remove_row(self, id: str) -> None:
         """Remove a citizen, with its money."""
         population = self.register
         if (agent := population.coming.pop(id, None)) is not None:
             self._count_agent(agent.memory.status, -1)
+            self.holders.pop(builtins.id(agent.memory.status), None)
         elif (row := population.find_row(id)) is not None:
             population.leaving.append(row)
-            population.agents.pop(row, None)
+            if row in population.agents:
+                population.let_go(row)
             if (handle := population.handles.pop(row, None)) is not None:
                 handle.memory.status = handle.memory.status.plain()
             self._count_agent(population.settled_status(row), -1)
-
-    @property
-    def _agent_rows(self) -> dict[str, int]:
-        """The rows of full agents by id, in the order of their statuses."""
-        population = self.population
-        if self._agent_cache is None or self._agent_cache[0] is not population.ids:
-            rows = {id: population.row_of(id) for id in self.agent_statuses}
-            self._agent_cache = population.ids, rows, np.array([*rows.values()], np.int64)
-            self._status_columns = None
-        return self._agent_cache[1]
-
-    def _agent_columns(self, *names: str) -> list[Array]:
-        """Return columns of full agents, in the order of their statuses."""
-        count = len(self._agent_rows)
-        rows = () if self._agent_cache is None else self._agent_cache[2]
-        arrays = self.population.arrays
-        return [arrays[name][rows] if name in arrays else np.full(count, -1) for name in names]
-
-    def undo_own_changes(self) -> dict[str, str]:
-        """Undo agents' own changes of their money or place; return which, by id."""
-        if not self.agent_statuses:
-            return {}
-        undone, money = {}, self._agent_columns("money")[0].tolist()
-        entries = zip(self.agent_statuses.items(), money, self.agent_places.values(), strict=True)
-        for (id, status), cents, place in entries:
-            actual = {"money": cents, "place": place}
-            if changed := [key for key in actual if status.get(key, ...) != actual[key]]:
-                status.update(actual)
-                undone[id] = " and ".join(changed)
-        return undone
-
-    @property
-    def agent_places(self) -> Mapping[str, str | None]:
-        """The place of each full agent."""
-        if not self.agent_statuses:
-            return {}
-        places = self.population.places
-        numbers = self._agent_columns("place")[0].tolist()
-        pairs = zip(self._agent_rows, numbers, strict=True)
-        return {id: None if number < 0 else places[number] for id, number in pairs}
-
-    def update_statuses(self) -> None:
-        """Write money, place and movement into full agents' statuses, where they have changed."""
-        if not self.agent_statuses:
-            return
-        columns = np.array(self._agent_columns("money", "place", "moving_to", "arrives", "left"))
-        rows = self._agent_rows
-        changed = (
-            range(len(rows))
-            if self._status_columns is None
-            else (columns != self._status_columns).any(0).nonzero()[0]
-        )
-        statuses, ids = [*self.agent_statuses.values()], [*rows]
-        for position in changed:
-            statuses[position].update(self.population.settled_status(rows[ids[position]]))
-        self._status_columns = columns
 
 
 def answers_of_agents(

@@ -52,12 +52,14 @@ def _new_ids(population: Population, count: int, services: Mapping[str, object])
 def renew(books: Any) -> None:
     """Give a row to each agent that has come, and take those of who has left, all at once."""
     population: Population = books.register
-    coming, population.coming = population.coming, {}
+    coming, population.coming, books.holders = population.coming, {}, {}
     leaving, population.leaving = population.leaving, []
     staying = np.delete(np.arange(len(population)), np.array(leaving, np.int64))
     rearrange(books, staying, id_words(map(number_or_text, coming)), coming=coming)
     for id, agent in coming.items():
-        books.write_settled(id, agent.memory.status)
+        status = agent.memory.status
+        population.take_in(agent, population.row_of(id))
+        books.write_settled(id, status)
     if population.places:
         books.count_places()
 
@@ -98,6 +100,7 @@ def rearrange(
         )
     new_rows = np.full(len(population) + 1, -1, np.int64)  # the last: of −1
     new_rows[staying] = np.argsort(np.arange(len(ids))[order], kind="stable")[:count]
+    new_codes = _codes_of_strangers(population, coming)
     with rows_renumbered(books.row_services, population):
         _renumber_references(books, new_rows)
         for column_name, column in population.declared.items():
@@ -112,11 +115,26 @@ def rearrange(
         numbers = ids[order][: len(ids) - len(names)]
         population.next_id = max(population.next_id, *map(int, numbers[-1:] + np.uint64(1)), 0)
         population.settle_ids(ids[order], coming.values())
+        _recognize(population, new_codes)
     if population.places:
         books.count_places()
     if (society := population.society) is not None:
         agent_rows = new_rows[np.array(society.new_agent_rows, np.int64)]
         society.new_agent_rows = agent_rows[agent_rows >= 0].tolist()
+
+
+def _codes_of_strangers(population: Population, coming: Iterable[str]) -> dict[int, str]:
+    """Return the codes in columns by which those who come were known before, with their ids."""
+    return {population.stranger(id): id for id in {*population.strangers} & {*coming}}
+
+
+def _recognize(population: Population, strangers: Mapping[int, str]) -> None:
+    """Have columns name those who have come by their rows, and no more as strangers."""
+    for name, column in population.declared.items() if strangers else ():
+        if column.citizen:
+            values = population.arrays[name]
+            for code, id in strangers.items():
+                values[values == code] = population.row_of(id) + 1
 
 
 def _rearranged(column: Column, values: Array, staying: Array, new: Array, order: Array) -> Array:

@@ -63,9 +63,7 @@ class PopulationView:
 
     def by_rows(self, block: Any, hook: str, agent: Any) -> Any:
         """Run a rule for rows for one full agent; return what it returns."""
-        population, status = self._population, agent.memory.status
-        row = population.row_of(agent.id)
-        population.pull(row, status)
+        population, row = self._population, agent.memory.status.row
         messages = messages_heard(population, row, agent.perceived.messages)
         wants: Wants = {}
         rows = Rows(population, replace(self._moment, messages=messages), row, row + 1, wants)
@@ -74,11 +72,6 @@ class PopulationView:
         if len(population.changes.deaths) > death_count:
             del population.changes.deaths[death_count:]
             raise ConfigError(f"citizen {agent.id} is a full agent, and cannot leave: demote it")
-        for name, column in block.columns.items():
-            if not column.own:
-                column.to_status(name, status, population.arrays[name][row], population.places)
-        if hasattr(block, "to_status"):
-            block.to_status(population, row, status)
         for kind, table in merge_wants([wants]).items():
             for entry in range(len(table)):
                 if kind is Say:
@@ -116,7 +109,7 @@ async def run_population(
 ) -> dict[type[Want], Table]:
     """Run the rows of a population for a step; return their wants."""
     columns = {
-        name: population.fresh(name).copy()
+        name: population.pull_column(name).copy()
         for name, column in population.declared.items()
         if column.seen
     } | {
@@ -150,9 +143,9 @@ def population_measures(population: Population) -> tuple[int, int, dict[str, Any
     """Return how many rows are at home and at work, and the own metrics."""
     columns = population.columns
     home = work = 0
-    if population.places and len(population.agents) < len(population):
+    if population.places:
         place = population.pull_column("place")
-        is_there = (place >= 0) & ~population.full
+        is_there = place >= 0
         at_home = is_there & (place == population.pull_column("home"))
         home = int(np.count_nonzero(at_home))
         if "work" in columns:
@@ -183,12 +176,11 @@ def set_step_length(society: Any, new_length: int) -> None:
     def rescaled(step: object) -> Any:
         return step_now - (step_now - step) * old_length // new_length
 
-    books, population = society.books, society.books.population
+    population = society.population
     if population.places:
         on_way = population.arrays["moving_to"] >= 0
         for column in (population.arrays["arrives"], population.arrays["left"]):
             column[on_way] = rescaled(column[on_way].astype("int64"))
-        books.update_statuses()
 
 
 def take_mailbox(society: Any, agent: Any, row: int) -> None:

@@ -17,7 +17,6 @@ from moothall.society.columns.lists import occurrence_of
 from moothall.society.columns.want_table import Table
 from moothall.society.kernel.care import ADULT_AGE, ALONG_PURPOSE, BUSY_ACTS, MIN_AGE_ALONE
 from moothall.society.kernel.draw import draw_below
-from moothall.society.kernel.perception import item_of
 from moothall.society.kernel.wants import TEXT
 from moothall.society.population.agent_books import AgentBooks
 
@@ -139,8 +138,6 @@ def arrive(books: AgentBooks) -> None:
 def _take_along(books: Any, movers: Array) -> None:
     """Let children go along, as `kernel/care.py` says: `movers` have set out in this step."""
     arrays, population = books.population.arrays, books.population
-    if not population.blocks and len(movers):
-        _read_homes(population)
     age, home = map(population.pull_column, ("age", "home"))
     place, to = arrays["place"], arrays["moving_to"]
     movers = movers[age[movers] >= ADULT_AGE]
@@ -162,10 +159,6 @@ def _take_along(books: Any, movers: Array) -> None:
         return
     do, is_along = (population.pull_column(name)[kids] for name in ("item_do", "along"))
     is_free = ~_IS_BUSY[do]
-    for position in population.full[kids].nonzero()[0].tolist() if population.agents else ():
-        status = population.status_of(int(kids[position]))
-        item, is_along[position] = item_of(status), bool(status.get("along"))
-        is_free[position] = item is None or item["do"] not in BUSY_ACTS
     here = place[kids]
     is_free &= (here == home[kids]) & is_taken[here]
     may_go = is_along | is_free
@@ -202,16 +195,6 @@ def _take_along(books: Any, movers: Array) -> None:
     _set_column(books, "tour", kids, np.array(codes)[np.maximum(modes, 0) - 1])
 
 
-def _read_homes(population: Any) -> None:
-    """Write the age and the home of agents into the columns, as statuses say them now."""
-    ages, homes = population.arrays["age"], population.arrays["home"]
-    for row, agent in population.agents.items():
-        status = agent.memory.status
-        age, home = (status.get("profile") or {}).get("age", ADULT_AGE), status.get("home")
-        ages[row] = int(age) if isinstance(age, int | float) else ADULT_AGE
-        homes[row] = population.place_numbers.get(home, -1) if isinstance(home, str) else -1
-
-
 def _parents(population: Any, kids: Array) -> tuple[Array, Array]:
     """Return pairs of a position in `kids` and the row of a parent."""
     arrays, pairs = population.arrays, [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
@@ -239,10 +222,6 @@ def _set_column(books: Any, name: str, rows: Array, values: Array | bool) -> Non
     population = books.population
     population.pull_column(name)[rows] = values
     population.note_written(name)
-    if population.agents:
-        column, array = population.declared[name], population.arrays[name]
-        for row in rows[population.full[rows]].tolist():
-            column.to_status(name, population.status_of(row), array[row], population.places)
 
 
 def travel_seconds(books: Any, place: Array, to: Array, mode: Array) -> Array:

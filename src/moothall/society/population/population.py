@@ -12,12 +12,14 @@ from moothall import ConfigError, DefinitionError
 from moothall.build import check_function, check_integer, excerpt
 from moothall.society.arrays import Array, np, sha256_of
 from moothall.society.blocks import all_blocks
+from moothall.society.blocks.citizen_block import blocks_with_columns
 from moothall.society.blocks.mobility_rows import COLUMNS
 from moothall.society.blocks.row_block import check_block_set
 from moothall.society.city.network import Network
 from moothall.society.columns.column import COMMIT_COLUMNS, PLACES, Column
 from moothall.society.columns.layers import Layers
 from moothall.society.columns.lives import Changes
+from moothall.society.columns.own_status import Kind, OwnStatus
 from moothall.society.columns.register import Register, is_number
 from moothall.society.columns.status import Status, layout_of
 from moothall.society.columns.table import arrow_of, fill_from_table
@@ -25,7 +27,7 @@ from moothall.society.columns.views import Columns
 from moothall.society.kernel.care import ADULT_AGE
 from moothall.society.kernel.citizen import CitizenAgent, CitizenMemory
 from moothall.society.kernel.draw import id_words, number_or_text
-from moothall.society.kernel.wants import PLACE, TEXT, id_order
+from moothall.society.kernel.wants import PLACE, id_order
 from moothall.society.metrics import METRICS
 from moothall.society.people.params import USUAL_PEOPLE, PeopleParams
 from moothall.society.population.initial_values import read_citizens, with_pay, write_persons
@@ -39,13 +41,15 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("moothall.society")
 
 LIMIT: Final = 2**31 - 1
+_MAX_KINDS: Final = 8
+"""So many kinds of agents are looked at: of very many, each has parameters of its own."""
 _DTYPES: Final[dict[type, str]] = {bool: "bool", int: "int64", float: "float64"}
 
 TOWN_COLUMNS: Final = {
     "work": Column(PLACE, None),
     "age": Column(default=ADULT_AGE, key=("profile", "age")),
-    "jobless": Column(),
-    "skill": Column(key=("profile", "skill")),
+    "jobless": Column(default=-1),
+    "skill": Column(default=1000, key=("profile", "skill")),
     "income": Column(),
     "rents": Column(key=("profile", "rents")),
     "along": Column("bool"),
@@ -157,6 +161,8 @@ class Population(Register):
         self.citizen: type[CitizenAgent] = citizen
         self._declare_memory(citizen)
         self.agents: dict[int, CitizenAgent] = {}  # the full agents, by row
+        self.views: dict[str, OwnStatus] = {}  # the statuses of the full agents, by id
+        self._kinds: list[Kind] = []
         self.handles: dict[int, Any] = {}  # rows that somebody has taken, by row
         self.new_views: dict[int, Status] = {}  # of given agents that are yet to be added
         self.coming: dict[str, CitizenAgent] = {}  # agents that are yet to have a row
@@ -172,7 +178,7 @@ class Population(Register):
         """Return a population without blocks, whose citizens come as agents."""
         population = cls.__new__(cls)
         population._begin(np.zeros(0, np.uint64), city, (), seed)
-        population.metrics, population.is_given = {}, False
+        population.metrics, population.is_given, population.takes_names = {}, False, True
         population.declared |= {**PLACES, **TOWN_COLUMNS}
         population.arrays = {name: each.new_array(0) for name, each in population.declared.items()}
         population.services = sorted(services, key=id_order)
@@ -254,57 +260,22 @@ class Population(Register):
             self._rows = {id: row for row, id in enumerate(self.all_ids())}
         self.agents = {self.row_of(agent.id): agent for agent in agents}
         self.full[list(self.agents)] = True
+        for row, agent in self.agents.items():
+            if (view := self.views.get(str(agent.id))) is not None:
+                view.row = row
         for agent in handles:
-            if (row := self.find_row(str(agent.id))) is not None:
-                self.handles[row] = agent
-                agent.memory.status.row = row
-
-    def lift_agents(self) -> None:
-        """Have no agent at a place, or on the way to one, until it is entered again."""
-        self.note_change()
-        for name in () if self.is_given else ("place", "moving_to", "home"):
-            self.arrays[name][[*self.agents]] = -1
+            if (new_row := self.find_row(str(agent.id))) is not None:
+                self.handles[new_row] = agent
+                agent.memory.status.row = new_row
 
     def find_row(self, id: str) -> int | None:
         """Return the row of a citizen; None if no citizen has that id."""
         return super().find_row(id) if self._rows is None else self._rows.get(id)
 
     @property
-    def _takes_names(self) -> bool:
-        """Whether agents alone live here, whose names of places and texts get numbers."""
-        return not self.blocks and not self.is_given
-
-    def place_number(self, place: str | None) -> int:
-        """Return the number of a place, −1 for None; of agents without a city, each name is one."""
-        is_new = isinstance(place, str) and place not in self.place_numbers
-        if is_new and self.city is None and self._takes_names:
-            self.places: tuple[str, ...] = (*self.places, str(place))
-            self.place_numbers: Mapping[str, int] = {
-                **self.place_numbers,
-                str(place): len(self.place_numbers),
-            }
-        return super().place_number(place)
-
-    def encode(self, content: str, value: Any) -> int:
-        """Return the number that stands for a value in wants; a new text of agents is given one."""
-        is_new = content == TEXT and isinstance(value, str) and value not in self.word_numbers
-        if is_new and self._takes_names:
-            self.word_numbers[value] = len(self.words)
-            self.words.append(value)
-        return super().encode(content, value)
-
-    @property
     def columns(self) -> Mapping[str, Any]:
         """The arrays by name, one entry per citizen by rising id, full agents included."""
         return Columns(self)
-
-    def fresh(self, name: str) -> Array:
-        """Return the current column, also from workers and full agents."""
-        self.pull_column(name)
-        if self.agents and name not in COMMIT_COLUMNS:
-            for row, agent in self.agents.items():
-                self.pull(row, agent.memory.status, (name,))
-        return np.asarray(self.arrays[name])
 
     # -- full agents -------------------------------------------------------------------------------
 
@@ -334,8 +305,8 @@ class Population(Register):
             try:
                 self.society.add_row_agent(agent, row)
             except BaseException:
-                self.agents.pop(row, None)
-                self.full[row] = False
+                if row in self.agents:
+                    self.let_go(row)
                 raise
         return agent
 
@@ -348,10 +319,68 @@ class Population(Register):
             for each in blocks:
                 each.actions = dict(each.actions)
         agent = self.citizen(
-            self.id_of(row), memory=CitizenMemory(self.status_of(row)), blocks=blocks, **options
+            self.id_of(row), memory=CitizenMemory(self.view_of(row)), blocks=blocks, **options
         )
+        self.take_in(agent, row)
+        return agent
+
+    def kind_of(self, blocks: Iterable[Any]) -> Kind:
+        """Return what statuses of agents with these blocks have in columns, which are there then.
+
+        Raises:
+            ConfigError: a block declares a column otherwise than another's
+        """
+        chosen = blocks_with_columns(blocks)
+        keys = {key for each in chosen for key in getattr(each, "status_keys", ())}
+        for each in self.blocks if self.is_given else ():
+            if type(each) not in map(type, chosen) and not keys >= {
+                *getattr(each, "status_keys", ())
+            }:
+                chosen.append(each)
+        kind = next((each for each in self._kinds[-_MAX_KINDS:] if each.is_of(chosen)), None)
+        if kind is None:
+            self.declare(chosen, TOWN_COLUMNS)
+            columns = {n: self.declared[n] for b in chosen for n in getattr(b, "columns", ())}
+            usual = {"home", *TOWN_COLUMNS} & {*self.declared} - {*columns}
+            if self.is_given:
+                kind = Kind(chosen, self.declared)
+            else:
+                kind = Kind(chosen, columns | {n: self.declared[n] for n in usual}, usual)
+            self._kinds.append(kind)
+        return kind
+
+    def take_in(
+        self, agent: CitizenAgent, row: int, values: Mapping[str, Any] | None = None
+    ) -> None:
+        """Make an agent the full agent of a row, of which its status is a view from then on.
+
+        Args:
+            agent: the agent
+            row: its row
+            values: what its status is to say; what it says if left out
+
+        Raises:
+            ConfigError: a value does not fit its column
+        """
+        status: Any = agent.memory.status
+        view = OwnStatus(self, self.kind_of(agent.blocks), row)
+        if values is None and getattr(status, "register", None) is self:
+            view.take_extras(status.extras())
+            view.keep_beside(status.plain())
+        else:
+            view.take(status.copy() if values is None else values)
+        if agent.perceived.status is status:
+            agent.perceived.status = view
+        agent.memory.status = self.views[str(agent.id)] = view
         self.agents[row] = agent
         self.full[row] = True
+
+    def let_go(self, row: int) -> CitizenAgent:
+        """Have a row without its full agent, whose status is a dict of its own from then on."""
+        agent = self.agents.pop(row)
+        self.full[row] = False
+        if (view := self.views.pop(str(agent.id), None)) is not None:
+            agent.memory.status = view.plain()
         return agent
 
     def demote(self, id: str | int) -> None:
@@ -363,7 +392,7 @@ class Population(Register):
         row = self.row_of(id)
         if row not in self.agents:
             raise ConfigError(f"citizen {id} is not a full agent")
-        if self._takes_names:
+        if self.takes_names:
             raise ConfigError(f"citizen {id} came as an agent: there are no blocks to be a row by")
         self._on_loop(self.demote_row, row)
 
@@ -372,18 +401,17 @@ class Population(Register):
 
     def demote_row(self, row: int) -> None:
         """Make the full agent of a row a row again."""
-        agent = self.agents[row]
         self.note_change()
+        agent = self.agents[row]
         self.pull(row, agent.memory.status)
         if self.society is not None:
             self.society.remove_row_agent(agent, row)
-        del self.agents[row]
-        self.full[row] = False
+        self.let_go(row)
 
     def release(self, row: int) -> None:
         """Make a row again of a citizen whose full agent was removed."""
         self.note_change()
-        status, self.full[row] = self.agents.pop(row).memory.status, False
+        status = self.let_go(row).memory.status
         try:
             self.pull(row, status)
         except ConfigError as error:
@@ -391,7 +419,7 @@ class Population(Register):
 
     def view_of(self, row: int) -> Status:
         """Return a row's status as a view, which reads and writes its columns."""
-        return Status(self, layout_of(self), row)
+        return Status(self, layout_of(self.declared, self.blocks), row)
 
     def status_of(self, row: int) -> dict[str, Any]:
         """Return a citizen's status, made from its columns."""
@@ -420,6 +448,11 @@ class Population(Register):
         if self.network is not None:
             return "it has a network"
         return super().fixed_by if self.is_part or self.source is not None else ""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its society is closed, so that each citizen goes on alone."""
+        return self.society is not None and bool(self.society.is_closed)
 
     # -- its society -------------------------------------------------------------------------------
 

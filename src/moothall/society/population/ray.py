@@ -160,13 +160,22 @@ class RayEngine(LocalEngine):
         stale = [name for name in names if name not in self._fresh and name not in COMMIT_COLUMNS]
         if population is None or not stale or not self._parts:
             return
+        full = population.full
         for part in self._parts:
             for name, values in part.columns(stale).items():
                 array = population.arrays[name]
                 if array.shape[1:] != values.shape[1:]:
                     grown = np.zeros((len(array), *values.shape[1:]), array.dtype)
                     array = population.arrays[name] = grown
-                array[part.first : part.until] = values
+                rows = slice(part.first, part.until)
+                # Full agents write their own rows, here.
+                array[rows] = (
+                    values
+                    if not full.any()
+                    else np.where(
+                        full[rows].reshape(-1, *[1] * (values.ndim - 1)), array[rows], values
+                    )
+                )
         self._fresh.update(stale)
 
     def changed(self) -> None:

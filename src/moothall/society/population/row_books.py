@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
@@ -11,7 +10,6 @@ from moothall import ConfigError, StateError
 from moothall.society.arrays import Array, np
 from moothall.society.columns import city_queries
 from moothall.society.columns import want_table as wants
-from moothall.society.columns.column import COMMIT_COLUMNS
 from moothall.society.columns.register import FIRST_STRANGER
 from moothall.society.columns.views import Balances, RowsHere, Where
 from moothall.society.columns.want_table import Table, encode_want, join_wants
@@ -106,7 +104,7 @@ class RowBooks(AgentBooks):
         by_kind = wants_by_kind(submitted, self.seed, self.step)
         self.answers, outcomes = {}, list[tuple[Any, Answer]]()
         self.worked: Array = np.zeros(len(self.population), np.int64)  # seconds in this step
-        rows, find_row = self._agent_rows, self.population.find_row
+        views, find_row = self.population.views, self.population.find_row
         pool, pooled, set_out = self.population.pool, [], None
         if pool is not None:
             # What full agents want of the same service is settled here, in its place among these.
@@ -126,7 +124,8 @@ class RowBooks(AgentBooks):
             self.refusals: dict[int, str] = {}  # of entries of the table, in words
             numbers: list[list[int]] = []
             for each in by_kind[kind]:
-                row = rows.get(each.sender) if each.sender in rows else find_row(each.sender)
+                view = views.get(each.sender)
+                row = find_row(each.sender) if view is None else view.row
                 encoding = None
                 if row is not None and each.service is None and in_table:
                     encoding = encode_want(each.want, self.population)
@@ -251,18 +250,9 @@ class RowBooks(AgentBooks):
     def column(self, name: str, rows: Array, default: int) -> Array:
         """Return a column of some citizens as it is now; `default` if there is no such column."""
         population = self.population
-        column = population.declared.get(name)
-        if column is None:
+        if name not in population.declared:
             return np.full(len(rows), default)
         values: Array = population.pull_column(name)[rows].astype(np.int64)
-        if name in COMMIT_COLUMNS:
-            return values
-        for position in np.flatnonzero(population.full[rows]) if population.agents else ():
-            status = population.status_of(int(rows[position]))
-            values[position] = default
-            with suppress(ConfigError, ValueError, OverflowError):  # no place, or no number
-                value = column.of_status(name, status, population.place_number)
-                values[position] = int(value) if isinstance(value, int | float) else default
         return values
 
     def end_step(self) -> None:
@@ -270,7 +260,6 @@ class RowBooks(AgentBooks):
         call_after_step(self._after_step_services, self)
         if self.population.places:
             moves.arrive(self)
-        self.update_statuses()
 
     def set_status(self, values: Mapping[str, Any], citizens: Any) -> list[str]:
         """Set values in the status of citizens for an intervention; return what failed."""
@@ -288,7 +277,7 @@ class RowBooks(AgentBooks):
                 return [f"citizens: {error}"]
             if citizens and not len(rows):
                 has_rows = len(population.agents) < len(population)
-                statuses = self.agent_statuses.values()
+                statuses = population.views.values()
                 return [nobody_has(citizens)] if has_rows else say_unknown(citizens, statuses)
         population.note_change()
         other_paths: list[tuple[str, ...]] = []

@@ -39,11 +39,6 @@ def pay_citizens(
     books.balances[service] -= int(cents.sum())
     if not is_income:
         return
-    is_agent = population.full[rows]
     if "earned" in arrays:
-        population.pull_column("earned")[rows[~is_agent]] += cents[~is_agent]
+        population.pull_column("earned")[rows] += cents
         population.note_written("earned")
-    for row, amount in zip(rows[is_agent].tolist(), cents[is_agent].tolist(), strict=True):
-        status = population.status_of(row)
-        if "paid_day" in status:  # of those with an `EconomyBlock`
-            status["earned"] = status.get("earned", 0) + amount
