@@ -32,12 +32,15 @@ class Clerk:
         return ModelReply(text=f"{messages[-1]['content']} is done")
 
 
-def desk(clerk: Clerk, journal: Any, at_end: Any = lambda: None) -> ReActAgent:
+def desk(
+    clerk: Clerk, journal: Any, at_end: Any = lambda: None, at_answer: Any = lambda: None
+) -> ReActAgent:
     """Return an agent that sends a clerk, says so, and repeats what it hears of it."""
 
     def answer(messages: list[dict[str, Any]], _: Any) -> Any:
         last = messages[-1]
         if last["role"] == "tool":
+            at_answer()
             return "I have sent somebody."
         if last["content"].startswith("Result of"):
             at_end()
@@ -109,7 +112,8 @@ def test_agent_that_asks_by_an_action_hears_of_the_background_work_for_it(place:
                 return last["content"]
             return Call("1", "desk", {"text": last["content"]})
 
-        asking = [desk(Clerk(is_open=True), journal).as_action()]
+        clerk = Clerk()
+        asking = [desk(clerk, journal, at_answer=clerk.gate.set).as_action()]
         head = ReActAgent("head", ScriptedModel(answer), actions=asking, journal=journal)
         return (await head.reply("Oil")).text
 

@@ -276,7 +276,7 @@ def test_background_work_is_part_of_a_response(serve: Serve, journal: Any, strea
     openai = client(serve(asgi(desk(Clerk(), journal))))
     if stream:
         events = [*openai.responses.create(model="shop", input="Oil", stream=True)]
-        response = events[-1].response  # type: ignore[union-attr]
+        response = events[-1].response
     else:
         response = openai.responses.create(model="shop", input="Oil")
     assert BOTH.replace("\n\n", "") in response.output_text.replace("\n\n", "")

@@ -6,7 +6,13 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from contextlib import (
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -234,7 +240,9 @@ class Workers:
         request = worker_request(row, self._asker.journal, caller.deps, budget)
         request.ask_parent = partial(self._ask, row)
         self._agents[row.id] = action.origin.agent
-        waits = nullcontext()  # of one that is held, the run waits with its work
+        waits: AbstractContextManager[None] = (
+            nullcontext()
+        )  # of one that is held, the run waits with its work
         if caller.background == "held":
             waits = CallerContext.waiting_run(CURRENT.get(), caller.run_id, row.id)
         with waits:

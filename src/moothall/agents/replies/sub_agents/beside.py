@@ -211,7 +211,7 @@ async def reply_to_results(
     request = ReplyRequest(text, None, thread, id, *options)
     request.attributes = caller.attributes
     request.background = "woken"
-    request.door_data = request.sender = caller.sender
+    request.sender, request.door_data = caller.sender, {**caller.sender}
     reply: Reply = await asker.reply_to_request(request)
     if caller.sender and reply.stop_reason in ANSWERED_REASONS:
         asker.resuming.late_replies.send(reply.run_id, reply.text, caller.sender, thread)
