@@ -215,20 +215,6 @@ KINDS = pytest.mark.parametrize(
 )
 
 
-@KINDS
-def test_file_of_a_newer_version_is_refused_with_both_versions_and_left(
-    tmp_path: Path, name: str, opens: Callable[[Path], Any], error: type[Exception], earlier_id: int
-) -> None:
-    path = copied(name, tmp_path)
-    with closing(sqlite3.connect(path)) as db:
-        assert db.execute("PRAGMA application_id").fetchone() != (earlier_id,)
-        db.execute("PRAGMA user_version = 999")
-    before = path.read_bytes()
-    with pytest.raises(error, match="it has version 999, and this moothall knows up to 1"):
-        opens(path)
-    assert path.read_bytes() == before
-
-
 @pytest.mark.parametrize("version", (1, 4, 11))
 @pytest.mark.parametrize("is_running", (False, True), ids=("", "its program has it open"))
 @KINDS
