@@ -208,8 +208,9 @@ def test_words_that_are_said_twice_are_shown_twice_and_lead_each_to_its_own_run(
     space: NativeSpace, studio: Studio, tmp_path: Path, kept: str
 ) -> None:
     model = ScriptedModel(["Roses.", "Violets."])
-    where = {"journal": studio.journal, "memory": SQLiteMemory(tmp_path / "memory.db")}[kept]
-    space.add(ReActAgent("Poet", model, receive_own_broadcasts=False, **{kept: where}))
+    memory = SQLiteMemory(tmp_path / "memory.db")
+    where: dict[str, Any] = {"journal": studio.journal} if kept == "journal" else {"memory": memory}
+    space.add(ReActAgent("Poet", model, receive_own_broadcasts=False, **where))
     for _ in range(2):
         studio.user.ask("Poet", "say", content="Write").result(20)
     turns = asked(studio, "conversation?id=Poet")

@@ -163,7 +163,7 @@ async def test_framework_reads_what_was_said_before_by_who_said_it() -> None:
         return say(" ".join(f"{type(part).__name__}:{part.content}" for part in parts))
 
     said = (("system", "She pays."), ("user", "Hi."), ("assistant", "Hello."))
-    history = [{"role": role, "content": content} for role, content in said]
+    history: list[dict[str, Any]] = [{"role": role, "content": text} for role, text in said]
     reply = await PydanticAIAgent("c", Agent(FunctionModel(model))).reply("Go", history=history)
     assert reply.text == (
         "SystemPromptPart:She pays. UserPromptPart:Hi. TextPart:Hello. UserPromptPart:Go"
