@@ -232,9 +232,8 @@ class TheirRun:
             turn.add({"role": "user", "content": request.content}, marks)
             first_messages = [*turn.messages]
             self.turn_end.run_memory.save(state, turn, ends=False)
-        if self.record is not None:
-            own_steps = [e.key for e in self.record.past() if OWN_CALL_KEY.fullmatch(e.key)]
-            self._own_calls = dict.fromkeys(own_steps, False)
+        if self.record is not None and (past_steps := self.record.past_steps):
+            self._own_calls = {key: False for key in past_steps if OWN_CALL_KEY.fullmatch(key)}
         self.history += first_messages[:-1]  # what was said while nobody listened
         self.turns.begin([*self.history, first_messages[-1]])
 
@@ -327,7 +326,7 @@ class TheirRun:
         tell, emit = None, self.request.emit
         if emit is not None and is_main:
             tell = PieceEmitter(None, self.turn_end.id, self.request, emit).emit
-        answer_to = self.agent.model.answer_to
+        answer_to = self.agent.model_or_name.answer_to
         recall = None if answer_to is None else partial(self._recall, answer_to, key, request)
         model = TheirModel(request, tell, recall)
         if (tools := request.tools()) != self._offered_tools:
@@ -422,8 +421,11 @@ class TheirRun:
 
         async def run_tool(**args: Any) -> Any:
             assert execute is not None
-            with context_value(THEIR_SCOPE, scope):  # the program may go on in this context
+            token = THEIR_SCOPE.set(scope)
+            try:
                 return await calls.outcome_of(execute(args))
+            finally:  # the program may go on in this context
+                THEIR_SCOPE.reset(token)
 
         calls.work = None if execute is None else run_tool  # else the action executes itself
         await calls.execute(self.turn_end.budget)

@@ -18,8 +18,6 @@ from moothall.build import TheirRun, as_json, json_line, json_text
 from moothall.models import Call, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from moothall import Action
 
 _REFUSED = ("ApplyPatchTool", "ComputerTool", "CustomTool", "LocalShellTool", "ShellTool")
@@ -103,7 +101,7 @@ def _with_steps(tool: Any) -> Any:
     return copied
 
 
-def _caller_of(tool: Any) -> Callable[[Any, str], Awaitable[Any]]:
+def _caller_of(tool: Any) -> Any:
     async def invoke(context: Any, text: str) -> Any:
         run = TheirRun.current()
         try:
@@ -132,8 +130,7 @@ def action_of(agent: Any, tool: Any, is_asked: Any) -> Action:
     """Return the action of a tool."""
     parts = (tool.name, tool.description, tool.params_json_schema)
     server = getattr(getattr(tool, "_tool_origin", None), "mcp_server_name", None)
-    action: Action = agent.tools.action(*parts, asks=is_asked is True, outside=bool(server))
-    return action
+    return agent.tools.action(*parts, asks=is_asked is True, outside=bool(server))  # type: ignore[no-any-return]
 
 
 class StepModel(agents.Model):
@@ -185,8 +182,7 @@ class _SDKRequest:
         """Return its prompt."""
         system, items = self._options["system_instructions"], self._options["input"]
         items = [{"role": "user", "content": items}] if isinstance(items, str) else items
-        head = [{"role": "system", "content": system}] if system else []
-        return [*head, *ours_of(items)]
+        return [*([{"role": "system", "content": system}] if system else []), *ours_of(items)]
 
     def tools(self) -> list[Any]:
         """Return the tools and handoffs that the model is shown."""
@@ -209,15 +205,14 @@ class _SDKRequest:
                     done, used = event.response, event.response.usage
                     counts = {} if used is None else {"requests": 1, **used.model_dump()}
                     self.raw = agents.ModelResponse(done.output, deserialize_usage(counts), done.id)
-        messages = ours_of(self.raw.to_input_items())
+        messages, used = ours_of(self.raw.to_input_items()), self.raw.usage
         text = "".join(each["content"] for each in messages)
-        calls = [call for each in messages for call in each.get("tool_calls", ())]
-        used = self.raw.usage
-        details = (used.input_tokens_details, used.output_tokens_details)
-        read, thought = details[0].cached_tokens, details[1].reasoning_tokens
-        usage = Usage(used.input_tokens, used.output_tokens, read or 0, 0, thought or 0)
-        our_calls = tuple(Call(each["id"], each["name"], each["args"]) for each in calls)
-        return ModelReply(text, our_calls, usage, "calls" if calls else "stop")
+        listed = (call for each in messages for call in each.get("tool_calls", ()))
+        calls = tuple(Call(each["id"], each["name"], each["args"]) for each in listed)
+        read = used.input_tokens_details.cached_tokens or 0
+        thought = used.output_tokens_details.reasoning_tokens or 0
+        usage = Usage(used.input_tokens, used.output_tokens, read, 0, thought)
+        return ModelReply(text, calls, usage, "calls" if calls else "stop")
 
     def dump(self) -> Any:
         """Return the answer as JSON data."""
@@ -251,9 +246,8 @@ def ours_of(items: list[Any]) -> list[dict[str, Any]]:
             messages.append({"role": item["role"], "content": _content_of(item["content"])})
             is_open = False
         elif kind == "function_call_output":
-            id = item["call_id"]
+            id, output = item["call_id"], item["output"]
             result = {"role": "tool", "tool_call_id": id, "name": names.get(id, "")}
-            output = item["output"]
             content = output if isinstance(output, str) else json_line(output)
             messages.append({**result, "content": content})
             is_open = False

@@ -37,7 +37,6 @@ from moothall.models import Call, Usage
 if TYPE_CHECKING:
     from moothall import Action
 
-
 _FINISH = {"length": "length", "content_filter": "content_filter"}
 
 
@@ -95,17 +94,15 @@ class AsSteps(AbstractCapability[Any]):
         action = action_of(run.agent, tool_def, tool, ctx.tool_call_approved)
         outcome = await run.call(call.tool_call_id, action, execute, call_args)
         if isinstance(outcome.error, exceptions.ToolRetryError):  # it cannot be raised once more
-            raise exceptions.ModelRetry(_retry_text(outcome.error.tool_retry))
+            raise exceptions.ModelRetry(json_text(as_json(outcome.error.tool_retry.content)))
         return outcome.get()
 
 
 def action_of(agent: Any, definition: Any, tool: Any, is_asked: bool) -> Action:
     """Return the action of a tool."""
     parts = (definition.name, definition.description or "", definition.parameters_json_schema)
-    asks = is_asked or definition.kind == "unapproved"
-    kind: Any = type(getattr(tool, "toolset", None))
-    action: Action = agent.tools.action(*parts, asks=asks, outside=_is_of_server(kind))
-    return action
+    asks, kind = is_asked or definition.kind == "unapproved", type(getattr(tool, "toolset", None))
+    return agent.tools.action(*parts, asks=asks, outside=_is_of_server(kind))  # type: ignore[no-any-return]
 
 
 @cache
@@ -146,9 +143,8 @@ class _PydanticRequest:
 
     def messages(self) -> Any:
         """Return its prompt."""
-        cache = self._run.cache
+        cache, prompt = self._run.cache, list[Any]()
         system = [each.content for each in self._params.instruction_parts or ()]
-        prompt: list[Any] = []
         for message in self._messages:
             entry = cache.get(id(message))
             if entry is None or entry[0] is not message or entry[1] != len(message.parts):
@@ -210,10 +206,6 @@ def name_of(model: Model) -> str:
     return str(model.model_id)
 
 
-def _retry_text(part: Any) -> str:
-    return json_text(as_json(part.content))
-
-
 # -- messages --------------------------------------------------------------------------------------
 
 
@@ -253,7 +245,7 @@ def _part_of(part: Any) -> dict[str, Any]:
     if isinstance(part, UserPromptPart):
         return {"role": "user", "content": _blocks_of(part.content)}
     if isinstance(part, RetryFeedbackPart):
-        return {"role": "user", "content": _retry_text(part)}
+        return {"role": "user", "content": json_text(as_json(part.content))}
     return {"role": "user", "content": json_text(to_jsonable_python(part, fallback=str))}
 
 
@@ -300,11 +292,11 @@ def history_of(messages: list[dict[str, Any]]) -> list[ModelMessage]:
                 for call in each.get("tool_calls", ())
             ]
             history.append(ModelResponse(parts=parts))
-        elif each["role"] == "tool":
-            part = ToolReturnPart(each["name"], json_text(content), each["tool_call_id"])
-            history.append(ModelRequest(parts=[part]))
-        elif each["role"] == "system":
-            history.append(ModelRequest(parts=[SystemPromptPart(content)]))
+            continue
+        if each["role"] == "tool":
+            part: Any = ToolReturnPart(each["name"], json_text(content), each["tool_call_id"])
         else:
-            history.append(ModelRequest(parts=[UserPromptPart(content_for(content))]))
+            is_system = each["role"] == "system"
+            part = SystemPromptPart(content) if is_system else UserPromptPart(content_for(content))
+        history.append(ModelRequest(parts=[part]))
     return history
