@@ -54,8 +54,9 @@ class Kind:
     def is_of(self, blocks: Sequence[Any]) -> bool:
         """Return whether these blocks have the same in columns."""
         return len(blocks) == len(self.blocks) and all(
-            type(one) is type(other) and (one.params is other.params or one.params == other.params)
-            for one, other in zip(self.blocks, blocks, strict=True)
+            type(mine) is type(block)
+            and (mine.params is block.params or mine.params == block.params)
+            for mine, block in zip(self.blocks, blocks, strict=True)
         )
 
     def write(self, register: Register, row: int, status: Mapping[str, Any]) -> None:
