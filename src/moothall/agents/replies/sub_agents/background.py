@@ -240,9 +240,7 @@ class Workers:
         request = worker_request(row, self._asker.journal, caller.deps, budget)
         request.ask_parent = partial(self._ask, row)
         self._agents[row.id] = action.origin.agent
-        waits: AbstractContextManager[None] = (
-            nullcontext()
-        )  # of one that is held, the run waits with its work
+        waits: AbstractContextManager[None] = nullcontext()  # a held run waits with its work
         if caller.background == "held":
             waits = CallerContext.waiting_run(CURRENT.get(), caller.run_id, row.id)
         with waits:
