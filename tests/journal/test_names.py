@@ -127,7 +127,7 @@ def test_tag_with_a_nul_is_refused_by_each_database(place: Place) -> None:
 
 
 async def ask_in_tasks(questions: list[Any]) -> list[str]:
-    return await asyncio.gather(*map(asyncio.create_task, questions))
+    return [*await asyncio.gather(*map(asyncio.create_task, questions))]
 
 
 async def ask_in_a_group(questions: list[Any]) -> list[str]:
