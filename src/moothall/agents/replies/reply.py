@@ -269,6 +269,9 @@ class OpenReply(CellMark):
     decisions: Any
     conclusions: Any
 
+    outside: Any
+    under_way: Any
+
     def __init__(self, answer: Any, end: Any, outside: Any, under_way: Any = ()) -> None:
         self.text, self.value, self.messages, self.steps, self.usage = answer
         self.stop_reason, self.detail, self.error, self.run_id = end

@@ -14,12 +14,13 @@ from weakref import WeakKeyDictionary
 
 from moothall import BudgetExceeded, ConfigError, DeadlineExceeded, NoSuchRun, NotPermitted
 from moothall.budget import LIMITS
-from moothall.build import Thread, Threaded, check_function, check_integer, guard
+from moothall.build import Mailbox, Thread, Threaded, check_function, check_integer, guard
 from moothall.journal import RunView
 from moothall.serving.doors.checks import Scope
 from moothall.serving.doors.protocols import DOORS
 
 if TYPE_CHECKING:
+    from moothall import Agent
     from moothall.budget import Budget
     from moothall.journal import Journal, Wait
 
@@ -294,6 +295,14 @@ def _amounts(budget: Budget) -> list[dict[str, Any]]:
         if remaining is not None or (used and limit.name != "seconds"):
             rows.append({"name": limit.name, "unit": limit.unit, "spent": used, "left": remaining})
     return rows
+
+
+def say_policy(agent: Agent) -> str | None:
+    """Return who may say something to an agent; None where nobody can."""
+    if isinstance(mailbox := agent.space_mailbox, Mailbox):  # which has its actions already
+        offer = mailbox.offers.get("say")
+        return None if offer is None else offer.action.access_policy
+    return None if (say := agent.offers.get("say")) is None else say.access_policy
 
 
 def note_caller(scope: Scope, caller: str) -> None:

@@ -35,7 +35,6 @@ from moothall.build import (
     CallerContext,
     Delivery,
     Envelope,
-    Mailbox,
     Threaded,
     address,
     answer,
@@ -46,7 +45,14 @@ from moothall.build import (
 from moothall.journal import Journal, Wait
 from moothall.serving.a2a.wire import CARD_PATH
 from moothall.serving.doors.asks import Caller, CallerApprover, call_on_loop
-from moothall.serving.doors.callers import LOCAL, MAX_SENDERS, Callers, Senders, waits_of
+from moothall.serving.doors.callers import (
+    LOCAL,
+    MAX_SENDERS,
+    Callers,
+    Senders,
+    say_policy,
+    waits_of,
+)
 from moothall.serving.doors.checks import in_thread
 from moothall.serving.doors.protocols import DOORS, TooOften, to_path
 
@@ -61,14 +67,6 @@ def _check_id(id: str) -> None:
             f"agent {id!r} cannot be served: the doors read {CARD_PATH!r} after an id in an "
             "address as its card, so give it another id"
         )
-
-
-def _say_policy(agent: Agent) -> str | None:
-    """Return who may say something to an agent; None where nobody can."""
-    if isinstance(mailbox := agent.space_mailbox, Mailbox):  # which has its actions already
-        offer = mailbox.offers.get("say")
-        return None if offer is None else offer.action.access_policy
-    return None if (say := agent.offers.get("say")) is None else say.access_policy
 
 
 _OPEN_DOORS: Final[WeakSet[Served]] = WeakSet()
@@ -306,7 +304,7 @@ class Served:
         return {
             id: agent
             for id, agent in self.offered.items()
-            if _say_policy(agent) not in (None, ACCESS_DENIED)
+            if say_policy(agent) not in (None, ACCESS_DENIED)
         }
 
     def replying(self) -> dict[str, ConversationalAgent]:
@@ -353,7 +351,7 @@ class Served:
         Raises:
             NotPermitted: it was refused
         """
-        if _say_policy(agent) in (ACCESS_PERMITTED, ACCESS_DENIED):
+        if say_policy(agent) in (ACCESS_PERMITTED, ACCESS_DENIED):
             return
         action = {"name": "say", "args": {"content": content}}
         message: Any = {"from": sender, "to": str(agent.id), "action": action}

@@ -101,7 +101,8 @@ class AsSteps(AbstractCapability[Any]):
 def action_of(agent: Any, definition: Any, tool: Any, is_asked: bool) -> Action:
     """Return the action of a tool."""
     parts = (definition.name, definition.description or "", definition.parameters_json_schema)
-    asks, kind = is_asked or definition.kind == "unapproved", type(getattr(tool, "toolset", None))
+    asks = is_asked or definition.kind == "unapproved"
+    kind: Any = type(getattr(tool, "toolset", None))
     return agent.tools.action(*parts, asks=asks, outside=_is_of_server(kind))  # type: ignore[no-any-return]
 
 

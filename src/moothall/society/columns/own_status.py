@@ -7,10 +7,17 @@ from contextlib import suppress
 from typing import Any, ClassVar
 
 from moothall import ConfigError
-from moothall.society.arrays import np
+from moothall.society.arrays import Array, np
 from moothall.society.columns.column import COMMIT_COLUMNS, PLACES, Column
 from moothall.society.columns.register import Register, is_number
-from moothall.society.columns.status import ColumnKey, CommitKey, Status, StatusPart, layout_of
+from moothall.society.columns.status import (
+    ColumnKey,
+    CommitKey,
+    Layout,
+    Status,
+    StatusPart,
+    layout_of,
+)
 from moothall.society.kernel.draw import id_words, number_or_text
 
 
@@ -44,7 +51,7 @@ class Kind:
             if not each.own and name not in COMMIT_COLUMNS
         }
         self._usual = frozenset(usual)
-        self.layout = layout_of(self.columns, self.blocks, self._usual, has_books=has_books)
+        self.layout: Layout = layout_of(self.columns, self.blocks, self._usual, has_books=has_books)
         declared = {n: c for each in blocks for n, c in getattr(each, "columns", {}).items()}
         self._all = {**self.columns, **declared}
         self._pulled = {n: c for n, c in self.columns.items() if n not in self._usual}
@@ -116,7 +123,7 @@ class OwnStatus(Status):
         self.take_extras({})
         self.not_given = self.kind.absent_from(values)
         self.keep_beside(values)
-        self.stuck_by = values.get("stuck") or ""
+        self.stuck_by: str = values.get("stuck") or ""
 
     def show(self, name: str) -> None:
         """Show a column from now on."""
@@ -179,25 +186,26 @@ class Alone(Register):
 
     def __init__(self, city: Any, blocks: Sequence[Any]) -> None:
         super().__init__(id_words([0]), city, tuple(blocks), 0, None)
-        self.declared |= PLACES
-        self.arrays |= {name: column.new_array(1) for name, column in PLACES.items()}
+        self.declared.update(PLACES)
+        self.arrays.update({name: column.new_array(1) for name, column in PLACES.items()})
         self.declare(blocks)
 
     def belong_to(self, id: str) -> Alone:
         """Be the columns of a citizen of an id."""
-        self.ids = id_words([number_or_text(id)])
-        self.names = [] if is_number(id) else [id]
+        self.ids: Array = id_words([number_or_text(id)])
+        self.names: list[str] = [] if is_number(id) else [id]
         return self
 
     def has_places_of(self, city: Any) -> bool:
         """Return whether there are numbers for the places of a city, which is then its own."""
         is_known = city is None or (self.city is not None and tuple(city.ids()) == self.places)
-        self.city = city if is_known and city is not None else self.city
+        self.city: Any = city if is_known and city is not None else self.city
         return is_known
 
     def settle(self, agent: Any) -> None:
         """Take what its status says of money and place, and where it perceives itself."""
-        status, arrays, self.seed = agent.memory.status, self.arrays, agent.draws.words[0]
+        status, arrays = agent.memory.status, self.arrays
+        self.seed: int = agent.draws.words[0]
         arrays["money"][0] = status.get("money", 0)
         moving = status.get("moving") or {}
         for name, each in (("place", agent.perceived.place), ("moving_to", moving.get("to"))):
