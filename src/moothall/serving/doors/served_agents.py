@@ -63,10 +63,8 @@ _NOT_STARTED: Final = (InvalidArguments, NotPermitted, AgentNotFound, ActionNotF
 
 def _check_id(id: str) -> None:
     if id.endswith(CARD_PATH):
-        raise DefinitionError(
-            f"agent {id!r} cannot be served: the doors read {CARD_PATH!r} after an id in an "
-            "address as its card, so give it another id"
-        )
+        text = f"the doors read {CARD_PATH!r} after an id in an address as its card"
+        raise DefinitionError(f"agent {id!r} cannot be served: {text}, so give it another id")
 
 
 _OPEN_DOORS: Final[WeakSet[Served]] = WeakSet()
@@ -291,10 +289,8 @@ class Served:
             TooOften: the reply is new, and the limit of simultaneous replies is reached
         """
         if is_new and self.is_full:
-            limit = self.callers.max_replies
-            raise TooOften(
-                _BUSY_S, f"the server is busy: its limit of simultaneous replies is {limit}"
-            )
+            text = "the server is busy: its limit of simultaneous replies is"
+            raise TooOften(_BUSY_S, f"{text} {self.callers.max_replies}")
         reply = object()
         self._replies.add(reply)
         return lambda *task: self._replies.discard(reply)
