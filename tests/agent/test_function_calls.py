@@ -465,7 +465,7 @@ def test_function_calls_of_an_ask_over_a_broker_are_those_of_the_table(broker: B
 def in_fresh_process(kind: str) -> float:
     """Return the count of a process of its own: what earlier tests imported and cached differs."""
     tests = TABLE.parent.parent
-    path = os.pathsep.join((str(tests), str(tests.parent)))
+    path = os.pathsep.join(map(str, (tests, tests.parent, tests.parent / "src")))
     command = [sys.executable, "-m", "agent.test_function_calls", kind]
     child = subprocess.run(
         command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=55
