@@ -103,7 +103,7 @@ def test_waiting_and_doctor_name_a_deadly_run_and_what_to_type(tmp_path: Path) -
     assert listed.count("deadly") == 2
     assert "moothall answer deadly operator:deaths resume" in listed
     doctor = run_command("doctor", "--journal", path).stdout
-    assert "1 run ended each process: deadly" in doctor
+    assert "1 run ended each process: deadly" in " ".join(doctor.split())
     answered = run_command("answer", "deadly", "operator:deaths", "cancel", "--journal", path)
     assert answered.returncode == 0
     assert run_command("waiting", "--journal", path).stdout == "Nothing waits.\n"
@@ -167,14 +167,13 @@ def test_service_lives_whose_schedule_has_ended_its_process_three_times(tmp_path
         "schedules:\n  deadly: {every: 1s, to: clerk, args: {content: go}}\n"
     )
     ends = list[int]()
-    while ends[-1:] != [0] and len(ends) < 12:  # a firing may begin as the first one is judged
+    while ends[-1:] != [0] and len(ends) < 4:
         command = [sys.executable, "firm.py", "firm.yaml"]
         ends.append(subprocess.run(command, cwd=tmp_path, check=False).returncode)
-    assert ends[-1] == 0
-    assert set(ends[:-1]) == {-9}
+    assert ends == [-9, -9, -9, 0]
     with Journal(tmp_path / "runs.db") as journal:
-        waits = journal.waiting(kind="operator")
-        assert [*{wait.key for wait in waits}] == ["operator:deaths"]
+        (wait,) = journal.waiting(kind="operator")
+        assert wait.key == "operator:deaths"
 
 
 async def test_agent_refuses_a_number_of_deaths_that_is_none(tmp_path: Path) -> None:

@@ -131,6 +131,9 @@ class Scheduler:
     ) -> datetime:
         """Fire at some times up to now; return up to when a schedule has fired, or let times go."""
         for at in times:
+            # What was cut off comes first: if that ends its process each time, no other begins.
+            for task in await self.resume({call.name: call}):
+                await asyncio.wait([task])
             # Before each: it may be paused while the times before are made up for.
             if await asyncio.to_thread(self._is_paused, call):
                 return max(last_time, now)
@@ -204,13 +207,15 @@ class Scheduler:
         if outcome is not None:
             self.on_fired(call.name, outcome)
 
-    async def resume(self, calls: Mapping[str, ScheduledCall], with_waiting: bool = False) -> None:
-        """Begin firings whose process died, that a person has decided about, or wants.
+    async def resume(
+        self, calls: Mapping[str, ScheduledCall], with_waiting: bool = False
+    ) -> list[asyncio.Task[None]]:
+        """Begin firings whose process died, that a person has decided about, or wants, by task.
 
         With `with_waiting` also those whose reply waited and does so no longer.
         """
-        for call, at in await asyncio.to_thread(self._firings_to_resume, calls, with_waiting):
-            self._start_firing(call, at)
+        firings = await asyncio.to_thread(self._firings_to_resume, calls, with_waiting)
+        return [self._start_firing(call, at) for call, at in firings]
 
     def _firings_to_resume(
         self, calls: Mapping[str, ScheduledCall], with_waiting: bool
