@@ -360,7 +360,10 @@ def test_run_of_another_program_does_not_go_on_by_a_press(studio: Studio, folder
     with OpenAIServer(text("Well.")) as server:
         agent = ReActAgent("files", model, system_prompt="Hurry.", journal=studio.journal)
         wanted = replace(order(folder, server), review=None)
-        asyncio.run(record_order(wanted, studio.journal, "changed", agent))
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(
+                asyncio.run, record_order(wanted, studio.journal, "changed", agent)
+            ).result()
         assert agent.reply_sync("Do it", run_id="changed").stop_reason == "error"
         with pytest.raises(RunMismatch, match="begun by another program"):
             studio.jobs.resume("changed")

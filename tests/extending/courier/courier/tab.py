@@ -37,6 +37,6 @@ class CourierTab(Tab):
     def start(self, name: str, places: str) -> str:
         """Begin a round."""
         if not places:
-            raise ConfigError("the places are empty: say where to deliver")
+            raise ConfigError("the places are empty: say where to deliver", argument="places")
         journal = self.studio.journal
         return self.studio.jobs.run(name, lambda: deliver(journal, name, places.split()))
