@@ -132,8 +132,9 @@ class Scheduler:
         """Fire at some times up to now; return up to when a schedule has fired, or let times go."""
         for at in times:
             # What was cut off comes first: if that ends its process each time, no other begins.
-            for task in await self.resume({call.name: call}):
-                await asyncio.wait([task])
+            await self.resume({call.name: call})
+            if tasks := self._tasks_of(call):
+                await asyncio.wait(tasks)
             # Before each: it may be paused while the times before are made up for.
             if await asyncio.to_thread(self._is_paused, call):
                 return max(last_time, now)
@@ -157,15 +158,17 @@ class Scheduler:
         run_id = f"{call.name}@{time_text(at)}"
         task = self.firing_tasks.get(run_id)
         if task is None:
-            earlier_tasks = [
-                t for id, t in self.firing_tasks.items() if id.rpartition("@")[0] == call.name
-            ]
             # After the last one alone, which itself comes after those before it.
+            earlier_tasks = self._tasks_of(call)[-1:]
             task = self.firing_tasks[run_id] = asyncio.create_task(
-                self._fire(call, at, earlier_tasks[-1:])
+                self._fire(call, at, earlier_tasks)
             )
             task.add_done_callback(lambda done: self._on_firing_end(run_id, done))
         return task
+
+    def _tasks_of(self, call: ScheduledCall) -> list[asyncio.Task[None]]:
+        tasks = self.firing_tasks.items()
+        return [task for id, task in tasks if id.rpartition("@")[0] == call.name]
 
     def _on_firing_end(self, run_id: str, task: asyncio.Task[None]) -> None:
         del self.firing_tasks[run_id]
@@ -207,15 +210,13 @@ class Scheduler:
         if outcome is not None:
             self.on_fired(call.name, outcome)
 
-    async def resume(
-        self, calls: Mapping[str, ScheduledCall], with_waiting: bool = False
-    ) -> list[asyncio.Task[None]]:
-        """Begin firings whose process died, that a person has decided about, or wants, by task.
+    async def resume(self, calls: Mapping[str, ScheduledCall], with_waiting: bool = False) -> None:
+        """Begin firings whose process died, that a person has decided about, or wants.
 
         With `with_waiting` also those whose reply waited and does so no longer.
         """
-        firings = await asyncio.to_thread(self._firings_to_resume, calls, with_waiting)
-        return [self._start_firing(call, at) for call, at in firings]
+        for call, at in await asyncio.to_thread(self._firings_to_resume, calls, with_waiting):
+            self._start_firing(call, at)
 
     def _firings_to_resume(
         self, calls: Mapping[str, ScheduledCall], with_waiting: bool
