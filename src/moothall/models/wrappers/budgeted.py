@@ -217,13 +217,13 @@ class BudgetedModel(AnsweringModel):
         """Return the most tokens of the input; None without a bound."""
         if _has_more_than_text(request.messages):
             return None
-        text = request.as_json(self.name, ensure_ascii=False)
         parts = len(request.messages) + len(request.actions or ())
         overhead = _EXTRA_IN_ALL + _EXTRA_EACH * parts
         count = getattr(self.model, "count_tokens", None)
         if count is None:
             # No tokenizer produces more tokens than bytes.
-            return len(text.encode("utf-8", "surrogatepass")) + overhead
+            return request.byte_count(self.name) + overhead
+        text = request.as_json(self.name, ensure_ascii=False)
         # A run asks for the bound before it asks the model: the slow count is kept for that call.
         last_count, self._last_count = self._last_count, None
         if last_count is not None and last_count[0] == text:
@@ -325,13 +325,17 @@ class BudgetedModel(AnsweringModel):
 
 def _has_more_than_text(messages: Iterable[Any]) -> bool:
     """Return whether messages have blocks whose tokens do not follow from bytes, such as images."""
-    contents = [each.get("content") for each in messages if isinstance(each, dict)]
-    return any(
-        isinstance(block, dict) and block.get("type", "text") != "text"
-        for content in contents
-        if content.__class__ is not str and isinstance(content, list)  # a long thread has few
-        for block in content
-    )
+    for message in messages:
+        try:
+            content = message["content"]
+        except (KeyError, TypeError):
+            continue
+        # Nearly all are texts; a long thread has many: this asks without a call of a function.
+        if content.__class__ is str or not isinstance(content, list):
+            continue
+        if any(isinstance(each, dict) and each.get("type", "text") != "text" for each in content):
+            return True
+    return False
 
 
 def _give_back(reservation: Reservation, error: Exception) -> None:
