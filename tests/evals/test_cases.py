@@ -10,7 +10,7 @@ import pytest
 
 import commands
 from evals import shop
-from moothall import ConfigError, Journal
+from moothall import ConfigError, Journal, Later, ReActAgent, ScriptedModel, action
 from moothall.evals import Case, Dataset
 
 
@@ -83,18 +83,63 @@ def test_cases_of_files_of_others_have_the_same_parts(tmp_path: Path, name: str,
 @pytest.mark.parametrize(
     ("rows", "fault"),
     (
-        ([{"question": "?"}], "case 1 has no `inputs`, but question"),
-        ([{"inputs": "?", "run": "r"}], "is of the run 'r': name its journal="),
-        ([{"inputs": "a", "name": "x"}, {"inputs": "b", "name": "x"}], "two cases have the name"),
-        ({"rows": []}, "must be a list of cases"),
+        ([{"question": "?"}], "{}, case 1 has no `inputs`, but question"),
+        ([{"inputs": "a"}, {}], "{}, case 2 has no `inputs`, but nothing"),
+        (["?"], "{}, case 1 must be an object with `inputs`, got '?'"),
+        ([{"inputs": "?", "metadata": "x"}], "{}, case 1: metadata must be an object, got 'x'"),
+        ([{"inputs": "?", "run": 7}], "{}, case 1: run must be the id of a run, got 7"),
+        (
+            [{"inputs": "?", "run": "r"}],
+            "case 'case-1' is of the run 'r': name its journal=, or --runs",
+        ),
+        (
+            [{"inputs": "a", "name": "x"}, {"inputs": "b", "id": "x"}],
+            "two cases have the name 'x': give one another",
+        ),
+        ({"rows": []}, "{} must be a list of cases, or have one as `cases`"),
     ),
 )
 def test_cases_that_are_wrong_are_refused_with_their_place(
     tmp_path: Path, rows: Any, fault: str
 ) -> None:
-    (tmp_path / "a.json").write_text(json.dumps(rows))
-    with pytest.raises(ConfigError, match=fault):
-        Dataset.from_file(tmp_path / "a.json")
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(rows))
+    with pytest.raises(ConfigError) as refused:
+        Dataset.from_file(path)
+    assert str(refused.value) == fault.replace("{}", str(path))
+
+
+def test_cases_are_read_from_files_of_five_kinds_and_written_to_one(tmp_path: Path) -> None:
+    path = tmp_path / "cases.txt"
+    with pytest.raises(ConfigError) as refused:
+        Dataset.from_file(path)
+    kinds = ".jsonl, .json, .csv, .yaml, .yml"
+    assert str(refused.value) == f"cases are read from {kinds} files, got {str(path)!r}"
+    with pytest.raises(ConfigError) as refused:
+        Dataset([]).to_file(path)
+    assert str(refused.value) == f"cases are written to a .jsonl file, got {str(path)!r}"
+    with pytest.raises(ConfigError, match=r"^Dataset takes cases, got 'go'$"):
+        Dataset(["go"])
+    Dataset([Case("a", "Go"), Case("b", [1], {"x": None}, {"level": 0})]).to_file(
+        path := tmp_path / "cases.jsonl"
+    )
+    assert [json.loads(line) for line in path.read_text().splitlines()] == [
+        {"name": "a", "inputs": "Go"},
+        {"name": "b", "inputs": [1], "expected": {"x": None}, "metadata": {"level": 0}},
+    ]
+    assert repr(Dataset.from_file(path)) == "<Dataset of 2 cases>"
+
+
+def test_cases_ask_texts_chat_messages_and_other_json_as_text() -> None:
+    chat = [{"role": "user", "content": "hi"}, {"role": "user", "content": "Go"}]
+    asked = {"Go": ("Go", []), "chat": ("Go", chat[:1]), "list": (["a"], []), "none": ([], [])}
+    for name, inputs in (("Go", "Go"), ("chat", chat), ("list", ["a"]), ("none", [])):
+        assert Case(name, inputs).request == asked[name]
+    assert Case("c", {"b": 1}).request == ('{"b": 1}', [])
+    same = Case("other", {"a": 1.0, "b": True}, 3, {"x": 1}).contents
+    assert Case("c", {"b": True, "a": 1}).contents == same
+    assert Case("c", {"b": 1, "a": 1}).contents != same
+    assert Case("c", {"b": True, "a": 1}, run="r").contents != same
 
 
 async def test_cases_of_runs_are_those_that_somebody_has_called_bad_last(runs: Journal) -> None:
@@ -102,3 +147,17 @@ async def test_cases_of_runs_are_those_that_somebody_has_called_bad_last(runs: J
         runs.feedback(run, good=good, note="looked at")
     assert [each.run for each in Dataset.from_runs(runs, good=False)] == ["run-0"]
     assert [each.run for each in Dataset.from_runs(runs, good=True)] == ["run-1"]
+    assert [each.run for each in Dataset.from_runs(runs)] == ["run-0", "run-1", "run-2"]
+
+
+async def test_cases_of_runs_are_those_that_are_over(runs: Journal) -> None:
+    @action()
+    async def order() -> Any:
+        """Order it."""
+        return Later("parcel")
+
+    model = ScriptedModel([{"name": "order", "args": {}}])
+    await ReActAgent("desk", model, actions=[order], journal=runs).reply("Go", run_id="open")
+    data = Dataset.from_runs(runs)
+    assert [each.run for each in data] == ["run-0", "run-1", "run-2"]
+    assert data.left_out == {"open": "it is waiting"}

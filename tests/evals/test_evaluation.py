@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from commands import run as run_command
-from evals import shop
 from evals.shop import desk
 from models.batch_server import BatchServer
 from moothall import Budget, ConfigError, Journal, ReActAgent, Reply, ScriptedModel
@@ -22,9 +21,6 @@ from moothall.evals import (
     called,
     calls_in_order,
     contains,
-    equals,
-    judge,
-    matches_schema,
     same_calls_as_record,
 )
 from moothall.journal import RunView
@@ -48,66 +44,6 @@ async def test_evaluation_of_the_same_program_is_equal_and_asks_no_model(
     mean = results.mean("same_calls_as_record")
     assert (mean.mean, mean.n, results.errors) == (1.0, 3, [])
     assert len(runs.runs()) == 3
-
-
-async def test_evaluation_compares_conditions_case_by_case(runs: Journal, tmp_path: Path) -> None:
-    def other(messages: Any, actions: Any) -> Any:
-        return (
-            "I do not know." if "A1" in messages[1]["content"] else shop.answer(messages, actions)
-        )
-
-    def words(reply: Reply[Any], case: Case) -> Grade:
-        return Grade(len(reply.text.split()), "counted")
-
-    conditions: dict[str, Any] = {"as it is": {}, "other": {"model": ScriptedModel(other)}}
-    graders = [called("find"), calls_in_order("find"), words]
-    data = Dataset.from_runs(runs)
-    results = await Evaluation(desk, data, graders, conditions, journal=tmp_path / "evals.db").run()
-    assert results.mean("called_find").mean == 1.0
-    assert round(results.mean("called_find", "other").mean, 2) == 0.67
-    difference = results.difference("called_find", "other")
-    assert (round(difference.mean, 2), difference.n) == (-0.33, 3)
-    assert results.mean("words").mean == 5.0
-    assert {each["why"] for each in results.rows if each["grader"] == "words"} == {"counted"}
-    results.write_html(tmp_path / "page.html")
-    page = (tmp_path / "page.html").read_text()
-    assert "I do not know." in page
-    assert "run-0" not in page  # it does not differ
-    assert "http" not in page
-
-
-async def test_evaluation_of_cases_without_a_run_grades_what_is_expected(tmp_path: Path) -> None:
-    cases = [Case("sum", "2+2?", 4), Case("word", "Say hi", ["hi", "hello"]), Case("no", "?")]
-    agent = desk()
-    agent.model = ScriptedModel(lambda messages, actions: "4" if "2+2" in str(messages) else "hi")
-    graders = [equals, contains, matches_schema(int)]
-    results = await Evaluation(agent, cases, graders, journal=tmp_path / "evals.db").run()
-    rows = {(each["case"], each["grader"]): each for each in results.rows}
-    assert [rows[case, "contains"]["value"] for case in ("sum", "word")] == [True, True]
-    assert [rows[case, "matches_schema"]["value"] for case in ("sum", "word")] == [True, False]
-    assert rows["word", "equals"]["value"] is True
-    assert rows["no", "equals"]["error"] == "ConfigError: case 'no': equals needs `expected`"
-    assert len(results.errors) == 2
-
-
-async def test_evaluation_judges_pairwise_with_the_sides_swapped(
-    runs: Journal, tmp_path: Path
-) -> None:
-    def verdict(messages: Any, actions: Any) -> Any:
-        text = messages[0]["content"]
-        first = text.partition("Answer A:")[2].partition("Answer B:")[0]
-        return '{"reason": "r", "better": "' + ("A" if "Here" in first else "B") + '"}'
-
-    model = ScriptedModel(lambda messages, actions: "No idea.")
-    conditions: dict[str, Any] = {"other": {"model": model}, "as it is": {}}
-    graders = [judge("Which helps more?", model=ScriptedModel(verdict), pairwise=True)]
-    data = Dataset.from_runs(runs)
-    results = await Evaluation(desk, data, graders, conditions, journal=tmp_path / "evals.db").run()
-    assert results.mean("judge_pairwise=better", "as it is").mean == 1.0
-    always_first = ScriptedModel(lambda m, a: '{"reason": "r", "better": "A"}')
-    graders = [judge("Which helps more?", model=always_first, pairwise=True)]
-    results = await Evaluation(desk, data, graders, conditions, journal=tmp_path / "evals.db").run()
-    assert results.mean("judge_pairwise=tie", "as it is").mean == 1.0
 
 
 @pytest.mark.parametrize("value", (None, float("nan"), "", [1]))

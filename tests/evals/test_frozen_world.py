@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from moothall import (
     StateError,
     action,
 )
-from moothall.evals import Dataset, Evaluation, FrozenWorld, Replay, same_calls_as_record
+from moothall.evals import Dataset, Evaluation, FrozenWorld, LeftCall, Replay, same_calls_as_record
 
 
 class Shop:
@@ -116,10 +117,35 @@ async def test_frozen_call_without_a_record_is_answered_by_the_policy(
     world = FrozenWorld(journal, "r", leaves=leaves)
     reply = await world.reply(desk(shop, [call("find", order="B2"), "Done."]))
     assert reply.steps[0].result.get("result") == result
-    assert [(each.action, each.args, each.outcome) for each in world.left_calls] == [
-        ("find", {"order": "B2"}, outcome)
-    ]
+    assert world.left_calls == [LeftCall("", "1.0", "find", {"order": "B2"}, outcome)]
+    assert str(world.left_calls[0]) == f"find(order=B2): {outcome}"
     assert shop.effects == []
+
+
+async def test_frozen_call_that_a_model_plays_is_shown_the_action_and_recorded_results(
+    tmp_path: Path,
+) -> None:
+    orders = [f"A{number}" for number in range(10)]
+    finds = [call("find", order=each) for each in orders]
+    shop, journal = await record(tmp_path, [[*finds, call("draw")], "Done."])
+    played = ScriptedModel(["order B2, made up"] * 2)
+    agent = desk(shop, [call("find", order="B2"), "Done."])
+    await FrozenWorld(journal, "r", leaves=played).reply(agent)
+    await FrozenWorld(leaves=played).reply(desk(shop, [call("find", order="B2"), "Done."]), "Go")
+    schema = json.dumps(agent.actions.get_actions()[2].parameters)
+    examples = [f'Call: {{"order": "{each}"}}\nResult: order {each}' for each in orders[:8]]
+    for (message,), shown in zip(
+        played.received,
+        (["What it has returned so far:", *examples], ["Nobody has called it so far."]),
+        strict=True,
+    ):
+        assert message["content"].split("\n\n") == [
+            "You play the tool 'find': Find an order.",
+            f"Its arguments follow this JSON schema: {schema}",
+            *shown,
+            "Answer with the result alone, in the same form.",
+            'Call: {"order": "B2"}\nResult:',
+        ]
 
 
 async def test_frozen_world_executes_the_reading_actions_that_it_names_alone(
@@ -161,7 +187,8 @@ async def test_frozen_call_that_nobody_has_decided_about_is_refused_and_marked(
     world = FrozenWorld(journal, "r")
     reply = await world.reply(desk(shop, [call("refund", order="A1", amount=21), "Done."]))
     assert "nobody has decided" in str(reply.steps[0].error)
-    assert [each.outcome for each in world.left_calls] == ["undecided"]
+    args = {"order": "A1", "amount": 21}
+    assert world.left_calls == [LeftCall("", "", "refund", args, "undecided")]
 
 
 async def test_frozen_helper_replies_again_with_its_own_recorded_calls(tmp_path: Path) -> None:
@@ -235,9 +262,40 @@ async def test_frozen_run_with_recorded_answers_asks_no_model_until_a_request_di
     assert (reply.text, len(reply.steps), world.differs) == ("Done.", 2, "")
     reply = await world.reply(desk(shop, [], system_prompt="You work at the till."))
     assert reply.stop_reason == "error"
-    assert world.differs == (
-        "request 1 is not the recorded one: it has another message 1, the system prompt"
+    fault = "request 1 is not the recorded one: it has another message 1, the system prompt"
+    assert (world.differs, reply.detail) == (
+        fault,
+        f"ModelError: {fault}; a model answers it: model=, or --model",
     )
+
+
+async def test_frozen_request_that_differs_is_told_with_how(tmp_path: Path) -> None:
+    @action(name="draw")
+    async def drawn(by: int = 1) -> int:
+        """Draw the next number."""
+        return by
+
+    prompt: dict[str, Any] = {"system_prompt": "You draw."}
+    shop, journal = await record(tmp_path, [call("draw"), "Done."], **prompt)
+    of_draw = "another description or schema of the action 'draw'"
+    same, message = shop.actions(), {"role": "user", "content": "hi"}
+    for agent_options, options, fault in (
+        ({}, {}, ""),
+        ({}, {"text": "Refund A2"}, "another message 2"),
+        ({}, {"history": [message]}, "another message 2"),
+        ({"system_prompt": "You find."}, {}, "another message 1, the system prompt"),
+        ({"system_prompt": None}, {}, "another message 1"),
+        ({"actions": same[:2]}, {}, "other actions: find"),
+        ({"actions": [same[0], drawn, same[2]]}, {}, of_draw),
+        ({}, {"schema": {"type": "integer"}}, "another schema"),
+    ):
+        world = FrozenWorld(journal, "r", model="recorded")
+        agent = ReActAgent(
+            "desk", ScriptedModel([]), **{"actions": same, **prompt, **agent_options}
+        )
+        await world.reply(agent, **options)
+        words = f"request 1 is not the recorded one: it has {fault}"
+        assert world.differs == (words if fault else "")
 
 
 async def test_frozen_result_that_came_later_comes_at_once(tmp_path: Path) -> None:

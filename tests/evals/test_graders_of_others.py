@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+import moothall
 import packages
 
-ROOT = Path(__file__).resolve().parents[2]
+TESTS = Path(__file__).resolve().parents[1]
 OURS = (
     "click",
     "docstring_parser",
@@ -79,7 +80,7 @@ graders = [includes(), match("begin"), half(["find"])]
 
 def graded(interpreter: str, program: str, folder: Path) -> Any:
     """Return the rows and errors of an evaluation in another interpreter."""
-    path = os.pathsep.join(map(str, (ROOT / "src", ROOT / "tests")))
+    path = os.pathsep.join(map(str, (Path(moothall.__file__).parents[1], TESTS)))
     done = subprocess.run(
         [interpreter, "-c", _PROGRAM.replace("{program}", program), "evals.db", "cases.yaml"],
         cwd=folder,

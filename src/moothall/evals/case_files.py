@@ -37,6 +37,8 @@ def read_cases(path: Path) -> list[dict[str, Any]]:
         raise ConfigError(f"cases are read from {suffixes} files, got {str(path)!r:.200}")
     try:
         rows = read(path)
+    except ConfigError:
+        raise
     except (OSError, ValueError, csv.Error) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
     return [case_fields(row, f"{path}, case {number}") for number, row in enumerate(rows, 1)]
