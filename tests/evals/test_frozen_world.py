@@ -197,8 +197,11 @@ async def test_frozen_helper_replies_again_with_its_own_recorded_calls(tmp_path:
     journal = Journal(tmp_path / "runs.db")
     helper = ReActAgent("helper", ScriptedModel(answers), actions=shop.actions())
     ask = call("helper", text="Where is A1?")
-    asks: dict[str, Any] = {"actions": [helper.as_action(fresh=True)], "journal": journal}
-    await ReActAgent("boss", ScriptedModel([ask, "Done."]), **asks).reply("Go", run_id="r")
+    asks: dict[str, Any] = {"actions": [helper.as_action(fresh=True), *shop.actions()]}
+    asks["journal"] = journal
+    await ReActAgent("boss", ScriptedModel([call("draw"), ask, "Done."]), **asks).reply(
+        "Go", run_id="r"
+    )
     shop.effects.clear()
     changed = ReActAgent(
         "helper",

@@ -39,7 +39,10 @@ from pydantic_evals.evaluators import Contains, Evaluator, MaxToolCalls, ToolCor
 @dataclass
 class Lengths(Evaluator):
     async def evaluate(self, ctx):
-        return {"words": len(ctx.output.split()), "goal": ctx.metadata["goal"]}
+        about = [ctx.name, ctx.inputs, ctx.metadata, ctx.expected_output, ctx.output, ctx.metrics]
+        spans = [[each.name, each.attributes, each.status] for each in ctx.span_tree]
+        return {"words": len(ctx.output.split()), "about": json.dumps([*about, ctx.duration >= 0]),
+                "spans": json.dumps(spans)}
 
 data = Dataset.from_file(sys.argv[2])
 graders = [Contains("is here"), Contains("gone"), ToolCorrectness(["find"]), MaxToolCalls(0),
@@ -69,7 +72,10 @@ def half(names):
     async def score(state, target):
         calls = [getattr(each, "tool_calls", None) or [] for each in state.messages]
         called = [each.function for message_calls in calls for each in message_calls]
-        return Score(value="P" if called == names else "I", explanation=state.metadata["level"])
+        shown = [[each.role, each.text] for each in state.messages]
+        about = [state.sample_id, state.epoch, state.input_text, state.completed, state.metadata]
+        about += [str(state.model), state.output.completion, target.text, shown]
+        return Score(value="P" if called == names else "I", explanation=json.dumps(about))
     return score
 
 sample = Sample("Where is A1", target=["is here"], id=7, metadata={"level": "easy"})
@@ -101,13 +107,23 @@ def test_evaluators_of_pydantic_evals_grade_replies_with_their_reasons_and_calls
     rows, errors = graded(interpreter, _PYDANTIC, tmp_path)
     values = {(each["case"], each["grader"]): each["value"] for each in rows}
     assert errors == []
+    text, metrics = "Here: order A1 is here", {"input_tokens": 0, "output_tokens": 0}
+    about = ["one", "Where is A1", {"goal": "order"}, text, text, metrics, True]
+    chat = ["chat scripted", {"operation.name": "chat", "request.model": "scripted"}]
+    find = {"operation.name": "execute_tool", "tool.name": "find"}
+    find["tool.call.arguments"] = '{"order": "A1"}'
+    spans = [
+        [name, {f"gen_ai.{key}": each for key, each in attributes.items()}, "unset"]
+        for name, attributes in (chat, chat, ("execute_tool find", find))
+    ]
     assert {name: value for (case, name), value in values.items() if case == "one"} == {
         "Contains": True,
         "Contains_2": False,
         "ToolCorrectness": True,
         "MaxToolCalls": False,
         "words": 5,
-        "goal": "order",
+        "about": json.dumps(about),
+        "spans": json.dumps(spans),
         "EqualsExpected": True,
         "has_nothing": False,
     }
@@ -125,4 +141,10 @@ def test_scorers_of_inspect_grade_replies_to_its_samples(tmp_path: Path) -> None
     grades = {each["grader"]: (each["value"], each["why"]) for each in rows}
     assert {each["case"] for each in rows} == {"7"}
     assert (grades["includes"][0], grades["match"][0]) == (True, False)
-    assert grades["half"] == (0.5, "easy")
+    text = "Here: order A1 is here"
+    shown = [["user", "Where is A1"], ["assistant", ""], ["tool", "order A1 is here"]]
+    about = ["7", 1, "Where is A1", True, {"level": "easy"}, "moothall/desk", text, "is here"]
+    assert (grades["half"][0], json.loads(grades["half"][1])) == (
+        0.5,
+        [*about, [*shown, ["assistant", text]]],
+    )

@@ -10,7 +10,7 @@ from moothall import Action, ModelError, MoothallError, StateError
 from moothall.build import ToolCall
 from moothall.evals.equality import json_key
 from moothall.journal import RecordedAnswer, RunView
-from moothall.models import ModelReply, TextPiece, Usage
+from moothall.models import ModelReply, Usage
 
 _ACTIONS_OF_LOOPS = {"find_actions", "read_result"}  # which they offer themselves
 
@@ -107,11 +107,8 @@ class RecordedAnswers:
     async def stream(
         self, messages: list[dict[str, Any]], actions: Any = None, schema: Any = None
     ) -> AsyncIterator[Any]:
-        """Yield the text of the next answer, and the answer."""
-        reply = await self.complete(messages, actions, schema)
-        if reply.text:
-            yield TextPiece(reply.text)
-        yield reply
+        """Yield the next answer: nobody looks on in a frozen world."""
+        yield await self.complete(messages, actions, schema)
 
     def _refuse(self, number: int | str, difference: str) -> Never:
         part = f" of {self._path!r}" if self._path else ""
