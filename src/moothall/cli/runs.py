@@ -292,7 +292,8 @@ def _print_list(
         click.echo("There are no runs." if not any(filters.values()) else "There are no such runs.")
         return
     spent = _spent_text(sums)
-    shown_note = "" if sums.runs == len(outlines) else f"; {len(outlines):,} are shown (--limit)"
+    count_shown = f"{len(outlines):,} {'is' if len(outlines) == 1 else 'are'} shown"
+    shown_note = "" if sums.runs == len(outlines) else f"; {count_shown} (--limit)"
     click.echo(f"{counted(sums.runs, 'run')}{shown_note}{f': {spent}' if spent else ''}")
     if needing := journal.sums(**{**filters, "needs_person": True}).runs:
         path = ("--journal", journal.path) if is_on_command_line("journal") else ()
