@@ -5,12 +5,27 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from datetime import date, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
+from click.testing import CliRunner
 
 from commands import run
+from moothall.cli.main import command as program
+from moothall.cli.option_types import (
+    Age,
+    MomentType,
+    NonEmptyText,
+    NumberType,
+    OneOf,
+    WholeNumberType,
+    above_0,
+)
 
 
 def moothall(*args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -118,6 +133,95 @@ def test_option_of_another_command_is_told_the_one_of_this_command(
     done = moothall(*line.split())
     assert done.returncode == 2
     assert done.stderr.endswith(f"Did you mean {proposed!r}?\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    (
+        ("model = ''", "'model' must be a text, got ''"),
+        ("key = 7", "'key' must be a text"),  # and is not shown
+        ("agents = 'a:b'", "there is no key 'agents'; there are model, root, key, [act], [chat]"),
+        ("act = 1", "'act' must be a table, [act], got 1"),
+        (
+            "[act]\nagents = ['a:b']",
+            "there is no key 'act.agents'; there are model, root, key",
+        ),
+        ("[chat]\nagents = 'a:b'", "'chat.agents' must be a list of texts, got 'a:b'"),
+        ("[chat]\nagents = ['a:b', '']", "'chat.agents' must be a list of texts, got ['a:b', '']"),
+        ("model = nope", "moothall.toml is not TOML: Invalid value (at line 1, column 9)"),
+        ("model = 'nope'\n[chat]\nmodel = 'local'", "moothall.toml: there is no model 'nope'; "),
+        ("model = 'local'\n[act]\nmodel = 'nope'", "moothall.toml: there is no model 'nope'; "),
+        (
+            "root = 'nowhere'\nmodel = 'nope'",
+            'moothall.toml: the root folder "nowhere" does not exist',
+        ),
+    ),
+)
+def test_settings_that_are_wrong_are_refused_with_what_they_must_be(
+    text: str, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "moothall.toml").write_text(text)
+    env = dict.fromkeys(("MOOTHALL_MODEL", "MOOTHALL_ROOT", "MOOTHALL_KEY"))
+    done = CliRunner().invoke(program, ["act", "X"], env=env)
+    assert (done.exit_code, done.stdout) == (2, "")
+    said = fault if fault.startswith("moothall.toml") else f"moothall.toml: {fault}"
+    assert f"Error: {said}" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "taken"),
+    (
+        (NumberType(min=0), "0", 0.0),
+        (NumberType(min=0), "-1", "must be a number, 0 or more, got '-1'"),
+        (above_0(), "0.5", 0.5),
+        (above_0(), "0", "must be a number of seconds above 0, got '0'"),
+        (NumberType("days", max=3), "3", 3.0),
+        (NumberType("days", max=3), "3.1", "must be a number of days from 0 to 3, got '3.1'"),
+        (NumberType(), "inf", "must be a number, got 'inf'"),
+        (WholeNumberType(min=1, max=2000), "2000", 2000),
+        (WholeNumberType(min=1), "0", "must be a whole number, 1 or more, got '0'"),
+        (
+            WholeNumberType(min=1, max=2000),
+            "1.5",
+            "must be a whole number from 1 to 2,000, got '1.5'",
+        ),
+        (NonEmptyText(), "", 'must not be "": it may be an unset variable'),
+        (
+            OneOf(("north", "south", "west")),
+            "sout",
+            "must be north, south or west, got 'sout' (did you mean 'south'?)",
+        ),
+        (Age(), "90s", 90.0),
+        (Age(), "1.5m", 90.0),
+        (Age(), "2h", 7200.0),
+        (Age(), "1d", 86_400.0),
+        (Age(), "1w", 604_800.0),
+        (Age(), "30", "must be a number with s, m, h, d or w, such as 30d, got '30'"),
+        (MomentType(), "2026-11-24", datetime(2026, 11, 24).timestamp()),
+        (MomentType(), "2026-11-24T18:00", datetime(2026, 11, 24, 18).timestamp()),
+        (MomentType(), "2026-11-24T18:00+00:00", 1795543200.0),
+    ),
+)
+def test_option_takes_values_up_to_its_limits_and_says_what_others_must_be(
+    kind: click.ParamType[Any], value: str, taken: object
+) -> None:
+    try:
+        given: object = kind.convert(value, None, None)
+    except click.BadParameter as error:
+        given = error.message
+    assert given == taken
+
+
+def test_moments_of_words_and_ages_count_back_from_now() -> None:
+    midnight = datetime.combine(date.today(), datetime.min.time())
+    ago = timedelta(days=1)
+    for word, moment in (("today", midnight), ("yesterday", midnight - ago)):
+        assert MomentType().convert(word, None, None) == moment.timestamp()
+    before = time.time()
+    for word, seconds in (("90s", 90), ("2h", 7200), ("1w", 604_800)):
+        moment = MomentType().convert(word, None, None)
+        assert before - seconds - 0.001 <= moment <= time.time() - seconds + 0.001
 
 
 def test_settings_with_a_byte_order_mark_are_read(tmp_path: Path) -> None:
