@@ -135,6 +135,9 @@ def test_option_of_another_command_is_told_the_one_of_this_command(
     assert done.stderr.endswith(f"Did you mean {proposed!r}?\n")
 
 
+NO_FOLDER = 'moothall.toml: the root folder "nowhere" does not exist'
+
+
 @pytest.mark.parametrize(
     ("text", "fault"),
     (

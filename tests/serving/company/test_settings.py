@@ -152,7 +152,66 @@ def test_variables_fill_fields_for_secrets_and_no_others(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    (("10m", 600), ("1h30m", 5400), ("250ms", 0.25), ("1.5s", 1.5), ("2d", 172800), ("7", 7)),
+    (
+        *(("10m", 600), ("1h30m", 5400), ("250ms", 0.25), ("1.5s", 1.5), ("2d", 172800)),
+        *(("1w", 604800), ("7", 7), ("0", 0), ("1.0e+8", 1e8)),
+    ),
 )
 def test_duration_is_read_with_its_units(folder: Path, text: str, seconds: float) -> None:
     assert company(folder, f"{AGENT}drain: {text}").settings.drain == seconds
+
+
+SCHEDULE = "\njournal: a.db\nschedules: {s: {every: 5m, to: Clerk}}\nbroker: {}\nhttp: {listen: x}"
+
+
+def test_company_file_has_these_defaults(folder: Path) -> None:
+    settings = company(folder, AGENT + SCHEDULE).settings.model_dump(exclude_none=True)
+    agent = {"ref": "program.py:Clerk", "options": {}, "secrets": {}, "restart": {}}
+    assert settings == {
+        "agents": {
+            "Clerk": {"ref": "program.py:Clerk", "options": {}, "secrets": {}, "restart": {}}
+        },
+        "schedules": {
+            "s": {
+                "every": 300.0,
+                "timezone": "UTC",
+                "missed": "once",
+                "to": "Clerk",
+                "action": "say",
+                "args": {},
+                "timeout": 3600.0,
+                "thread": "own",
+            }
+        },
+        "journal": "a.db",
+        "broker": {"exchange": "moothall", "quorum": False, "keep": 86_400.0},
+        "http": {"listen": "x", "callers": {}, "proxies": [], "origins": []},
+        "restart": {},
+        "given_up": "exit",
+        "drain": 30.0,
+        "mailbox": 10_000,
+    }
+
+
+@pytest.mark.parametrize(
+    ("least", "below"),
+    (
+        ("deaths: 1", "deaths: 0"),
+        ("mailbox: 1", "mailbox: 0"),
+        ("drain: 0", "drain: -1"),
+        ("drain: 100000000", "drain: 100000001"),
+        ("journal: a.db\nexpire: 1ms", "journal: a.db\nexpire: 0"),
+        ("journal: a.db\nexpire: 100000000", "journal: a.db\nexpire: 100000001"),
+        ("http: {listen: x, rate: 1}", "http: {listen: x, rate: 0}"),
+        ("http: {listen: x, max_replies: 1}", "http: {listen: x, max_replies: 0}"),
+        ("budget: {tokens: 0}", "budget: {tokens: -1}"),
+        ("budget: {usd: 0.0}", "budget: {usd: -0.5}"),
+        ("restart: {most: 0}", "restart: {most: -1}"),
+    ),
+)
+def test_company_file_takes_amounts_up_to_their_limits(
+    folder: Path, least: str, below: str
+) -> None:
+    assert company(folder, f"{AGENT}{least}")
+    with pytest.raises(ConfigError, match=r"must be|should be|needs"):
+        company(folder, f"{AGENT}{below}")

@@ -61,9 +61,10 @@ def test_supervisor_does_not_give_up_on_deaths_that_are_far_apart() -> None:
 
 def test_supervisor_waits_twice_as_long_each_time_and_no_longer_than_the_longest() -> None:
     rule = Restart(first=1.0, longest=5.0)
-    for deaths, least in ((1, 0.5), (2, 1.0), (3, 2.0), (4, 2.5), (500, 2.5)):
-        assert least <= rule.delay(deaths) <= min(2 * least, 5.0)
-    assert len({rule.delay(3) for _ in range(20)}) > 1
+    for deaths, most in ((1, 1.0), (2, 2.0), (3, 4.0), (4, 5.0), (500, 5.0)):
+        delays = [rule.delay(deaths) for _ in range(300)]
+        assert 0.5 * most <= min(delays) < 0.6 * most
+        assert 0.9 * most < max(delays) <= most
 
 
 def test_supervisor_waits_the_longer_the_more_often_work_has_died_in_a_row() -> None:
@@ -108,8 +109,14 @@ async def test_supervisor_cancelled_stops_its_work() -> None:
     assert ended == ["line"]
 
 
+def test_restart_has_these_defaults_and_limits() -> None:
+    assert Restart() == Restart(most=5, within=600.0, first=0.2, longest=30.0, steady=60.0)
+    assert Restart(most=0, within=0, first=0, longest=1e6, steady=1_000_000)
+
+
 @pytest.mark.parametrize(
-    "wrong", ({"most": -1}, {"first": -1}, {"longest": "5s"}, {"within": True})
+    "wrong",
+    ({"most": -1}, {"first": -1}, {"longest": "5s"}, {"within": True}, {"steady": 1_000_001}),
 )
 def test_restart_refuses_what_is_no_rule(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=f"Restart: {next(iter(wrong))}= must be"):
