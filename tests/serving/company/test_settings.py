@@ -166,7 +166,6 @@ SCHEDULE = "\njournal: a.db\nschedules: {s: {every: 5m, to: Clerk}}\nbroker: {}\
 
 def test_company_file_has_these_defaults(folder: Path) -> None:
     settings = company(folder, AGENT + SCHEDULE).settings.model_dump(exclude_none=True)
-    agent = {"ref": "program.py:Clerk", "options": {}, "secrets": {}, "restart": {}}
     assert settings == {
         "agents": {
             "Clerk": {"ref": "program.py:Clerk", "options": {}, "secrets": {}, "restart": {}}
