@@ -68,6 +68,7 @@ class OpenAIEmbedder:
             api_key,
             timeout=timeout,
             max_retries=max_retries,
+            options=options,  # checked there
             headers=headers,
             provider=provider,
         )
