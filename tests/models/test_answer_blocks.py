@@ -83,6 +83,16 @@ def test_anthropic_turn_that_the_server_pauses_goes_on(streamed: bool) -> None:
     assert second["messages"] == [*first["messages"], said]
 
 
+def test_call_after_a_pause_goes_back_behind_all_that_came_before_it() -> None:
+    looks, adds = ({"type": "text", "text": each} for each in ("I look. ", "I add."))
+    paused = messages_format.message(looks, USED, stop_reason="pause_turn")
+    called = messages_format.message(adds, ADD, stop_reason="tool_use")
+    with OpenAIServer(paused, called, messages_format.text("3")) as server:
+        model = AnthropicModel("m", server.url, "k", options={"tools": [SEARCH]})
+        assert ReActAgent("a", model, actions=[add]).reply_sync("1+2?").text == "3"
+    assert server.requests[2].body["messages"][1]["content"] == [looks, USED, adds, ADD]
+
+
 @pytest.mark.long
 def test_requests_with_anthropics_tools_fit_its_published_types() -> None:
     from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
