@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -398,6 +400,23 @@ async def test_permitted_run_of_a_changed_program_is_a_mismatch_until_restored_o
         assert (clerk.states()["handed"], journal.waiting()) == ("done", [])
         assert clerk.paid == [1, 1]
         assert journal.check() == []
+
+
+async def test_operator_answers_as_soon_as_a_changed_program_is_seen(place: Place) -> None:
+    """Also while a process still holds the run, of which it looks whether it can go on."""
+    with Journal(place("runs.db")) as journal, Journal(place("runs.db")) as other:
+        clerk = Clerk(journal)
+        for run_id in ("at once", "held"):
+            await clerk.permitted(run_id)
+        looking = asyncio.create_task(clerk.agent("Be polite.").resume_decided())
+        while not (waits := journal.waiting("at once", kind="operator")):  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        journal.answer("at once", waits[0].key, "fork", by="eva")  # it blocks the looking loop
+        await looking
+        look = other.held_runs.open("held")
+        threading.Timer(0.3, look.close).start()
+        journal.answer("held", "operator:program", "fork", by="eva")
+        assert clerk.states() == {"at once": "waiting", "held": "waiting"}
 
 
 async def test_run_of_a_changed_program_goes_on_by_it_as_soon_as_its_operator_says_so(

@@ -42,6 +42,7 @@ NewRun: TypeAlias = tuple[str, str, str, str | None, str | None]
 
 NOTIFIER_LEASE: Final = 0
 """The lease of the process that tells people what waits: no run has this number."""
+_LEASE_POLL_S: Final = 0.02
 _MAX_TRIES: Final = 3
 _HAS_ROWS: Final = "SELECT 1 FROM waits WHERE run = ? AND NOT taken LIMIT 1"
 _NO_RUN: Final = 0
@@ -98,15 +99,18 @@ class RunOpener:
             self._leases.give_back(number)
 
     @contextmanager
-    def leasing(self, run_id: str, holder: str) -> Iterator[int]:
+    def leasing(self, run_id: str, holder: str, wait_s: float = 0.0) -> Iterator[int]:
         """Have no process work on a run in the `with` block, which gets its number; else RunHeld.
 
-        The error says that `holder` works on it.
+        The error says that `holder` works on it, also after `wait_s`.
         """
         with self._store.reading() as db:
             number = self._store.run_number(db, run_id)
-        if not self.take_lease(number):
-            raise RunHeld(run_id, holder)
+        end = time.monotonic() + wait_s
+        while not self.take_lease(number):
+            if time.monotonic() >= end:
+                raise RunHeld(run_id, holder)
+            threading.Event().wait(_LEASE_POLL_S)
         try:
             yield number
         finally:

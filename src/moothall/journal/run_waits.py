@@ -67,6 +67,9 @@ _COLUMNS: Final = (
     "w.value, w.decided_by, w.answered, w.run"
 )
 
+_LOOK_S: Final = 5.0
+"""Seconds within which a process has seen that a run does not go on by its program."""
+
 # A mark is no wait: no answer can have its key, since that is not printable.
 _INSERT_MARK: Final = (
     "INSERT INTO waits (run, key, kind, agent, thread, path, step, place, since, taken) "
@@ -245,7 +248,8 @@ class Waits(DueRuns):
 
         `outcome` has who decides so, if the run asks its operator.
         """
-        leasing = self._runs.leasing(run_id, "another process")
+        # A process may be looking whether it can go on.
+        leasing = self._runs.leasing(run_id, "another process", _LOOK_S)
         with leasing as number, self._store.writing() as db:
             if outcome is None:
                 operator_waits.end_asking(db, number, operator_waits.PROGRAM_KEY)

@@ -189,8 +189,12 @@ class RunLife:
             goes_on = resumed_run == run_id or (
                 self.part.run.is_open and (resumed_run is not None or ASKED_BY in start)
             )
-            note_changed_program = self.journal.waits.note_changed_program
-            await asyncio.to_thread(note_changed_program, run_id, error.detail, goes_on)
+
+            def note() -> None:
+                self.journal.waits.note_changed_program(run_id, error.detail, goes_on)
+                self.part.close()  # an answer at once, on this loop too, finds it free
+
+            await asyncio.to_thread(note)
 
     def _close(self) -> None:
         if self.record.at_end is not None:
