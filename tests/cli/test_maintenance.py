@@ -500,32 +500,12 @@ def test_damaged_journal_is_named_by_check_and_not_restored(folder: Path) -> Non
     assert listed(folder) == ["one", "two", "three"]
 
 
-def test_budgets_are_shown_and_changed(folder: Path) -> None:
-    done = moothall("budgets", cwd=folder)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert [line for line in done.stdout.splitlines() if "seconds" not in line] == [
-        "service",
-        "  5 of 100 tokens spent, 20 reserved, 20 of it by dead processes",
-        "service/anna",
-        "  5 tokens spent, no limit",
-    ]
-    done = moothall("budgets", "release", "service", cwd=folder)
-    assert "  5 of 100 tokens spent\n" in done.stdout
-    done = moothall("budgets", "limit", "service/anna", "--tokens", "50", cwd=folder)
-    assert "  5 of 50 tokens spent, limit set by hand\n" in done.stdout
-    done = moothall("budgets", "limit", "service/anna", "--clear", cwd=folder)
-    assert "  5 tokens spent, no limit\n" in done.stdout
-    done = moothall("budgets", "reset", "service", cwd=folder)
-    assert "  0 of 100 tokens spent\n" in done.stdout
-    assert moothall("budgets", "delete", "service/anna", cwd=folder).returncode == 0
+def test_budgets_are_given_as_json(folder: Path) -> None:
     found = json.loads(moothall("budgets", "--json", cwd=folder).stdout)["budgets"]
-    assert [each["name"] for each in found] == ["service"]
-    assert found[0]["limits"]["tokens"] == 100
-    done = moothall("budgets", "reset", "other", cwd=folder)
-    assert done.returncode == 2
-    assert "has no budget 'other'; it has 'service'" in done.stderr
-    done = moothall("budgets", "limit", "service", cwd=folder)
-    assert done.returncode == 2
+    assert [(each["name"], each["limits"]["tokens"]) for each in found] == [
+        ("service", 100),
+        ("service/anna", None),
+    ]
 
 
 def test_budgets_take_a_journal_before_the_subcommand_rather_than_the_variable(

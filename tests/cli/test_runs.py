@@ -84,24 +84,6 @@ def test_runs_are_listed_in_their_order(folder: Path) -> None:
     assert "xxx \\u2026\n" in done.stdout
 
 
-def test_runs_list_marks_runs_whose_steps_failed(tmp_path: Path) -> None:
-    def fetch() -> str:
-        """Fetch."""
-        raise OSError("no network")
-
-    with Journal(tmp_path / JOURNAL) as journal:
-        for id, script in (("well", ["Hello."]), ("ill", [{"name": "fetch"}, "It failed."])):
-            agent = ReActAgent("clerk", ScriptedModel(script), actions=[fetch], journal=journal)
-            agent.reply_sync("Go.", run_id=id)
-        assert [(each.id, each.errors) for each in journal.runs(sort="-errors")] == [
-            ("ill", 1),
-            ("well", 0),
-        ]
-    head, well, ill, _ = moothall("runs", cwd=tmp_path).stdout.splitlines()
-    assert head.split()[:3] == ["id", "state", "failed"]
-    assert (well.split()[1:3], ill.split()[1:3]) == (["done", well.split()[2]], ["done", "1"])
-
-
 def test_runs_list_says_why_a_run_failed(folder: Path) -> None:
     with Journal(folder / JOURNAL) as journal:
         for id, answer in (("ill", ModelError("no \x1b[31mnetwork" + "!" * 900)), ("well", "Yes.")):
@@ -139,21 +121,6 @@ def test_runs_id_is_whole_without_a_terminal(recorded: Path) -> None:
     assert "word end\n" in shown.stdout
 
 
-def test_runs_of_a_state_or_kind_that_does_not_exist_is_wrong_usage(recorded: Path) -> None:
-    done = moothall("runs", "--state", "done,eror", cwd=recorded)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "state= must be running, waiting, stopped, done, " in done.stderr
-    assert "got 'eror' (did you mean 'error'?)" in done.stderr
-    done = moothall("runs", "--kind", "ReactAgent", "--json", cwd=recorded)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "--kind must be Conversation, DualActAgent, ReActAgent, " in done.stderr
-    assert "got 'ReactAgent' (did you mean 'ReActAgent'?)" in done.stderr
-    done = moothall("runs", "--kind", "Researcher", cwd=recorded)
-    assert (done.returncode, done.stdout) == (0, "There are no such runs.\n")
-    done = moothall("runs", "--kind", "ReActAgent", "--state", "error", cwd=recorded)
-    assert (done.returncode, done.stdout) == (0, "There are no such runs.\n")
-
-
 def test_runs_id_shows_each_entry(recorded: Path) -> None:
     done = moothall("runs", "milk", cwd=recorded)
     assert (done.returncode, done.stderr) == (0, "")
@@ -177,11 +144,6 @@ def test_runs_id_shows_each_entry(recorded: Path) -> None:
         "    11  turn finished (1 message)",
         "    12  over, done: In line 2.",
     ]
-
-
-def test_runs_id_may_be_the_beginning_of_one(recorded: Path) -> None:
-    shown = moothall("runs", "mi", "--journal", JOURNAL, cwd=recorded)
-    assert shown.stdout.startswith("milk\n  done")
 
 
 def test_runs_id_json_has_run_entries_and_doubts(recorded: Path) -> None:

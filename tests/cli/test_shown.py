@@ -33,7 +33,9 @@ def shown(*args: str) -> list[str]:
     done = CliRunner().invoke(program, args, prog_name="moothall", env=env)
     text = done.stdout
     if done.exit_code:
-        text = f"{done.exit_code}: {done.stderr.splitlines()[-1]}"
+        said = done.stderr or done.stdout or str(done.exception)  # which `main` tells
+        text = f"{done.exit_code}: {said.splitlines()[-1]}"
+    text = re.sub(r"/\S*/runs\.db-before-\S+", "FORMER", text)
     text = re.sub(r"[\d.]+ of 60 seconds", "N of 60 seconds", text)
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?", "DATE", text)
     return re.sub(r"  \d\d:\d\d:\d\d  ", "  TIME  ", text).splitlines()

@@ -100,7 +100,8 @@ def pause(
                 end = f"had ended before: it is {store.run(run_ids[0]).state}"
             click.echo(f"run {escaped(run_ids[0])} {end}")
             return 0
-        click.echo(f"{counted(len(run_ids) - len(working), 'run')} stand still")
+        count = len(run_ids) - len(working)
+        click.echo(f"{counted(count, 'run')} {'stands' if count == 1 else 'stand'} still")
         for id in working:
             click.echo(f"run {escaped(id)} has not ended its step yet")
     return 1 if working else 0
