@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from commands import Command
@@ -66,37 +68,48 @@ def test_serve_says_what_an_agent_is_good_for(
         assert agent.offers["say"].description == "Knows sums."
 
 
-@pytest.mark.long
-def test_serve_speaks_mcp_over_http_until_it_is_interrupted(folder: Path) -> None:
-    command = [sys.executable, "-u", "-m", "moothall", "serve", "sums:Calculator"]
+def test_serve_over_http_lets_each_caller_spend_its_limits_until_it_is_interrupted(
+    folder: Path,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        place = f"127.0.0.1:{free.getsockname()[1]}"
+    (folder / "dear.py").write_text(
+        "from moothall import ModelReply, ReActAgent, ScriptedModel, Usage\n"
+        "model = ScriptedModel([ModelReply('hello', usage=Usage(100, 400))] * 9, max_tokens=400)\n"
+        "clerk = ReActAgent('clerk', model)\n"
+    )
     (folder / "callers.txt").write_text("ada t-new\nada t-ada\nbob t-bob\n")
-    options = ["--callers", "callers.txt", "--max-tokens", "9", "--per", "day", "--rate", "900"]
-    options += ["--max-replies", "9"]
+    command = [sys.executable, "-u", "-m", "moothall", "serve", "dear:clerk", "--http", place]
+    command += ["--callers", "callers.txt", "--max-tokens", "1000", "--per", "day", "--rate", "3"]
+    command += ["--description", "Greets.", "--log-format", "json"]
+    asked = {"model": "clerk", "messages": [{"role": "user", "content": "Hi"}]}
+
+    def answer(token: str) -> tuple[int, str | None]:
+        headers = {"Authorization": f"Bearer {token}"}
+        url = f"http://{place}/v1/chat/completions"
+        found = httpx2.post(url, json=asked, headers=headers, timeout=50)
+        said = found.json()
+        return found.status_code, (
+            said["error"]["code"] if "error" in said else said["choices"][0]["message"]["content"]
+        )
+
     with subprocess.Popen(
-        [*command, "--http", "127.0.0.1:18743", *options],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        text=True,
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as serving:
         assert serving.stdout is not None
-        while "is served" not in serving.stdout.readline():
+        while "is served" not in (line := serving.stdout.readline()):
             pass
-        with NativeSpace() as space:
-            far = MCPAgent(
-                "sums",
-                "http://127.0.0.1:18743/mcp",
-                headers={"Authorization": "Bearer t-ada"},
-                access=ACCESS_PERMITTED,
-            )
-            while True:
-                try:
-                    space.add(far)
-                    break
-                except ConnectionError:
-                    continue
-            assert space.add(Agent("me")).ask("sums", "add", a=2, b=3).result(50) == 5
+        doors = "A2A at /a2a, OpenAI at /v1, AG-UI at /ag-ui"
+        assert line == f"MCP is served at http://{place}/mcp, {doors}. Ctrl-C ends it.\n"
+        assert answer("t-ada") == (200, "hello")
+        assert answer("t-new") == (429, "insufficient_quota")
+        assert answer("t-nobody") == (401, None)
+        assert answer("t-ada") == (429, "insufficient_quota")
+        assert answer("t-ada") == (429, "rate_limit_exceeded")
+        assert answer("t-bob") == (200, "hello")
         serving.send_signal(signal.SIGTERM)
-        assert serving.wait(20) == 0
+        output, errors = serving.communicate(timeout=50)
+    assert (serving.returncode, output, errors) == (0, "", "")
 
 
 @pytest.mark.parametrize(
