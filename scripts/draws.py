@@ -30,7 +30,7 @@ OPPOSITES: dict[type[ast.AST], type[ast.AST]] = {
 }
 NAMES = {"min": "max", "max": "min", "any": "all", "all": "any"}
 METHODS = {"appendleft": "append", "popleft": "pop"}
-UNORDERED = {*NAMES, "isinstance", "issubclass", "suppress"}
+UNORDERED = {*NAMES, "isinstance", "issubclass", "suppress", "minimum", "maximum"}
 """Functions whose arguments are not swapped: it would change nothing, or fail at once."""
 QUIET = {"debug", "info", "overload", "cast"}
 """Functions whose call a user does not see: log lines, and what only type checkers read."""
@@ -127,7 +127,7 @@ def _other_calls(call: ast.Call) -> Iterator[ast.AST]:
             func=ast.Name(id="len"), args=[ast.Call(func=ast.Attribute(attr="encode", value=text))]
         ):
             yield _with(call, args=[text])
-    if isinstance(call.func, ast.Name) and call.func.id in UNORDERED:
+    if str(getattr(call.func, "id", getattr(call.func, "attr", ""))) in UNORDERED | QUIET:
         return
     for place, (one, two) in enumerate(zip(call.args, call.args[1:], strict=False)):
         is_starred = isinstance(one, ast.Starred) or isinstance(two, ast.Starred)

@@ -46,7 +46,9 @@ from moothall import (
     TokenBoundedMemory,
 )
 from moothall.agents import Folder
+from moothall.agents.loop.parts import LoopSettings
 from moothall.models import OpenAIEmbedder, RateLimit
+from moothall.models.remote.server_settings import ServerOptions
 from moothall.serving import A2AAgent, MCPAgent, Restart, Schedule
 from moothall.society import (
     Bank,
@@ -203,7 +205,10 @@ NUMBERS: dict[str, str] = {
     "Need": "seconds 1..86400",
     "Network": "edge_seconds=60 1..86400",
     "OpenAIEmbedder": "dimensions=None 1.., timeout=60.0 >0.., max_retries=2 0..",
-    "OpenAIModel": "max_tokens=4096 1.., temperature=None 0..10, seed=None",
+    "OpenAIModel": (
+        "max_tokens=4096 1.., temperature=None 0..10, seed=None, context_tokens 1.., "
+        "timeout >0.., max_retries 0.., connections 1.."
+    ),
     "Place": (
         "x -10000000..10000000, y -10000000..10000000, capacity=1 0..1000000000, "
         "opens=0 0..86399, closes=86400 1..86400"
@@ -215,7 +220,10 @@ NUMBERS: dict[str, str] = {
     "Question": "low=None, high=None",
     "RateLimit": "requests_per_minute=None 1.., tokens_per_minute=None 1..",
     "RayEngine": "workers=2 1.., concurrency=64 1..",
-    "ReActAgent": "warn_at=None >0..1",
+    "ReActAgent": (
+        "warn_at=None >0..1, concurrency 1.., max_depth 1.., max_nested_model_calls 0.., "
+        "max_iterations 1.., max_result_chars 1.., tries 0.., max_background 0.."
+    ),
     "RecordedModel": "context_tokens=None 1.., max_tokens=None 1..",
     "RemoteAgent": "timeout=300 >0..",
     "Researcher": "iterations=3 1.., target=0.9 >0..1, max_tasks=8 1.., context_tokens=None 1..",
@@ -239,20 +247,39 @@ NUMBERS: dict[str, str] = {
 }
 """The numbers that a constructor takes: each with its default, and the least and the most of it."""
 
+OPTIONS: dict[str, Any] = {
+    "AnthropicModel": ServerOptions,
+    "OpenAIModel": ServerOptions,
+    "ReActAgent": LoopSettings,
+}
+"""The further arguments of some constructors."""
+
 CHECKED_LATER = {
     *("Bank", "Column", "EventService", "Feed", "Firm", "Goal", "Government", "LabourMarket"),
     *("Need", "Transfers"),
 }
 """Whose other values are refused by the society, or the agent, that they are given to."""
 
-NOT_CHECKED = {"City.generate.households", "Folder.max_bytes", "MCPAgent.lock", "Researcher.target"}
+NOT_CHECKED = {
+    *("City.generate.households", "Folder.max_bytes", "MCPAgent.lock", "ReActAgent.name"),
+    *("ReActAgent.tries", "Researcher.target"),
+}
 """Arguments of which some wrong values are not refused in words."""
+
+
+def types_of(make: Callable[..., Any]) -> dict[str, str]:
+    """Return the types of the arguments of a constructor, as they are written."""
+    given = inspect.signature(make).parameters.values()
+    types = {each.name: str(each.annotation) for each in given if each.kind < each.VAR_KEYWORD}
+    options = getattr(OPTIONS.get(make.__qualname__), "__annotations__", {})
+    return types | {name: each.__forward_arg__ for name, each in options.items()}
 
 
 def made_with(make: Callable[..., Any], arguments: dict[str, Any], name: str, value: Any) -> None:
     """Make an object with another value of one argument."""
     chosen = arguments | {name: value}
-    is_first = inspect.signature(make).parameters[name].kind is inspect.Parameter.POSITIONAL_ONLY
+    parameter = inspect.signature(make).parameters.get(name)
+    is_first = parameter is not None and parameter.kind is parameter.POSITIONAL_ONLY
     made = make(*[chosen.pop(name)] if is_first else [], **chosen)
     if hasattr(made, "close") and not inspect.iscoroutinefunction(made.close):
         made.close()
@@ -286,17 +313,17 @@ def test_constructor_refuses_a_value_of_another_type_than_it_names(
     types = {"int": (int,), "float": (int, float), "bool": (bool,), "str": (str,)}
     types["None"] = (type(None),)
     taken = []
-    for each in inspect.signature(make).parameters.values():
-        kinds = str(each.annotation).split(" | ")
-        if f"{name}.{each.name}" in NOT_CHECKED:
+    for argument, written in types_of(make).items():
+        kinds = written.split(" | ")
+        if f"{name}.{argument}" in NOT_CHECKED:
             continue
         fitting = [it for kind in kinds for it in types.get(kind, (object,))]
         for value in (None, 1.5, 2, True, float("nan"), "x", b"x", [None], object()):
             if object in fitting or (type(value) in fitting and value == value):
                 continue
             with suppress(MoothallError):
-                made_with(make, arguments, each.name, value)
-                taken.append(f"{each.name}={value!r}")
+                made_with(make, arguments, argument, value)
+                taken.append(f"{argument}={value!r}")
     assert taken == []
 
 
@@ -312,7 +339,7 @@ def test_number_has_its_default_and_the_least_and_the_most_that_it_may_be(
         argument, has_default, default = stated.partition("=")
         if has_default:
             assert repr(parameters[argument].default) == default, entry
-        is_whole = "float" not in str(parameters[argument].annotation)
+        is_whole = "float" not in types_of(make)[argument]
         for end, beyond in zip(span.split(".."), (-1, 1), strict=False):
             if not (number := end.removeprefix(">")):
                 continue
