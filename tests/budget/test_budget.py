@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import functools
 import gc
 import json
 import logging
@@ -494,6 +495,9 @@ def test_reservation_dropped_stays_reserved_and_is_logged_with_the_budget(
 ) -> None:
     budget = Budget(tokens=100, name="run")
     budget.child().reserve(tokens=60, model_calls=1)
+    gc.collect()
+    with pytest.raises(BudgetExceeded):  # nobody waits for it
+        asyncio.run(budget.in_turn(functools.partial(budget.reserve, tokens=50)))
     budget.reserve(tokens=10).settle()
     gc.collect()
     assert budget.reserved.tokens == 60
@@ -880,6 +884,11 @@ def test_budget_seconds_stand_still_until_the_last_of_two_people_has_answered(
     for is_still in (True, True, False, False):
         budget.stand_still(is_still)
         clock.time += 2
+    assert budget.remaining_seconds() == 58
+    budget.stand_still(True)
+    clock.time -= 1  # a clock that is set back meanwhile takes nothing more
+    budget.stand_still(False)
+    clock.time += 1
     assert budget.remaining_seconds() == 58
 
 

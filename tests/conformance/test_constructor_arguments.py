@@ -47,6 +47,7 @@ from moothall import (
 )
 from moothall.agents import Folder
 from moothall.agents.loop.parts import LoopSettings
+from moothall.budget.limits import Limits
 from moothall.models import OpenAIEmbedder, RateLimit
 from moothall.models.remote.server_settings import ServerOptions
 from moothall.serving import A2AAgent, MCPAgent, Restart, Schedule
@@ -168,6 +169,10 @@ NUMBERS: dict[str, str] = {
     ),
     "AnthropicModel": "max_tokens=4096 1.., temperature=None 0..10",
     "Bank": "money=0 0.., interest=27 0..1000000",
+    "Budget": (
+        "tokens 0..9007199254740992, usd 0..10000000000000000, model_calls 0..9007199254740992, "
+        "actions 0..9007199254740992, seconds 0..9007199254740992"
+    ),
     "CitizenMemory": "most=None 1..",
     "City.generate": "seed 0..18446744073709551615, citizens 10..",
     "Clock": "index=0 0.., before=0 0..",
@@ -249,6 +254,7 @@ NUMBERS: dict[str, str] = {
 
 OPTIONS: dict[str, Any] = {
     "AnthropicModel": ServerOptions,
+    "Budget": Limits,
     "OpenAIModel": ServerOptions,
     "ReActAgent": LoopSettings,
 }

@@ -333,10 +333,7 @@ def test_summarizing_memory_gives_an_agent_the_summary() -> None:
 @pytest.mark.parametrize(
     ("kwargs", "text"),
     (
-        ({"tokens": 0}, "tokens= must be a whole number from 4 up, got 0"),
-        ({"tokens": "400"}, "tokens= must be a whole number"),
         ({"tokens": 400, "keep": 400}, "keep= must be a whole number from 1 to 399, got 400"),
-        ({"tokens": 400, "keep": 0}, "keep= must be a whole number from 1 to 399, got 0"),
         ({"model": "local"}, "model= must be a model, got 'local'"),
     ),
 )

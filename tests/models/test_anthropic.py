@@ -146,10 +146,6 @@ def test_anthropic_is_refused_offline(monkeypatch: pytest.MonkeyPatch) -> None:
     (
         ({"max_tokens": None}, "max_tokens= must be a number of tokens, got None"),
         ({"options": {"messages": []}}, "options= cannot set messages"),
-        ({"options": 3}, "options= must be a dict"),
-        ({"temperature": "hot"}, "temperature= must be a number from 0 to 10, got 'hot'"),
-        ({"temperature": float("nan")}, "temperature= must be a number from 0 to 10"),
-        ({"cache": "no"}, "cache= must be True or False, got 'no'"),
         ({"api_key": 5}, "the key must be text, got int"),
         ({"api_key": "two\nlines"}, "key"),
     ),

@@ -104,7 +104,8 @@ def test_find_context_of_several_models_is_the_smallest_that_is_known() -> None:
     }
 
     async def main(url: str) -> int | None:
-        model = FallbackModel([OpenAIModel(name, url) for name in ("a", "b", "c")])
+        unreachable = OpenAIModel("d", "http://127.0.0.1:1/v1", max_retries=0)
+        model = FallbackModel([unreachable, *(OpenAIModel(name, url) for name in ("a", "b", "c"))])
         found = await model.find_context()
         assert model.context_tokens == found
         return found

@@ -60,6 +60,8 @@ def test_model_of_a_name_takes_what_a_server_is_asked_with() -> None:
         shared = model(name, headers={"X-Team": "search"}, context_tokens=500)
         assert shared is model(name, headers={"X-Team": "search"}, context_tokens=500)
         assert (shared.context_tokens, shared is model(name)) == (500, False)
+        keyed = model(name, "k")
+        assert (keyed is model(name, "k"), keyed is model(name, "other")) == (True, False)
         asyncio.run(shared.complete([{"role": "user", "content": "?"}]))
         assert server.requests[0].headers["x-team"] == "search"
 

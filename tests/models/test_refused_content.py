@@ -64,7 +64,9 @@ def image(kind: str) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": f"data:image/{kind};base64,aGk="}}
 
 
-@pytest.mark.parametrize("shown", (image("avif"), {**image("avif"), "image_url": "data:image/avif;base64,aGk="}))
+@pytest.mark.parametrize(
+    "shown", (image("avif"), {**image("avif"), "image_url": "data:image/avif;base64,aGk="})
+)
 @pytest.mark.parametrize("form", FORMS)
 def test_image_of_a_type_that_no_server_takes_is_not_sent(form: str, shown: Any) -> None:
     messages = [*user_message("Hi"), {"role": "user", "content": [image("png"), shown]}]

@@ -125,6 +125,17 @@ def test_requests_fit_openais_published_types() -> None:
         assert made["store"] is False
 
 
+def test_call_without_a_text_goes_back_as_the_call_alone() -> None:
+    called = {**CONVERSATION[2], "content": ""}
+    with OpenAIServer(form.response(form.said("3"))) as it:
+        run(of(it).complete([CONVERSATION[5], called, CONVERSATION[3]]))
+    assert it.requests[0].body["input"] == [
+        {"role": "user", "content": "Thanks"},
+        {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a": 1, "b": 2}'},
+        {"type": "function_call_output", "call_id": "c1", "output": "3"},
+    ]
+
+
 # -- answers ---------------------------------------------------------------------------------------
 
 

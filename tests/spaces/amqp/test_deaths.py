@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from conformance.conftest import Recorder, message
-from moothall.foundation.errors import DefinitionError
 from spaces.amqp.conftest import Dead, MakeSpace, StartProcess, until
 from spaces.amqp.worker import Notes
 
@@ -80,9 +79,3 @@ def test_amqp_without_a_limit_a_message_is_started_after_each_death(
         process = start(deliveries=None)
         process.add("there", holds=deaths < 6)
     assert me.told(1)[0][0] == "response"
-
-
-@pytest.mark.parametrize("deliveries", (0, -1, True, 1.5, "5"))
-def test_amqp_deliveries_must_be_a_whole_number(make_space: MakeSpace, deliveries: object) -> None:
-    with pytest.raises(DefinitionError, match="deliveries= must be a whole number from 1 up"):
-        make_space(deliveries=deliveries)
