@@ -119,9 +119,15 @@ def test_changed_arguments_of_a_wrong_type_are_refused_where_they_are_typed(
     assert "paid 2" in result.reply.text
 
 
-def test_tag_with_a_nul_is_refused_by_each_database(place: Place) -> None:
+def test_nul_is_refused_in_names_and_looked_for_as_a_space_by_each_database(place: Place) -> None:
     with Journal(place("j")) as journal:
-        agent = ReActAgent("a", ScriptedModel(["Done."]), journal=journal)
+        agent = ReActAgent("a", ScriptedModel(["Done.", "Done."]), journal=journal)
+        agent.reply_sync("Order a\0b", run_id="r")
+        assert [each.id for each in journal.runs(text="a\0b")] == ["r"]
+        with pytest.raises(ConfigError, match=r"thread= .* without NUL"):
+            agent.reply_sync("go", thread="a\0b")
+        with pytest.raises(ConfigError, match=r"by= .* without NUL"):
+            journal.feedback("r", good=True, by="a\0b")
         with pytest.raises(ConfigError, match="without a NUL"):
             agent.reply_sync("go", tags={"customer": "a\0b"})
 

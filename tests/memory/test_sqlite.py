@@ -365,7 +365,7 @@ def test_sqlite_memory_forget_removes_items_words_and_vectors(path: Path) -> Non
     assert b"secret" not in path.read_bytes()
 
 
-@pytest.mark.parametrize("id", ("", 7, b"a", "\ud800"))
+@pytest.mark.parametrize("id", ("", 7, b"a", "\ud800", "a\0b"))
 def test_threads_id_is_a_text(path: Path, id: Any) -> None:
     with SQLiteMemory(path) as memory:
         with pytest.raises(DefinitionError, match="a thread's id must be"):

@@ -364,18 +364,26 @@ def check_text(
 def is_name(value: object) -> bool:
     """Return whether a value can name a person or a conversation: 1–255 characters of any script.
 
-    Joiners, hard spaces and marks of direction are part of names. UTF-8 must carry them.
+    Joiners, hard spaces and marks of direction are part of names.
     """
+    return isinstance(value, str) and 0 < len(value) <= 255 and is_storable(value)
+
+
+def is_storable(text: str) -> bool:
+    """Return whether each store keeps a text as it is: it has no NUL and no half character."""
     try:
-        return isinstance(value, str) and 0 < len(value) <= 255 and bool(value.encode())
-    except UnicodeEncodeError:  # half a character, which no store can keep
+        text.encode()
+    except UnicodeEncodeError:
         return False
+    return "\0" not in text
 
 
 def check_name(name: str, value: object, *, optional: bool = False) -> None:
     """Raise ConfigError unless a value can name a person or a conversation."""
     if not (is_name(value) or (value is None and optional)):
-        raise ConfigError(f"{name} must be a text of 1 to 255 characters, got {value!r:.80}")
+        raise ConfigError(
+            f"{name} must be a text of 1 to 255 characters without NUL, got {value!r:.80}"
+        )
 
 
 def unknown_value_error(name: str, choices: Sequence[str], value: object) -> ConfigError:

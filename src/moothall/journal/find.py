@@ -217,7 +217,7 @@ def _checked_states(states: str | Iterable[str] | None) -> list[str] | tuple[str
 def _checked_text(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise ConfigError(f"runs: {name}= must be a text, got {value!r:.80}")
-    return readable(value)
+    return readable(value).replace("\0", " ")
 
 
 def _word_patterns(name: str, text: str | None) -> Iterator[str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from moothall.foundation.arguments import check_text
+from moothall.foundation.arguments import check_text, is_storable
 from moothall.foundation.database import Database
 from moothall.foundation.errors import (
     ConfigError,
@@ -293,7 +293,7 @@ class _Import:
             raise self._error(str(error)) from error
         for name in ("kind", "agent", "task", "thread", "state", "key"):
             text = head[name]
-            if text is not None and (len(text) > _MAX_CHARS or not _is_sendable(text)):
+            if text is not None and (len(text) > _MAX_CHARS or not is_storable(text)):
                 raise self._error(f"{name} must be a text of at most {_MAX_CHARS} characters")
         if not 0 < len(head["key"]) <= _MAX_KEY_CHARS or head["state"] in ("running", ""):
             raise self._error("key or state is not one that moothall gives")
@@ -335,11 +335,3 @@ class _Import:
         return FileError(
             f"{self._name!r} is not an exported run: line {self._line_number}: {problem}"
         )
-
-
-def _is_sendable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return "\0" not in text

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, Self, TypeAlias
 from weakref import WeakValueDictionary
 
 from moothall.actions.provenance.reading import add_sources_of
-from moothall.foundation.arguments import check_integer
+from moothall.foundation.arguments import check_integer, is_storable
 from moothall.foundation.errors import ConfigError, StateError
 from moothall.foundation.threads import guard
 
@@ -372,8 +372,10 @@ class _ThreadMemories:
 
 def check_thread(id: object) -> None:
     """Raise unless the value can be a thread's id."""
-    if not isinstance(id, str) or not id:
-        raise ConfigError(f"a thread's id must be a text of at least 1 character, got {id!r:.80}")
+    if not isinstance(id, str) or not id or not is_storable(id):
+        raise ConfigError(
+            f"a thread's id must be a text of at least 1 character without NUL, got {id!r:.80}"
+        )
 
 
 def check_memory(memory: object) -> None:

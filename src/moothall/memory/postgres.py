@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Unpack
 
 from moothall.foundation.arguments import names_checked
-from moothall.foundation.errors import ConfigError, DefinitionError, MissingExtra
+from moothall.foundation.errors import ConfigError, MissingExtra
 from moothall.foundation.postgres import is_url
 from moothall.memory.memory_tables import MemoryTables
 from moothall.memory.stored_memory import StoredMemory
@@ -47,11 +47,3 @@ class PostgresMemory(StoredMemory):
         from moothall.memory.postgres_tables import PostgresTables
 
         return PostgresTables(path, timeout)
-
-    def _start_thread(self, thread: str) -> None:
-        super()._start_thread(thread)
-        if "\0" in thread:
-            raise DefinitionError(
-                f"a thread's id in PostgreSQL must be a text without NUL characters, got "
-                f"{thread!r:.80}"
-            )

@@ -21,7 +21,7 @@ from moothall.foundation.arguments import (
     names_checked,
 )
 from moothall.foundation.database import Database
-from moothall.foundation.errors import ConfigError, DefinitionError, StateError
+from moothall.foundation.errors import ConfigError, StateError
 from moothall.foundation.threads import ProcessBound, guard
 from moothall.memory.bounded import DEFAULT_TOKENS, TokenBoundedMemory
 from moothall.memory.embedder import Embedder
@@ -105,12 +105,6 @@ class StoredMemory(ProcessBound, Memory, remedy="give its path, and open it ther
     def _start_thread(self, thread: str) -> None:
         """Start with a thread of which nothing is cached yet."""
         check_thread(thread)
-        try:
-            thread.encode()
-        except UnicodeEncodeError as error:
-            raise DefinitionError(
-                f"a thread's id must be text that UTF-8 can carry: {error}"
-            ) from None
         self._id = thread
         self._lock = guard()  # guards the attributes below
         self._window: TokenBoundedMemory | None = None
