@@ -232,14 +232,13 @@ def _lives_as_row(population: Population, agent: CitizenAgent) -> bool:
     """Return whether the agent of a row has neither code nor a model of its own."""
     blocks, shared = agent.blocks, population.blocks
     has_model = agent.toolbox is not None and agent.toolbox.llm is not None
-    return (
-        not has_model
-        and "forward" not in vars(agent)
-        and [*map(type, blocks)] == [*map(type, shared)]
-        # Compared first by whether they are the same.
-        and [each.params for each in blocks] == [each.params for each in shared]
-        and [each.own_llm for each in blocks] == [None] * len(blocks)
-    )
+    if has_model or "forward" in vars(agent) or len(blocks) != len(shared):
+        return False
+    for own, each in zip(blocks, shared, strict=True):
+        is_alike = own.params is each.params or own.params == each.params
+        if type(own) is not type(each) or own.own_llm is not None or not is_alike:
+            return False
+    return True
 
 
 def make_agents_of(society: Steps, rows: Iterable[int]) -> None:

@@ -15,7 +15,7 @@ from moothall.build import AnswerSchema, Unusable, ask_value, error_text, one_li
 from moothall.society.arrays import Number, np
 from moothall.society.blocks.columns import ACTIVITIES, ACTS, act_code, current_item
 from moothall.society.clock import DAY_S
-from moothall.society.columns.own_status import Alone, Kind, OwnStatus
+from moothall.society.columns.own_status import Alone, OwnStatus, alone_with
 from moothall.society.columns.rows import Rows
 from moothall.society.columns.status import Status
 from moothall.society.columns.turn_row import Row
@@ -284,9 +284,8 @@ def have_columns(agent: Any, city: Any) -> None:
         agent.memory.status = status.plain()  # it has come to another city
         agent.own_row = None
     blocks = blocks_with_columns(agent.blocks)
-    columns = Alone(places, blocks).belong_to(str(agent.id))
-    view = OwnStatus(columns, Kind(blocks, columns.declared, has_books=False), 0)
-    view.take(agent.memory.status)
+    view = OwnStatus(*alone_with(places, blocks, str(agent.id)), 0)
+    view.take(agent.memory.status, is_new=True)
     agent.memory.status = view
     if agent.perceived.status is status:
         agent.perceived.status = view

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
+from weakref import WeakKeyDictionary
 
 from moothall import ConfigError
 from moothall.society.arrays import Array, np
@@ -19,6 +21,9 @@ from moothall.society.columns.status import (
     layout_of,
 )
 from moothall.society.kernel.draw import id_words, number_or_text
+
+_MAX_TEMPLATES: Final = 8
+"""So many are looked at: of very many, each is of other parameters."""
 
 
 class Kind:
@@ -53,7 +58,12 @@ class Kind:
         self._usual = frozenset(usual)
         self.layout: Layout = layout_of(self.columns, self.blocks, self._usual, has_books=has_books)
         declared = {n: c for each in blocks for n, c in getattr(each, "columns", {}).items()}
-        self._all = {**self.columns, **declared}
+        self._all = {
+            name: column
+            for name, column in {**self.columns, **declared}.items()
+            if name not in COMMIT_COLUMNS
+        }
+        self._defaults = {name: column.new_array(1)[0] for name, column in self._all.items()}
         self._pulled = {n: c for n, c in self.columns.items() if n not in self._usual}
         self._scratch: Alone | None = None
         self._names: dict[frozenset[str], frozenset[str]] = {}
@@ -66,11 +76,17 @@ class Kind:
             for mine, block in zip(self.blocks, blocks, strict=True)
         )
 
-    def write(self, register: Register, row: int, status: Mapping[str, Any]) -> None:
-        """Write a status into a row, and the defaults of what it has not. ConfigError: no fit."""
-        for name, column in self._all.items():
-            if name not in COMMIT_COLUMNS:
-                register.arrays[name][row] = column.new_array(1)[0]
+    def write(
+        self, register: Register, row: int, status: Mapping[str, Any], *, is_new: bool = False
+    ) -> None:
+        """Write a status into a row, and the defaults of what it has not, unless the row is new.
+
+        Raises:
+            ConfigError: a value does not fit its column
+        """
+        for name, default in self._defaults.items() if not is_new else ():
+            if not self._all[name].slots or register.arrays[name][row].any():
+                register.arrays[name][row] = default
         register.pull(row, status, self._pulled, self.blocks)
 
     def check(self, city: Any, id: str, status: Mapping[str, Any]) -> None:
@@ -78,9 +94,7 @@ class Kind:
         if self._scratch is None:
             self._scratch = Alone(city, self.blocks)
         self._scratch.arrays |= {
-            name: column.new_array(1)
-            for name, column in self._all.items()
-            if name not in self._scratch.arrays
+            name: self._all[name].new_array(1) for name in self._all.keys() - self._scratch.arrays
         }
         self.write(self._scratch.belong_to(id), 0, status)
 
@@ -117,9 +131,9 @@ class OwnStatus(Status):
         super().__init__(register, kind.layout, row)
         self.kind, self.not_given = kind, kind.shared(())
 
-    def take(self, values: Mapping[str, Any]) -> None:
-        """Have these values, and no others. Raises ConfigError: one does not fit its column."""
-        self.kind.write(self.register, self.row, values)
+    def take(self, values: Mapping[str, Any], *, is_new: bool = False) -> None:
+        """Have these values, and no others, in a row that may be new. ConfigError: one is unfit."""
+        self.kind.write(self.register, self.row, values, is_new=is_new)
         self.take_extras({})
         self.not_given = self.kind.absent_from(values)
         self.keep_beside(values)
@@ -190,6 +204,16 @@ class Alone(Register):
         self.arrays.update({name: column.new_array(1) for name, column in PLACES.items()})
         self.declare(blocks)
 
+    def copy_for(self, id: str, city: Any) -> Alone:
+        """Return a copy of columns that nobody has changed, for the citizen of an id."""
+        made = copy.copy(self)
+        made.city = city
+        made.arrays = {name: array.copy() for name, array in self.arrays.items()}
+        made.words, made.word_numbers = [*self.words], {**self.word_numbers}
+        made.strangers = []
+        made._stranger_numbers = made.strangers, {}
+        return made.belong_to(id)
+
     def belong_to(self, id: str) -> Alone:
         """Be the columns of a citizen of an id."""
         self.ids: Array = id_words([number_or_text(id)])
@@ -211,3 +235,24 @@ class Alone(Register):
         for name, each in (("place", agent.perceived.place), ("moving_to", moving.get("to"))):
             is_known = self.city is None or each in self.place_numbers
             arrays[name][0] = self.place_number(each) if is_known else -1
+
+
+_templates: WeakKeyDictionary[Any, list[tuple[Alone, Kind]]] = WeakKeyDictionary()
+
+
+def alone_with(city: Any, blocks: Sequence[Any], id: str) -> tuple[Alone, Kind]:
+    """Return columns of one citizen in no society, and what its status has there."""
+    try:
+        templates = _templates.setdefault(Alone if city is None else city, [])
+    except TypeError:  # a city that cannot be a key
+        templates = []
+    places = () if city is None else tuple(city.ids())
+    for template, kind in templates[-_MAX_TEMPLATES:]:
+        if kind.is_of(blocks) and template.places == places:
+            return template.copy_for(id, city), kind
+    template = Alone(city, blocks)
+    kind = Kind(blocks, template.declared, has_books=False)
+    made = template.copy_for(id, city)
+    template.city = None  # it is as old as the city that it is of
+    templates.append((template, kind))
+    return made, kind

@@ -222,8 +222,10 @@ class StatusPart(dict[str, Any]):
                 super().__setitem__(key, value)
             elif isinstance(entry, dict) and isinstance(value, Mapping):
                 self[key].keep_beside(value)
-            elif isinstance(entry, ColumnKey) and (entry.column.words or entry.is_usual):
-                self[key] = value
+            elif isinstance(entry, ColumnKey):
+                words = entry.column.words
+                if entry.is_usual or (words and value not in words):
+                    self[key] = value
 
     def takes(self, values: Mapping[str, Any]) -> bool:
         """Have beside what no column has of some values; return whether columns have the others."""

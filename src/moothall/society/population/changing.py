@@ -58,7 +58,7 @@ def renew(books: Any) -> None:
     rearrange(books, staying, id_words(map(number_or_text, coming)), coming=coming)
     for id, agent in coming.items():
         status = agent.memory.status
-        population.take_in(agent, population.row_of(id))
+        population.take_in(agent, population.row_of(id), is_new=True)
         books.write_settled(id, status)
     if population.places:
         books.count_places()

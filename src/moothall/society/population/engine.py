@@ -18,7 +18,8 @@ from moothall.society.population.population import Population
 from moothall.society.population.step import CHUNK, Wants, run_in_threads
 
 _TURNS_PER_YIELD: Final = 100  # after this many turns the loop runs the waiting ones
-_QUICK_S: Final = 0.002  # rows that took less in one of two steps need no thread of their own
+_QUICK_S: Final = 0.004  # rows that took less in one of two steps need no thread of their own;
+# by the thread's own time: on a busy computer each step takes long
 _YIELD_S: Final = 0.005  # after this time without a thread the loop runs what waits
 
 
@@ -69,8 +70,17 @@ class LocalEngine:
         """Run a step of a population's rows; return their wants, in the order of the rows."""
         self._lend_threads(population)
         chunk = 1 if self.apart else CHUNK
-        work = partial(run_in_threads, population, moment, self._pool, self.threads, chunk)
-        loop, start_s = asyncio.get_running_loop(), time.perf_counter()
+        run = partial(run_in_threads, population, moment, self._pool, self.threads, chunk)
+        own_time = time.thread_time if self._pool is None else time.perf_counter
+        loop, start_s, duration_s = asyncio.get_running_loop(), time.perf_counter(), 0.0
+
+        def work() -> list[Wants]:
+            nonlocal duration_s
+            begin_s = own_time()
+            result = run()
+            duration_s = own_time() - begin_s
+            return result
+
         if min(self._durations_s) > _QUICK_S:
             # A cancelled step ends with its thread: a state that is loaded then stays as it is.
             result = await to_its_end(WORKERS.run(loop, work))
@@ -78,13 +88,13 @@ class LocalEngine:
         else:
             if start_s - self._yield_time > _YIELD_S:
                 await asyncio.sleep(0)
-                self._yield_time = start_s = time.perf_counter()
+                self._yield_time = time.perf_counter()
             asyncio._set_running_loop(None)  # as in a thread: a block may run a loop of its own
             try:
                 result = copy_context().run(work)
             finally:
                 asyncio._set_running_loop(loop)
-        self._durations_s = (self._durations_s[1], time.perf_counter() - start_s)
+        self._durations_s = (self._durations_s[1], duration_s)
         return result
 
     def _lend_threads(self, population: Population) -> None:

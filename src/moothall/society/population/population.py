@@ -350,7 +350,12 @@ class Population(Register):
         return kind
 
     def take_in(
-        self, agent: CitizenAgent, row: int, values: Mapping[str, Any] | None = None
+        self,
+        agent: CitizenAgent,
+        row: int,
+        values: Mapping[str, Any] | None = None,
+        *,
+        is_new: bool = False,
     ) -> None:
         """Make an agent the full agent of a row, of which its status is a view from then on.
 
@@ -358,6 +363,7 @@ class Population(Register):
             agent: the agent
             row: its row
             values: what its status is to say; what it says if left out
+            is_new: whether nobody has had the row
 
         Raises:
             ConfigError: a value does not fit its column
@@ -368,7 +374,7 @@ class Population(Register):
             view.take_extras(status.extras())
             view.keep_beside(status.plain())
         else:
-            view.take(status.copy() if values is None else values)
+            view.take(status.copy() if values is None else values, is_new=is_new)
         if agent.perceived.status is status:
             agent.perceived.status = view
         agent.memory.status = self.views[str(agent.id)] = view
