@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -73,6 +74,26 @@ class Hanging:
             return HANG
         self.given += 1
         return text(self.texts[self.given - 1])
+
+
+@pytest.mark.parametrize("there", (True, False))
+def test_cache_that_cannot_be_written_is_refused_with_what_to_set(
+    folder: Path, there: bool
+) -> None:
+    cache = folder.parent / "cache"
+    (cache / "moothall" / "folders" if there else cache).mkdir(parents=True)
+    done = subprocess.run(
+        [
+            *("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
+            *(sys.executable, "-m", "moothall", "research", PORT, "--folder", folder / "notes"),
+        ],
+        env={**os.environ, **environment(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert "set XDG_CACHE_HOME" in done.stderr
 
 
 def test_report_is_printed_and_what_happens_is_shown_beside_it(folder: Path) -> None:

@@ -7,6 +7,7 @@ import re
 import stat
 import time
 from collections.abc import Iterable, Iterator
+from errno import EROFS
 from hashlib import sha256
 from mimetypes import guess_type
 from pathlib import Path, PurePath
@@ -156,8 +157,13 @@ def index_path(index: object, root: str, pattern: str | None) -> str:
     path = str(folder / f"{name}.db")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise OSError(EROFS, os.strerror(EROFS))
     except OSError as error:
-        reason = f"its folder cannot be made ({error.strerror}): set MOOTHALL_HOME to one that can"
+        reason = (
+            f"its folder cannot be written ({error.strerror}): set XDG_CACHE_HOME, or "
+            "MOOTHALL_HOME, to one that can"
+        )
         raise FolderIndexError(path, reason) from error
     return path
 
