@@ -115,17 +115,20 @@ def test_bash_completes_runs_what_they_wait_for_agents_and_states(tmp_path: Path
     assert not (tmp_path / "missing.db").exists()
 
 
-def test_bash_completes_a_run_whose_id_needs_quotes(tmp_path: Path) -> None:
-    """What it completes is one word that names the run."""
-    ids = ["of ann", "it's $1"]
+def test_bash_completes_a_run_whose_id_needs_quotes_or_has_a_colon(tmp_path: Path) -> None:
+    """What it completes is one word that names the run; bash has the part after a colon put in."""
+    ids = ["of ann", "it's $1", "talk:1"]
     with Journal(tmp_path / "runs.db") as journal:
-        agent = ReActAgent("a", ScriptedModel(["Done."] * 2), journal=journal)
+        agent = ReActAgent("a", ScriptedModel(["Done."] * 3), journal=journal)
         for each in ids:
             agent.reply_sync("Go.", run_id=each)
-    program = "COMP_WORDS=(moothall runs --journal runs.db ''); COMP_CWORD=4; COMPREPLY=()\n"
-    program += "_moothall_completion moothall\n"
-    program += 'for each in "${COMPREPLY[@]}"; do eval "printf \'%s\\\\n\' $each"; done'
-    assert sorted(bash(program, tmp_path).splitlines()) == sorted(ids)
+    program = ""
+    for words in ("''", "talk :", "talk : ''"):  # as bash makes words of a line
+        line = ["moothall", "runs", "--journal", "=", "runs.db", *words.split()]
+        program += f"COMP_WORDS=({' '.join(line)}); COMP_CWORD={len(line) - 1}; COMPREPLY=()\n"
+        program += "_moothall_completion moothall\n"
+        program += 'for each in "${COMPREPLY[@]}"; do eval "printf \'%s\\n\' $each"; done\n'
+    assert bash(program, tmp_path).splitlines() == [*reversed(ids), "1", "1"]
 
 
 @pytest.mark.parametrize(

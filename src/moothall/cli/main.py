@@ -232,9 +232,36 @@ def help_(words: tuple[str, ...]) -> None:
     click.echo(context.get_help())
 
 
-_BASH_ADDS: Final = r"""[[ $value == *[!A-Za-z0-9_./:,=@%+-]* ]] && value=$(printf %q "$value")
-            COMPREPLY+=("$value")"""
-"""Adds what completes a word to those of bash, quoted if it needs that."""
+_BASH_CHANGES: Final = (
+    # Bash makes words of the parts of `talk:1` and `--state=done`, and puts in the last one alone.
+    (
+        "local response\n",
+        r"""local response piece before join words=()
+
+    for piece in "${COMP_WORDS[@]:0:COMP_CWORD+1}"; do
+        if [[ $piece =~ ^[:=]+$ ]]; then
+            words[-1]+=$piece before=${words[-1]} join=1
+        elif [[ $join ]]; then
+            words[-1]+=$piece join=
+        else
+            words+=("$piece") before=
+        fi
+    done
+    before=${before#--*=}
+""",
+    ),
+    (
+        'COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD',
+        'COMP_WORDS="${words[*]}" COMP_CWORD=$((${#words[@]} - 1))',
+    ),
+    # It would put a value in as it is: an id of two words would be two.
+    (
+        "COMPREPLY+=($value)",
+        r"""[[ $value == *[!A-Za-z0-9_./:,=@%+-]* ]] && value=$(printf %q "$value")
+            COMPREPLY+=("${value#"$before"}")""",
+    ),
+)
+"""What is another way in its script for bash."""
 
 
 @click.command()
@@ -262,8 +289,8 @@ def completion(shell: str) -> None:
     # Not `source()`, which for bash first runs the installed bash to check its version.
     source = kind(command, {}, "moothall", "_MOOTHALL_COMPLETE")
     script = source.source_template % source.source_vars()
-    if shell == "bash":  # it puts a value in as it is: an id of two words would be two
-        script = script.replace("COMPREPLY+=($value)", _BASH_ADDS)
+    for each in _BASH_CHANGES if shell == "bash" else ():
+        script = script.replace(*each)
     click.echo(script)
 
 
