@@ -86,6 +86,7 @@ test-all: check weights $(VENV)/.docs $(VENV)/.release build/corpora ## The same
 	@command -v systemd-analyze >/dev/null || scripts/apt systemd
 	@command -v promtool >/dev/null || scripts/apt prometheus
 	@command -v docker-compose >/dev/null || scripts/apt docker-compose
+	@scripts/pythons
 	@scripts/aloud "Reading the tests" scripts/read_tests $(RUN) $(VENV)/.tests
 	@$(RUN) -m pytest -n $(JOBS) --dist loadgroup -m "" $(ARGS)
 

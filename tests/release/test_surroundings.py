@@ -17,10 +17,13 @@ from packages import outside
 from release.conftest import ROOT
 
 
-def found(version: str) -> bool:
-    """Return whether this machine has a Python of a version."""
-    python = shutil.which(f"python{version}")
-    return bool(python and not subprocess.run([python, "-V"], capture_output=True).returncode)
+def found(version: str) -> str | None:
+    """A Python of a version that runs, of this machine or brought by `scripts/pythons`."""
+    name = f"python{version}"
+    for python in (shutil.which(name), shutil.which(name, path=ROOT / "build/pythons/usr/bin")):
+        if python and not subprocess.run([python, "-V"], capture_output=True).returncode:
+            return python
+    return None
 
 
 FOLDER = Path(__file__).with_name("surroundings")
@@ -47,9 +50,11 @@ REFUSED = {
     },
 }
 """What does not run says why in these words."""
-ENVIRONS = {"oldest": (None, "lowest-direct"), "newest": (None, "highest")}
+ENVIRONS = {"oldest": (sys.executable, "lowest-direct"), "newest": (sys.executable, "highest")}
 """Environments of their own: the Python, and which versions the bounds are resolved to."""
-ENVIRONS |= {f"Python 3.{n}": (f"3.{n}", "highest") for n in (12, 13, 14) if found(f"3.{n}")}
+for later in ("3.12", "3.13", "3.14"):
+    if python := found(later):
+        ENVIRONS[f"Python {later}"] = (python, "highest")
 EXTRAS = ("cli", "mcp", "research", "society", "studio")
 FORKED = ("fork", "warnings are errors")
 """Their programs begin in an interpreter of these options that has imported moothall already."""
@@ -75,13 +80,12 @@ def added(package: str, folder: Path) -> Path:
 @cache
 def made(name: str, folder: Path, wheel: Path) -> Path:
     """The Python of an environment with the wheel, and the versions that its bounds allow."""
-    version, resolution = ENVIRONS[name]
+    its, resolution = ENVIRONS[name]
     uv = [sys.executable, "-m", "uv", "--quiet"]
     python, file = folder / "bin" / "python", folder.with_suffix(".txt")
     extras = [word for each in EXTRAS for word in ("--extra", each)]
-    asked = ["--python", version] if version else ["--python", sys.executable]
     for each in (
-        [*uv, "venv", *asked, folder],
+        [*uv, "venv", "--python", its, folder],
         [
             *(*uv, "pip", "compile", "--python", python, "--resolution", resolution),
             *("-o", file, *extras, "pyproject.toml"),
