@@ -295,6 +295,69 @@ def test_changed_function_is_a_mismatch_with_its_step_and_line(journal: Journal)
     assert asyncio.run(desk_with((one, "a"), (two, "b"), (one, "new")).run("r", "x")) == "x"
 
 
+@pytest.mark.parametrize("place", ("in a task", "in a branch"))
+def test_effect_that_has_moved_in_the_function_is_not_made_again(
+    journal: Journal, place: str
+) -> None:
+    calls, outage = list[int](), Outage(ConnectionError())
+
+    @step(effect=True)
+    async def charge(cents: int) -> None:
+        calls.append(cents)
+
+    async def desk() -> None:
+        if outage.errors:
+            await charge(80)
+        elif place == "in a task":
+            await asyncio.create_task(charge(80))
+        else:
+            await asyncio.gather(charge(70), charge(80))
+        outage()
+
+    function = durable(journal)(desk)
+    with pytest.raises(ConnectionError):
+        asyncio.run(function.run("r"))
+    with pytest.raises(RunMismatch, match=r"step '1.charge' is recorded, and is 't\d.1.charge'"):
+        asyncio.run(function.run("r"))
+    assert calls.count(80) == 1
+
+
+def test_effect_is_made_in_each_branch_whichever_comes_to_it_first(journal: Journal) -> None:
+    calls, outage = list[int](), Outage(ConnectionError())
+
+    @step
+    async def look() -> None:
+        pass
+
+    @step(effect=True)
+    async def charge(cents: int) -> None:
+        calls.append(cents)
+
+    async def desk() -> None:
+        is_charged = asyncio.Event()
+
+        async def first() -> None:
+            for _ in range(3):
+                await look()
+            await charge(80)
+            is_charged.set()
+
+        async def other() -> None:
+            if outage.errors:
+                await is_charged.wait()
+                outage()
+            await charge(80)
+
+        await asyncio.gather(first(), other())
+
+    function = durable(journal)(desk)
+    with pytest.raises(ConnectionError):
+        asyncio.run(function.run("r"))
+    assert calls == [80]
+    asyncio.run(function.run("r"))
+    assert calls == [80, 80]
+
+
 def test_approval_question_result_and_moment_wait_in_the_journal(journal: Journal) -> None:
     @durable(journal)
     async def desk(text: str) -> list[Any]:

@@ -6,7 +6,7 @@ import asyncio
 import re
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -165,13 +165,35 @@ class FunctionRun:
         self.stop = Stop("waiting", str(error), error)
         raise error
 
-    def _check_left(self) -> None:
-        """Raise the Stop of a mismatch if the function has ended before all recorded steps."""
+    def _left_steps(self) -> Iterator[str]:
+        """Yield the keys of the recorded steps to which the function has not come."""
         for place, key in self._past.items():
             branch = self.branches.get(place[: place.rstrip(".").rfind(".") + 1])
             task = None if branch is None or not branch.prefix else branch.task
-            if task is not None and (task.cancelled() or task.exception() is not None):
+            if task is not None and task.done() and (task.cancelled() or task.exception()):
                 continue  # another branch has failed: how far this one came is chance
+            yield key
+
+    async def _check_moved(self, key: str, details: Mapping[str, Any]) -> None:
+        """Raise RunMismatch if an effect that is new here is recorded at another place."""
+
+        def moved() -> Iterator[str]:
+            for each in self._left_steps():
+                recorded = self.record.past_steps[each].about
+                if all(recorded.get(name) == details[name] for name in ("action", "hash")):
+                    yield each
+
+        if self.record.find(key) is not None:
+            return
+        await self._until_quiet(lambda: any(moved()))  # a branch that goes on may come to it yet
+        if self.stop is not None:
+            raise Parked
+        for each in moved():
+            self._mismatch(f"step {each!r} is recorded, and is {key!r}, in {_line_of_user()}")
+
+    def _check_left(self) -> None:
+        """Raise the Stop of a mismatch if the function has ended before all recorded steps."""
+        for key in self._left_steps():
             try:
                 self._mismatch(
                     f"step {key!r} is recorded, and {self.agent.id!r} has ended without it, in "
@@ -196,6 +218,8 @@ class FunctionRun:
         """Do a step once: return or raise what is recorded, or call and record that."""
         key, details = self.take(branch, name, args, text)
         record = self.record
+        if form.asks and self._past:
+            await self._check_moved(key, details)
         count_before, begin = record.count, time.perf_counter()
 
         self._open_count += 1
@@ -240,16 +264,20 @@ class FunctionRun:
 
     async def _park(self, stop: Stop) -> NoReturn:
         """Leave the function once no other branch goes on: each asks what it has to ask."""
+        await self._until_quiet(lambda: True)
+        self.stop = self.stop or stop
+        raise Parked
+
+    async def _until_quiet(self, waits: Callable[[], object]) -> None:
+        """Wait until no other branch goes on, the run stops, or `waits` is false."""
         turns, count = 0, self._begun_count
-        while turns < _QUIET_TURNS and self.stop is None:
+        while turns < _QUIET_TURNS and self.stop is None and waits():
             if self._open_count:
                 await self._until_none_is_open()
                 turns = 0
             await asyncio.sleep(0)
             turns = turns + 1 if count == self._begun_count else 0
             count = self._begun_count
-        self.stop = self.stop or stop
-        raise Parked
 
     # -- the agents that it asks -------------------------------------------------------------------
 
