@@ -114,7 +114,7 @@ def test_option_that_would_be_dropped_is_refused(args: tuple[str, ...], fault: s
 
 
 def test_command_that_is_misspelled_is_told_the_near_one() -> None:
-    done = moothall("atc")
+    done = moothall("atc", "Tidy up")
     assert done.returncode == 2
     assert done.stderr.endswith("Error: No such command 'atc'. Did you mean 'act'?\n")
 
