@@ -114,18 +114,6 @@ async def test_a2a_stream_tells_states_calls_and_pieces_of_text(serve: Serve) ->
         assert got["artifacts"][0]["parts"][0]["text"] == "It is red."
 
 
-async def test_a2a_stream_of_a_quick_agent_has_each_state_and_piece(serve: Serve) -> None:
-    url = serve(asgi(ReActAgent("bot", ScriptedModel(lambda messages, actions: "one two"))))
-    async with connected(url) as client:
-        for _ in range(10):
-            first, *rest = await updates(client, message("Hi"))
-            assert state(first["task"]) == "TASK_STATE_SUBMITTED"
-            told = [each["artifactUpdate"] for each in rest if "artifactUpdate" in each]
-            texts = [each["artifact"]["parts"][0]["text"] for each in told]
-            assert texts == ["one", " two"]
-            assert state(rest[-1]["statusUpdate"]) == "TASK_STATE_COMPLETED"
-
-
 async def test_a2a_stream_ends_the_artifact_with_what_was_not_told(serve: Serve) -> None:
     dot = {"type": "image_url", "image_url": {"url": "data:image/png;base64,ZG90"}}
     drawing = ModelReply("A red dot.", blocks=[dot])

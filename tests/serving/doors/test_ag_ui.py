@@ -99,20 +99,6 @@ def kinds(events: list[dict[str, Any]]) -> list[str]:
     return [each for n, each in enumerate(made) if n == 0 or each != made[n - 1]]
 
 
-def test_ag_ui_door_streams_a_reply_as_events_of_the_protocol(serve: Serve) -> None:
-    events = run(serve(asgi(buyer([]))), user("hi"))
-    assert kinds(events) == [
-        "RUN_STARTED",
-        "TEXT_MESSAGE_START",
-        "TEXT_MESSAGE_CONTENT",
-        "TEXT_MESSAGE_END",
-        "RUN_FINISHED",
-    ]
-    assert "".join(each.get("delta", "") for each in events) == "heard hi"
-    assert not any("name" in each for each in events)
-    assert events[-1]["outcome"] == {"type": "success"}
-
-
 def test_ag_ui_progress_of_an_action_is_a_custom_event(serve: Serve) -> None:
     def dig(context: Context[Any]) -> str:
         """Dig."""
