@@ -47,6 +47,8 @@ class Lengths(Evaluator):
 data = Dataset.from_file(sys.argv[2])
 graders = [Contains("is here"), Contains("gone"), ToolCorrectness(["find"]), MaxToolCalls(0),
            Lengths()]
+two = {"as it is": {}, "other": {"system_prompt": "x"}}  # only an evaluator knows its names
+Evaluation(desk, data, [*graders, lambda reply, case: 1], two, stop_early="words", journal="two.db")
 """
 _CASES = """
 name: desk
@@ -81,6 +83,13 @@ def half(names):
 sample = Sample("Where is A1", target=["is here"], id=7, metadata={"level": "easy"})
 data = Dataset(MemoryDataset([sample]))
 graders = [includes(), match("begin"), half(["find"])]
+two = {"as it is": {}, "other": {"system_prompt": "x"}}
+for name in ("match.key", "half"):
+    Evaluation(desk, data, graders, two, stop_early=name, journal="two.db")
+try:
+    Evaluation(desk, data, graders, two, stop_early="other.key", journal="two.db")
+except ValueError as error:
+    assert "must be one of includes, match, half, got 'other.key'" in str(error)
 """
 
 
