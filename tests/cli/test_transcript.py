@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from moothall.cli.chat.transcript import Transcript, help_table
+from moothall.cli.chat.transcript import Transcript, help_table, shown_message
 from moothall.cli.screen import Screen, fold_text
 from moothall.foundation.text import escaped
 from pseudo_terminal import Written
@@ -163,7 +163,48 @@ def test_long_answer_is_cut_however_it_comes() -> None:
     assert 4000 < len("".join(shown[0])) < 4200
 
 
-def test_action_whose_name_cannot_be_called_is_shown_too() -> None:
-    offers = {"A": {"": {"description": "Nothing."}, "x\ud800": {}, "add": {"args": {"a": {}}}}}
-    lines = [" ".join(line.split()) for line in help_table(offers).splitlines()]
-    assert lines == ['/"A"."" Nothing.', r'/"A"."x\ud800"', "/A.add a"]
+OFFERS = {
+    "A": {
+        "": {"description": "Nothing."},
+        "x\ud800": {},
+        "add": {"args": {"a": {}, "b": {"default": 1}}, "description": "Add.\nMore."},
+    },
+    "B": "no actions",
+}
+
+
+BESIDE = ['  /"A".""         Nothing.', r'  /"A"."x\ud800"', "  /A.add a [b]    Add."]
+BELOW = ['  /"A".""', "      Nothing.", r'  /"A"."x\ud800"', "  /A.add a [b]", "      Add."]
+
+
+@pytest.mark.parametrize(("columns", "lines"), ((None, BESIDE), (40, BESIDE), (39, BELOW)))
+def test_actions_are_shown_as_they_are_typed_with_what_they_do(
+    columns: int | None, lines: list[str]
+) -> None:
+    shown = help_table(OFFERS, columns).splitlines()
+    assert [line.rstrip() for line in shown] == lines
+    assert help_table({"B": "no actions"}) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "line"),
+    (
+        ("say", {"content": "Hi\nthere "}, "Ann: Hi\n  there"),
+        ("say", {"content": 5}, "Ann: 5"),
+        ("say", {"content": None}, "Ann: (nothing)"),
+        ("say", {"content": "Hi", "thread": "t"}, 'Ann → me: say content:"Hi" thread:"t"'),
+        ("response", {"data": [1], "original_message_id": "m"}, "Ann: [1]"),
+        ("error", {"error": "no"}, "Ann: error: no"),
+        ("pay", {"coins": 3, "to": "Bo B"}, 'Ann → me: pay coins:3 to:"Bo B"'),
+        ("pay", {}, "Ann → me: pay"),
+        ("say", {"content": "w " * 2000 + "x"}, f"Ann: {'w ' * 2000}… (1 more characters)"),
+    ),
+)
+def test_message_is_shown_with_its_text_or_its_call(
+    name: str, args: dict[str, object], line: str
+) -> None:
+    _, screen, _ = screen_of("dumb")
+    message = {"from": "Ann", "to": "me", "action": {"name": name, "args": args}}
+    assert shown_message(screen, message, "me").split() == line.split()
+    to_another = shown_message(screen, {**message, "to": "Bo"}, "me")
+    assert to_another.startswith(f"Ann → Bo: {name}")
