@@ -168,6 +168,35 @@ def test_map_place_far_from_every_road_is_named(caplog: pytest.LogCaptureFixture
     assert "home-1 (5,208 m): farther than 1,600 m" in caplog.text
 
 
+TAGGED: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"building": "warehouse", "capacity": "many"}, "work 20 7 19"),
+    ({"amenity": "school"}, "school 300 7 17"),
+    ({"amenity": "clinic"}, "hospital 200 0 24"),
+    ({"amenity": "doctors", "beds": "40"}, "hospital 40 0 24"),
+    ({"amenity": "pub"}, "restaurant 50 11 22"),
+    ({"amenity": "bar", "opening_hours": "18:00-02:15"}, "restaurant 50 18 2.25"),
+    ({"amenity": "bank", "capacity": "0"}, "work 1 7 19"),
+    ({"leisure": "garden"}, "park 300 5 23"),
+    ({"shop": "bakery"}, "shop 40 8 20"),
+    ({"shop": "no", "office": "it"}, "work 20 7 19"),
+    ({"shop": "kiosk", "opening_hours": "24/7"}, "shop 40 0 24"),
+    ({"shop": "kiosk", "opening_hours": "Mo-Fr 9:30-24:00"}, "shop 40 9.5 24"),
+    ({"shop": "kiosk", "opening_hours": "Mo-Fr 08:00-08:00"}, "shop 40 8 20"),
+    ({"kind": "tower"}, "tower 20 0 24"),
+)
+
+
+def test_map_tags_give_a_place_its_kind_capacity_and_hours() -> None:
+    places = [point(0.0001 * n, 0, **tags) for n, (tags, _) in enumerate(TAGGED)]
+    home = point(0.01, 0, kind="home")
+    city = City.from_geojson(collection(line((0, 0), (0.01, 0)), *places, home), citizens=1)
+    said = [
+        f"{each.kind} {each.capacity} {each.opens / 3600:g} {each.closes / 3600:g}"
+        for each in sorted(city.places, key=lambda each: each.x)
+    ]
+    assert said[:-1] == [text for _, text in TAGGED]
+
+
 @pytest.mark.parametrize(
     ("tags", "closed"),
     (
@@ -206,6 +235,9 @@ def test_map_tags_close_a_road_to_modes(tags: dict[str, Any], closed: str) -> No
         ({"oneway": "-1", "oneway:bicycle": "no"}, "walk cycle", "walk cycle drive"),
         ({"oneway": "yes", "cycleway": "opposite_lane"}, "walk cycle drive", "walk cycle"),
         ({"junction": "circular", "oneway": "no"}, "walk cycle drive", "walk cycle drive"),
+        ({"oneway": "true"}, "walk cycle drive", "walk"),
+        ({"oneway": "1"}, "walk cycle drive", "walk"),
+        ({"oneway": "reverse"}, "walk", "walk cycle drive"),
     ),
 )
 def test_map_tags_give_a_road_its_directions(tags: dict[str, Any], there: str, back: str) -> None:
