@@ -456,6 +456,40 @@ def test_address_of_an_allowed_host_is_its_own_however_the_host_is_written(host:
 
 
 @pytest.mark.parametrize(
+    ("address", "kind"),
+    (
+        ("8.8.8.8", ""),
+        ("10.0.0.1", "a private address"),
+        ("100.64.0.1", "a private address"),
+        ("127.0.0.1", "a loopback address"),
+        ("169.254.169.254", "a link-local address"),
+        ("192.0.2.1", "an address for examples and tests"),
+        ("224.0.0.1", "a multicast address"),
+        ("0.0.0.0", "an unspecified address"),
+        ("255.255.255.255", "an address for something else than the public Internet"),
+        ("2001:4860:4860::8888", ""),
+        ("::1", "a loopback address"),
+        ("fc00::1", "a private address"),
+        ("fe80::1%eth0", "a link-local address"),
+        ("2001:db8::1", "an address for examples and tests"),
+        ("::ffff:8.8.8.8", ""),
+        ("::ffff:10.0.0.1", "which stands for 10.0.0.1, a private address"),
+        ("64:ff9b::7f00:1", "which stands for 127.0.0.1, a loopback address"),
+        ("2002:7f00:1::", "which stands for 127.0.0.1, a loopback address"),
+    ),
+)
+def test_address_that_is_not_public_is_refused_by_its_kind(address: str, kind: str) -> None:
+    hosts = AllowedHosts([])
+    if not kind:
+        hosts.check("a.example", 80, address)
+        return
+    with pytest.raises(AddressRefused) as refused:
+        hosts.check("a.example", 80, address)
+    told = f"a.example is at {address}, {kind}: pages are read from public addresses only."
+    assert str(refused.value).startswith(told)
+
+
+@pytest.mark.parametrize(
     ("url", "origin"),
     (
         ("http://A.example/v1", ("http", "a.example", 80)),
