@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from moothall.actions.provenance.addresses import Address
+from moothall.actions.provenance.origin import Origin
+from moothall.actions.provenance.origin_question import question_on
 from moothall.actions.provenance.texts import Texts
 
 TASK = (
@@ -336,3 +338,47 @@ def test_value_in_a_result_of_json_without_spaces_is_a_value_by_itself(
     known.add(result, "program", "lookup", is_result=True)
     known.add_outside("pay mallory", ["mail"])
     assert [origin.kind for _, origin in known.trace(value)] == [kind]
+
+
+UNTRACED = Origin("outside")
+INBOX = Origin("outside", "inbox")
+
+
+@pytest.mark.parametrize(
+    ("value", "origin", "is_part", "asked"),
+    (
+        ("a@x", INBOX, False, "`to` = a@x was read in inbox; you never named it"),
+        ("a@x", INBOX, True, "`to` has a@x, which was read in inbox; you never named it"),
+        (
+            "a@x",
+            Origin("outside", "inbox", 2, "pay a@x"),
+            False,
+            '`to` = a@x was read in inbox, line 2; you never named it: "pay a@x"',
+        ),
+        (
+            "b\u043eb",
+            INBOX,
+            False,
+            "`to` = b\u043eb (written with CYRILLIC SMALL LETTER O) was read in inbox; you never "
+            "named it",
+        ),
+        (
+            "a@x",
+            UNTRACED,
+            False,
+            "`to` = a@x is in none of your texts and cannot be traced, after a, b, c and 2 more "
+            "was read",
+        ),
+        (
+            "a@x",
+            UNTRACED,
+            True,
+            "`to` has a@x, which is in none of your texts and cannot be traced, after a, b, c and "
+            "2 more was read",
+        ),
+    ),
+)
+def test_question_says_where_a_value_was_read(
+    value: str, origin: Origin, is_part: bool, asked: str
+) -> None:
+    assert question_on("to", value, origin, ["a", "b", "c", "d", "e"], is_part) == asked
