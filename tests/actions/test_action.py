@@ -559,13 +559,10 @@ def test_agent_offers_cannot_be_changed_from_outside():
 @pytest.mark.parametrize(
     ("given", "told"),
     (
-        ({"times": 0}, "times= must be a whole number from 1 up, got 0"),
-        ({"backoff": -1}, "backoff= must be a number of seconds from 0 up"),
         ({"longest": float("inf")}, "longest= must be a number of seconds from 0 up"),
         ({"on": ()}, "on= must be an exception class"),
         ({"on": "ConnectionError"}, "on= must be an exception class"),
         ({"on": (KeyboardInterrupt,)}, "on= must be an exception class"),
-        ({"no_effect": 1}, "no_effect= must be True or False"),
     ),
 )
 def test_retry_refuses_wrong_arguments(given: dict[str, Any], told: str) -> None:

@@ -90,11 +90,6 @@ def test_weather_over_the_years_is_the_stated_climate() -> None:
     assert min(dry) > max(rainy)
 
 
-def test_weather_of_a_wrong_seed_is_refused() -> None:
-    with pytest.raises(ConfigError, match="seed must be a whole number"):
-        Weather(-1)
-
-
 def test_facts_of_a_society_that_are_no_json_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"facts\.a: object is not JSON"):
         Society(3, facts={"a": object()})

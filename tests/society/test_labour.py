@@ -75,20 +75,6 @@ def test_labour_benefits_leave_the_government_a_day_of_public_wages() -> None:
     assert market.counts["unpaid"] > market.counts["paid"] == made.balances["c3"] > 0
 
 
-@pytest.mark.parametrize(
-    ("rates", "why"),
-    (
-        ({"layoff_day": 0}, "layoff_day must be a whole number from 1 up"),
-        ({"layoffs": 1001}, "layoffs must be a whole number from 0 to 1000"),
-        ({"elasticity": -1}, "elasticity must be"),
-        ({"seed": -1}, "seed must be a whole number from 0"),
-    ),
-)
-def test_wrong_rates_of_a_labour_market_are_refused(rates: dict[str, int], why: str) -> None:
-    with pytest.raises(ConfigError, match=why):
-        LabourMarket(**rates)  # type: ignore[arg-type]
-
-
 def experiment(**society: Any) -> Experiment:
     return Experiment(
         name="labour",

@@ -54,12 +54,10 @@ def test_amqp_options_accept_valid_values(field: str, values: tuple[Any, ...]) -
     ("field", "values"),
     (
         ("hostname", ("", None, 5, b"localhost", "a,,b", ":5672", "a:0", "a:65536")),
-        ("port", (0, 65536, -1, "5672", 5672.0, True)),
         ("username", ("", 5, "a" * 4097)),
         ("password", ("", None, 5)),
         ("virtual_host", ("", None, 5)),
         ("use_ssl", (1, "yes", None)),
-        ("heartbeat", (0, 65536, None, 1.5, True, "60")),
         ("ca_file", (5, b"ca.pem", True)),
     ),
 )
@@ -101,11 +99,6 @@ def test_amqp_client_certificate_needs_an_encrypted_connection_but_no_user() -> 
     ):
         with pytest.raises(ConfigError, match=said):
             AMQPOptions(**wrong)  # type: ignore[arg-type]
-
-
-def test_queues_are_quorum_queues_or_not() -> None:
-    with pytest.raises(ConfigError, match="AMQPSpace: quorum= must be True or False, got 'no'"):
-        AMQPSpace(quorum="no")  # type: ignore[arg-type]
 
 
 def test_options_are_not_changed() -> None:
