@@ -220,12 +220,6 @@ def _checked_text(name: str, value: object) -> str:
     return readable(value).replace("\0", " ")
 
 
-def _word_patterns(name: str, text: str | None) -> Iterator[str]:
-    """Yield a pattern for each word that must occur."""
-    for word in _checked_text(name, text or "").casefold().split():
-        yield _pattern(word)
-
-
 def _pattern(word: str) -> str:
     quoted = word.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     return f"%{quoted}%"
@@ -243,8 +237,8 @@ def _single_term(
 
 
 def _word_terms(term: str, name: str, value: Any, _: StateSQL) -> Terms:
-    for word in _word_patterns(name, value):
-        yield term, [word] * term.count("?")
+    for word in _checked_text(name, value or "").casefold().split():
+        yield term, [_pattern(word)] * term.count("?")
 
 
 def _recorded_terms(name: str, value: Any, _: StateSQL) -> Terms:

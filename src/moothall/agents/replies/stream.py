@@ -128,7 +128,9 @@ class ReplyStream(ProcessBound, Generic[R_co], remedy="pass its events or its re
         try:
             while isinstance(event := await events.get(), asyncio.Future):
                 if event is self._task:
-                    return self._last(self._task)
+                    self._is_over = True
+                    self.reply = self._task.result()
+                    return Done(self._agent, self.reply, **self._request.run_fields)
                 settle(event)
         except asyncio.CancelledError:
             self._is_over = True
@@ -136,11 +138,6 @@ class ReplyStream(ProcessBound, Generic[R_co], remedy="pass its events or its re
             events.close()
             raise
         return event  # type: ignore[no-any-return]
-
-    def _last(self, task: asyncio.Task[R_co]) -> Event:
-        self._is_over = True
-        self.reply = task.result()
-        return Done(self._agent, self.reply, **self._request.run_fields)
 
     async def aclose(self) -> None:
         """Cancel the reply, if it has not ended, and wait until its work has ended."""

@@ -171,7 +171,8 @@ class Thread:
     @staticmethod
     def id_for(sender: str, thread: str | None = None) -> str:
         """Return the id of a sender's thread, unique to that sender."""
-        id = _quoted_sender(sender)
+        quoted_sender = sender.replace("%", "%25").replace("/", "%2F")
+        id = sender if _SESSION.fullmatch(sender) else quoted_sender
         if thread is not None:
             id = f"{id}/{thread}"
         elif id == "default":  # the name of the agent's own thread in a durable memory
@@ -320,12 +321,6 @@ def shortened_id(id: str) -> str:
 
 def _hashed_id(id: str) -> str:
     return f"{_HASH_PREFIX}{sha256(id.encode(errors='surrogatepass')).hexdigest()}"
-
-
-def _quoted_sender(sender: str) -> str:
-    if _SESSION.fullmatch(sender):
-        return sender
-    return sender.replace("%", "%25").replace("/", "%2F")
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import (
-    AbstractAsyncContextManager,
     AbstractContextManager,
     asynccontextmanager,
     nullcontext,
@@ -162,14 +161,9 @@ class JournalServer(PostgresPool[JournalError], Store):
     def _follow_key(self) -> int:
         return self._texts_oid - (1 << 32) if self._texts_oid >= 1 << 31 else self._texts_oid
 
-    def watching_commits(
-        self, run: int, notify: Callable[[], None]
-    ) -> AbstractAsyncContextManager[object]:
-        """Call a function after each commit of another process to a run."""
-        return self._watching_commits(run, notify)
-
     @asynccontextmanager
-    async def _watching_commits(self, run: int, notify: Callable[[], None]) -> AsyncIterator[None]:
+    async def watching_commits(self, run: int, notify: Callable[[], None]) -> AsyncIterator[object]:
+        """Call a function after each commit of another process to a run."""
         listener = asyncio.create_task(self._listen(run, notify))
         try:
             yield

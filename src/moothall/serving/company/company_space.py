@@ -89,9 +89,8 @@ class CompanySpace:
             self.space = NativeSpace(approver=approver, mailbox=settings.mailbox)
         else:
             self.is_connected = False
-            self.space = self._broker_space(
-                broker, inbox=self._resolve_path(broker.inbox), approver=approver
-            )
+            inbox = None if broker.inbox is None else self._folder / broker.inbox
+            self.space = self._broker_space(broker, inbox=inbox, approver=approver)
 
     def _approver(self) -> Approver | None:
         """Return who decides: the file's own approver, a caller, or a later answer."""
@@ -105,10 +104,6 @@ class CompanySpace:
         from moothall.serving.doors.asks import CallerApprover
 
         return CallerApprover(waiting)
-
-    def _resolve_path(self, name: str | None) -> Path | None:
-        """Return a path relative to the file's folder."""
-        return None if name is None else self._folder / name
 
     def missing_files(self) -> list[str]:
         """Return what is wrong with the files of certificates that the settings name."""
