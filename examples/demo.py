@@ -368,7 +368,7 @@ def verdict(reply: Reply, name: str, args: dict[str, Any]) -> None:
         elif not step.result.get("tool_executed"):
             raise Broken(f"{step.action} was chosen and not executed")
         else:
-            for number, line in enumerate(result_lines(step.result["result"])):
+            for number, line in enumerate(result_lines(step.value)):
                 print(f"    {'' if number else 'result':<8} {cut(escaped(line), WIDTH - 14)}")
     chosen = [(step.action, step.args) for step in reply.steps]
     if chosen == [(name, args)]:

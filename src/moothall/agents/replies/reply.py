@@ -45,7 +45,7 @@ class Step:
         iteration: which answer of the model called it, from 1
         action: the action's name
         args: its arguments, as the model gave them
-        result: the environment's result
+        result: the environment's result, with the traceback of a failure; `value` is in it
         error: what went wrong, or None
         run_id: the id of the run
         thread: the id of the conversation; None for the agent's own
