@@ -68,8 +68,9 @@ SURROUNDINGS = (
 @cache
 def added(package: str, folder: Path) -> Path:
     """A folder with a package and what it needs, for PYTHONPATH."""
+    uv = [sys.executable, "-m", "uv", "--quiet", "pip", "install", "--python", sys.executable]
     subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--quiet", "--target", folder, package],
+        [*uv, "--target", folder, package],
         check=True,
         env={**os.environ, **outside()},
         timeout=300,
