@@ -108,6 +108,7 @@ def test_results_are_shown_as_what_they_are() -> None:
         (3, ["3"]),
         (":smile: [bold]x", [":smile: [bold]x"]),
         ("x" * MAX_LINE, ["x" * MAX_LINE]),
+        ("x\n" * MAX_LINES + "y", ["x"] * MAX_LINES + ["y"]),  # a mark would take its line
     ):
         assert seen(begun(1), ended(1, result))[1:-2] == [f"  {each}" for each in shown], result
     assert seen(begun(1))[1:] == [

@@ -22,6 +22,7 @@ from moothall.evals import (
     judge,
     same_calls_as_record,
 )
+from moothall.journal import RunView
 
 
 def other(messages: Any, actions: Any) -> Any:
@@ -43,7 +44,10 @@ def tone(reply: Reply[Any], case: Case, cell: GradedCell) -> str:
 @pytest.fixture
 def results(runs: Journal, tmp_path: Path) -> Evaluated:
     """Three runs of the desk as it is, and with a model that does not know of one."""
-    conditions: dict[str, Any] = {"as it is": {}, "other": {"model": ScriptedModel(other)}}
+    conditions: dict[str, Any] = {
+        "as it is": {},
+        "other": {"model": ScriptedModel(other, name="mine")},
+    }
     graders = [words, tone, same_calls_as_record]
     data = Dataset.from_runs(runs)
     evaluation = Evaluation(desk, data, graders, conditions, journal=tmp_path / "evals.db")
@@ -91,9 +95,11 @@ def test_results_have_means_with_their_intervals_and_differences_case_by_case(
         results.mean("sum")
 
 
-def test_results_have_a_cell_and_a_row_of_each_grade(results: Evaluated) -> None:
+def test_results_have_a_cell_and_a_row_of_each_grade(results: Evaluated, tmp_path: Path) -> None:
     cell = results.cells[4].to_json()
     run = cell.pop("run")
+    with Journal(tmp_path / "evals.db") as journal:
+        assert [each.model for each in RunView(journal, run).answers[""]] == ["mine"]
     assert cell == {
         "case": "run-1",
         "condition": "other",

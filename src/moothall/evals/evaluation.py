@@ -334,13 +334,12 @@ class Evaluation:
 
     def _run_id(self, agent: Any, case: Case, parts: Mapping[str, Any], seed: int) -> str:
         """Return the id of a cell's run: the same for the same contents."""
-        program = agent.describe_program() if hasattr(agent, "describe_program") else {}
         contents = {name: _described(each) for name, each in parts.items()}
         leaves, live, approvals = self._frozen.values()
         world = [self._world, _described(leaves), sorted(live), approvals]
         of_case = _takes_case(parts.get("agent", self._agent))
         request = [case.contents, case.metadata] if of_case else case.contents
-        text = json_key([str(agent.id), program, contents, request, seed, world])
+        text = json_key([str(agent.id), agent.describe_program(), contents, request, seed, world])
         return f"eval-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
     # -- grading -----------------------------------------------------------------------------------
