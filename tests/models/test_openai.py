@@ -168,9 +168,12 @@ class TestLlamaServer(StreamingModelConformance):
         ({"role": "user", "content": [float("nan")]}, "not JSON"),
         ({"role": "assistant", "tool_calls": [5]}, r"tool_calls\[0\] is not a call"),
         ({"role": "assistant", "tool_calls": [{"id": "1"}]}, r"tool_calls\[0\] is not a call"),
-        (
-            {"role": "assistant", "tool_calls": [{"id": "1", "name": "a", "args": {"x": b""}}]},
-            "not JSON",
+        *(
+            (
+                {"role": "assistant", "tool_calls": [{"id": "1", "name": "a", "args": it}]},
+                "not JSON",
+            )
+            for it in ({"x": b""}, {"x": float("nan")})
         ),
     ),
 )

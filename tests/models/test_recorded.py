@@ -330,6 +330,16 @@ def test_recordings_that_processes_begin_at_once_are_one(tmp_path: Path) -> None
     assert {path.read_bytes().count(b"\n") for path in tmp_path.iterdir()} == {1}
 
 
+def test_answer_that_comes_after_the_close_is_given_and_not_kept(path: Path) -> None:
+    def closes(messages: Any, actions: Any) -> str:
+        model.close()
+        return "Late."
+
+    model = RecordedModel(ScriptedModel(closes), path)
+    assert run(model.complete(user_message("Hi"))).text == "Late."
+    assert "Late." not in path.read_text()
+
+
 def test_closed_it_answers_no_more(path: Path) -> None:
     model = RecordedModel(ScriptedModel(["one"]), path)
     run(model.complete(user_message("Hi")))
