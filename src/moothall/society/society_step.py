@@ -44,6 +44,7 @@ from moothall.society.population.engine import Engine
 from moothall.society.population.population import Population
 from moothall.society.population.row_books import RowBooks
 from moothall.society.population.row_messages import deliver_to_rows, split_utterances
+from moothall.society.population.together import prepare_together
 
 logger: logging.Logger = logging.getLogger("moothall.society")
 
@@ -139,7 +140,9 @@ class Steps(Space):
                 tables = await life.run_population(self.population, view, self.books, self._engine)
                 router.is_at_own_work = False
             self.want_tables = tables
-            await self._engine.run(self._perceive(view), router)
+            with_turns = self._perceive(view)
+            prepare_together(self.population, view, with_turns)
+            await self._engine.run(with_turns, router)
             await self._make_ready()
             router.is_at_own_work = True
             to_services = [s for s in sent if s.envelope.to in self._reachable_services]

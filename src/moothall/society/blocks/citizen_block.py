@@ -69,6 +69,8 @@ class CitizenBlock(Block):
     in_prompts: ClassVar[tuple[str, ...]] = ()
     acts: ClassVar[tuple[str | None, ...]] = ACTS
     needs_population: ClassVar[bool] = False  # whether its rules run on a population's rows alone
+    by_citizen: ClassVar[frozenset[str]] = frozenset()  # parameters that one call may have of each
+    shared_params: tuple[Any, Any] = (None, None)  # the parameters, and those of one call
     _society_token: object  # the society whose rows it has run for
 
     def __init_subclass__(cls, **options: object) -> None:

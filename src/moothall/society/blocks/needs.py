@@ -171,6 +171,7 @@ class NeedsBlock(CitizenBlock):
     ParamsType: ClassVar[type[BlockParams]] = NeedsBlockParams
     params: NeedsBlockParams
     columns: ClassVar[dict[str, Column]] = _columns_of(kinds)
+    by_citizen: ClassVar[frozenset[str]] = frozenset(kinds)
     _rates: ClassVar[dict[str, tuple[int, ...]]] = _rates_of(kinds)
 
     def __init_subclass__(cls, **options: object) -> None:
@@ -208,14 +209,14 @@ class NeedsBlock(CitizenBlock):
         """Return whether a need is at or below its threshold."""
         low = False
         for need in self.kinds:
-            low = low | (rows.column(need) <= getattr(self.params, need))
+            low = low | (rows.column(need) <= rows.parameter(self, need))
         return low
 
     def first_low(self, rows: Rows) -> Any:
         """Return the number of the first need at or below its threshold, −1 for none."""
         first = -1
         for number, need in reversed([*enumerate(self.kinds)]):
-            first = where(rows.column(need) <= getattr(self.params, need), number, first)
+            first = where(rows.column(need) <= rows.parameter(self, need), number, first)
         return first
 
     @property

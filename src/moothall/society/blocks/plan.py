@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field, field_validator
@@ -42,15 +41,6 @@ _MAX_ITEMS: Final = 12
 
 _Weight = Annotated[int, Field(ge=0)]
 _Lengths = tuple[Annotated[int, Field(ge=2, le=96)], Annotated[int, Field(ge=1, le=96)]]
-
-
-_PLANNED_BY: Final = ("home", "work", "school", "age", "occupation")
-_PLANNED: Final = ("plan", "plan_now", "plan_chosen", "plan_avoid", "plan_home", "plan_duty")
-
-
-def _planned_by(arrays: Mapping[str, Array], row: int) -> list[int]:
-    """Return what a citizen's plan by rule depends on, besides its block and the day."""
-    return [arrays[name].item(row) for name in _PLANNED_BY]
 
 
 class PlanBlockParams(HoursParams):
@@ -129,40 +119,12 @@ class PlanBlock(CitizenBlock):
         """Do nothing: the plan is made and mended before each step."""
 
     def make_rows(self, plans: Plans, at: Array) -> None:
-        """Write this day's plans of some rows by rule; of one citizen with all who need one."""
-        if not isinstance(plans.rows, Row):
-            make_plans(self, plans.rows, plans, at)
-            return
-        register, row = plans.rows.population, plans.rows.first
-        planned = plans.rows.moment.cache.setdefault(("plans", type(self), self.params), {})
-        if planned.get(row, ((),))[0] != _planned_by(register.arrays, row):
-            planned |= self._make_together(
-                plans.rows, () if planned else self._others_due(register)
-            )
-        _, arrays, index = planned[row]
-        for name in _PLANNED:
-            register.arrays[name][plans.index] = arrays[name][index]
-
-    def _others_due(self, register: Any) -> Iterator[int]:
-        """Yield the rows of others with turns who plan by equal rules and need a plan."""
-        days, day = register.arrays["day"], self.now // DAY_S
-        for row, agent in getattr(register, "agents", {}).items():
-            params = [each.params for each in agent.blocks if type(each) is type(self)]
-            if agent is not self.agent and params == [self.params] and days[row] != day:
-                yield row
-
-    def _make_together(self, row: Row, other_rows: Iterable[int]) -> dict[int, Any]:
-        """Return plans of a citizen and of others: what they depend on, and where they stand."""
-        rows, together = np.array([row.first, *other_rows]), copy.copy(row.population)
-        together.ids, together.base, together.until = row.population.ids[rows], 0, len(rows)
-        together.arrays = {
-            name: row.population.arrays[name][rows] for name in (*_PLANNED, *_PLANNED_BY)
-        }
-        part = Rows(together, row.moment, 0, len(rows), {})
-        part.city = row.city
-        before = [_planned_by(together.arrays, index) for index in range(len(rows))]
-        make_plans(self, part, Plans(part), np.arange(len(rows)))
-        return {each: (before[n], together.arrays, n) for n, each in enumerate(rows.tolist())}
+        """Write this day's plans of some rows by rule."""
+        rows = plans.rows
+        if isinstance(rows, Row):  # arrays of one, as of others
+            row, rows = rows, Rows(rows.population, rows.moment, rows.first, rows.until, {})
+            rows.city, plans = row.city, Plans(rows)
+        make_plans(self, rows, plans, at)
 
     def note_end(self, item: Item) -> None:
         """Remember an item that is over, so that a citizen led by a model can tell of its day."""
@@ -180,7 +142,7 @@ class PlanBlock(CitizenBlock):
         row = self.own_row()
         arrays, at = row.population.arrays, slice(row.first, row.until)
         before = {name: arrays[name][at].copy() for name in self.columns}
-        self.make_rows(Plans(row), row.at)
+        self.make_rows(Plans(row), np.arange(1))
         status: dict[str, Any] = {}
         self.to_status(row.population, row.first, status)
         for name, values in before.items():

@@ -206,13 +206,11 @@ class Alone(Register):
 
     def copy_for(self, id: str, city: Any) -> Alone:
         """Return a copy of columns that nobody has changed, for the citizen of an id."""
-        made = copy.copy(self)
-        made.city = city
-        made.arrays = {name: array.copy() for name, array in self.arrays.items()}
-        made.words, made.word_numbers = [*self.words], {**self.word_numbers}
-        made.strangers = []
-        made._stranger_numbers = made.strangers, {}
-        return made.belong_to(id)
+        columns = copy.copy(self)
+        columns.city, columns.strangers = city, []
+        columns.arrays = {name: array.copy() for name, array in self.arrays.items()}
+        columns.words, columns.word_numbers = [*self.words], {**self.word_numbers}
+        return columns.belong_to(id)
 
     def belong_to(self, id: str) -> Alone:
         """Be the columns of a citizen of an id."""
@@ -252,7 +250,7 @@ def alone_with(city: Any, blocks: Sequence[Any], id: str) -> tuple[Alone, Kind]:
             return template.copy_for(id, city), kind
     template = Alone(city, blocks)
     kind = Kind(blocks, template.declared, has_books=False)
-    made = template.copy_for(id, city)
+    columns = template.copy_for(id, city)
     template.city = None  # it is as old as the city that it is of
     templates.append((template, kind))
-    return made, kind
+    return columns, kind

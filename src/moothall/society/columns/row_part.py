@@ -20,6 +20,7 @@ from moothall.society.kernel.perception import View
 from moothall.society.kernel.wants import Want
 
 _CACHE_LOCK: Final = guard()
+_OWN_TO_EACH: Final = ("index", "ids", "_calls")  # what a part of rows does not take over
 Result = TypeVar("Result")
 
 
@@ -225,10 +226,11 @@ class RowPart:
         """Yield the rows at rising positions in these, as rows of their own, if any."""
         if len(at):
             self.write_back()
-            part = type(self)(self.population, self.moment, self.first, self.until, self._wants)
+            part = type(self).__new__(type(self))
+            part.__dict__.update(self.__dict__, _gathered={})
             part._chosen = at if self._chosen is None else self._chosen[at]
-            part._declared, part._block, part._has_all = self._declared, self._block, self._has_all
-            part.params = self.params
+            for name in _OWN_TO_EACH:
+                part.__dict__.pop(name, None)
             yield part
             part.write_back()
 
@@ -240,6 +242,10 @@ class RowPart:
         part._has_all = getattr(block, "whole", False)
         part.params = block.params
         return part
+
+    def parameter(self, block: Any, name: str) -> Any:
+        """Return a parameter of a block: one, or one for each of these rows."""
+        return getattr(block.params, name)
 
     def once(self, name: str, function: Callable[[], Result]) -> Result:
         """Return the result of a function that is called once per step for all rows.

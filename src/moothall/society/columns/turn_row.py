@@ -11,6 +11,14 @@ from moothall.society.columns.rows import Rows
 from moothall.society.kernel.wants import AGENT_ID, TEXT, Want, field_kinds
 
 
+def moment_of(view: Any, register: Any) -> Moment:
+    """Return what all citizens of a register that have turns share in a step."""
+    key = "own moment", register
+    if (moment := view.cache.get(key)) is None:
+        moment = view.cache[key] = Moment(view)
+    return moment
+
+
 class Row(Rows):
     """One citizen as a row: numbers in the place of arrays of one, where that is faster.
 
@@ -31,10 +39,7 @@ class Row(Rows):
         register, view = status.register, perceived.view
         if register.is_alone:
             register.settle(agent)
-        key = "own moment", register
-        if (moment := view.cache.get(key)) is None:
-            moment = view.cache[key] = Moment(view)
-        super().__init__(register, moment, status.row, status.row + 1, {})
+        super().__init__(register, moment_of(view, register), status.row, status.row + 1, {})
         self.city, self.blocks = city, agent.blocks
         self.agent: Any = agent
         self._status, self._row = status, status.row
@@ -160,6 +165,8 @@ class Row(Rows):
 
     def heard_in_turn(self) -> Iterator[tuple[Row, Array, Array, Array]]:
         """Yield of each message this row, and the numbers of sender, topic and opinion."""
+        if not self._perceived.messages:
+            return
         for each, sender in zip(self._say_messages, self.senders()[1], strict=True):
             topic, opinion = map(each["action"]["args"].get, ("topic", "opinion"))
             if not isinstance(topic, str) or type(opinion) is not int:

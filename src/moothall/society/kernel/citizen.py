@@ -12,6 +12,7 @@ from moothall import (
     DISPATCHER_PROMPT,
     Agent,
     AgentParams,
+    Block,
     BudgetExceeded,
     ConfigError,
     DefinitionError,
@@ -207,6 +208,7 @@ class CitizenAgent(Agent):
     _perceived: Perception | None = None
     _draws: Draws | None = None
     own_row: Any = None  # itself as a row in this step, for its blocks
+    prepared: Any = 0  # how many blocks have prepared with others', or what went wrong
 
     def __init__(
         self,
@@ -252,6 +254,7 @@ class CitizenAgent(Agent):
     def perceived(self, perceived: Perception) -> None:
         self._perceived = perceived
         self._draws = self.own_row = None  # each step has its own random numbers
+        self.prepared = 0
 
     @property
     def draws(self) -> Draws:
@@ -274,6 +277,19 @@ class CitizenAgent(Agent):
         if not isinstance(want, Want):
             raise DefinitionError(f"want must be a Want such as Move(…), got {want!r:.80}")
         mailbox.want(want)
+
+    async def before_blocks(self) -> None:
+        """Let every block prepare for the step that has not together with others'."""
+        if isinstance(self.prepared, Exception):
+            raise self.prepared
+        for block in self.blocks[self.prepared :]:
+            if getattr(block.before_forward, "__func__", None) is Block.before_forward:
+                continue
+            try:
+                await block.before_forward()
+            except BaseException as error:
+                self.with_note(error, "before_forward", block)
+                raise
 
     async def forward(self) -> Any:
         """Run the block that the dispatcher chooses for the perception; you may override this.
