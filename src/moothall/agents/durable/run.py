@@ -7,6 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -183,8 +184,6 @@ class FunctionRun:
                 if all(recorded.get(name) == details[name] for name in ("action", "hash")):
                     yield each
 
-        if self.record.find(key) is not None:
-            return
         await self._until_quiet(lambda: any(moved()))  # a branch that goes on may come to it yet
         if self.stop is not None:
             raise Parked
@@ -194,14 +193,11 @@ class FunctionRun:
     def _check_left(self) -> None:
         """Raise the Stop of a mismatch if the function has ended before all recorded steps."""
         for key in self._left_steps():
-            try:
-                self._mismatch(
-                    f"step {key!r} is recorded, and {self.agent.id!r} has ended without it, in "
-                    f"{self.agent.source_line}"
-                )
-            except RunMismatch as error:
-                assert self.stop is not None
-                raise self.stop from error
+            text = f"step {key!r} is recorded, and {self.agent.id!r} has ended without it, in "
+            with suppress(RunMismatch):  # the Stop has it
+                self._mismatch(f"{text}{self.agent.source_line}")
+            assert self.stop is not None
+            raise self.stop from self.stop.error
 
     # -- what it does ----------------------------------------------------------------------------
 
@@ -218,7 +214,7 @@ class FunctionRun:
         """Do a step once: return or raise what is recorded, or call and record that."""
         key, details = self.take(branch, name, args, text)
         record = self.record
-        if form.asks and self._past:
+        if form.asks and self._past and record.find(key) is None:
             await self._check_moved(key, details)
         count_before, begin = record.count, time.perf_counter()
 
@@ -272,9 +268,8 @@ class FunctionRun:
         """Wait until no other branch goes on, the run stops, or `waits` is false."""
         turns, count = 0, self._begun_count
         while turns < _QUIET_TURNS and self.stop is None and waits():
-            if self._open_count:
-                await self._until_none_is_open()
-                turns = 0
+            turns = 0 if self._open_count else turns
+            await self._until_none_is_open()
             await asyncio.sleep(0)
             turns = turns + 1 if count == self._begun_count else 0
             count = self._begun_count
