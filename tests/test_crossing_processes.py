@@ -153,13 +153,18 @@ def test_reply_comes_back_equal_also_of_a_failure(way: str) -> None:
         assert (str(again.error), type(again.error)) == (str(reply.error), type(reply.error))
 
 
+def type_text(parameter: inspect.Parameter) -> str:
+    """The text of a type; it is within a ForwardRef in Python 3.14."""
+    return str(getattr(parameter.annotation, "__forward_arg__", parameter.annotation))
+
+
 def filled(kind: type) -> Any:
     """A value of a public dataclass or named tuple, from its defaults and a text for the others."""
     parameters = inspect.signature(kind).parameters.values()
     words = {"str": "a text", "int": 1, "float": 0.5, "bool": True}
     return kind(
         **{
-            each.name: words.get(str(each.annotation).split(" ")[0], {"a": 1})
+            each.name: words.get(type_text(each).split(" ")[0], {"a": 1})
             for each in parameters
             if each.default is each.empty and each.kind is not each.VAR_KEYWORD
         }
