@@ -107,6 +107,8 @@ class Workflow:
     ) -> None:
         """Store only what was given; the class has the defaults: a city holds very many agents."""
         params = self.params_from(params)
+        if not isinstance(name, str | None):
+            raise DefinitionError(f"agent {self.id!r}: name= must be a text, got {name!r:.80}")
         if not isinstance(toolbox, AgentToolbox | None):
             fault = f"agent {self.id!r}: toolbox= must be an AgentToolbox, got {toolbox!r:.80}"
             raise DefinitionError(fault)

@@ -182,7 +182,7 @@ class Researcher(RecordedAgent, ProgressView):
         if not isinstance(role, str):
             raise ConfigError(f"agent {id!r}: role= must be a text, got {role!r:.80}")
         self.role = role
-        if not isinstance(target, int | float) or not 0 < target <= 1:
+        if type(target) not in (int, float) or not 0 < target <= 1:
             raise ConfigError(
                 f"agent {id!r}: target= must be more than 0 and at most 1, got {target!r:.80}"
             )

@@ -167,7 +167,7 @@ class Looping(RecordedAgent):
         for name, value in settings.items():
             if (setting := LOOP_SETTINGS.get(name)) is None:
                 agent_options[name] = value
-            elif value != getattr(Looping, name):
+            elif value != (usual := getattr(Looping, name)) or value.__class__ is not type(usual):
                 setattr(self, name, setting.check(f"agent {id!r}: {name}=", value))
         return agent_options
 

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 from moothall import ConfigError, FileError, NoSuchFile, NotAFile, OutsideFolder
 from moothall.agents.ready import text_file
 from moothall.agents.ready.text_file import MAX_LINE, quoted_name
-from moothall.build import SQLiteFile, check_path
+from moothall.build import SQLiteFile, check_integer, check_path
 
 T = TypeVar("T")
 
@@ -54,6 +54,7 @@ class Folder:
     Raises:
         NotAFile: the root is not a folder, or not a path
         NoSuchFile: the root does not exist
+        ConfigError: `max_bytes` is not a whole number from 1 up
     """
 
     def __init__(self, root: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> None:
@@ -69,6 +70,7 @@ class Folder:
         if not os.path.isdir(path):
             raise NotAFile(f"the root folder {quoted_name(str(root))} is not a folder")
         self.root = path
+        check_integer("Folder: max_bytes=", max_bytes)
         self.max_bytes = max_bytes
         self._identity = _identity(os.stat(path))
 

@@ -27,6 +27,7 @@ from moothall.build import (
     WORKERS,
     check_boolean,
     check_function,
+    check_path,
     check_seconds,
     guard,
     in_child,
@@ -148,8 +149,7 @@ class MCPAgent(Agent):
         for tool, value in by_tool.items():
             check_boolean(f"{label}: deferred=" + (f" of {tool!r:.80}" if tool else ""), value)
         self._deferred = deferred
-        if lock is not None and not isinstance(lock, str | os.PathLike):
-            raise ConfigError(f"{label}: lock= must be a path, got {lock!r:.80}")
+        check_path(f"{label}: lock=", lock, optional=True)
         self._lock_path = None if lock is None else os.fspath(lock)
         if self._lock_path is not None:
             DefinitionLock(self._lock_path)

@@ -83,6 +83,8 @@ def generate_town(
 
 
 def _checked_sizes(households: Iterable[int], citizens: int) -> list[int]:
+    if not isinstance(households, Iterable):
+        raise ConfigError(f"households must be sizes of homes, got {households!r:.80}")
     sizes = list(households)
     for size in sizes:
         check_integer("households: a size", size, 1, citizens)
