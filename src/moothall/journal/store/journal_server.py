@@ -162,7 +162,7 @@ class JournalServer(PostgresPool[JournalError], Store):
         return self._texts_oid - (1 << 32) if self._texts_oid >= 1 << 31 else self._texts_oid
 
     @asynccontextmanager
-    async def watching_commits(self, run: int, notify: Callable[[], None]) -> AsyncIterator[object]:
+    async def watching_commits(self, run: int, notify: Callable[[], None]) -> AsyncIterator[None]:
         """Call a function after each commit of another process to a run."""
         listener = asyncio.create_task(self._listen(run, notify))
         try:

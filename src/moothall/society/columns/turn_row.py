@@ -14,7 +14,8 @@ from moothall.society.kernel.wants import AGENT_ID, TEXT, Want, field_kinds
 def moment_of(view: Any, register: Any) -> Moment:
     """Return what all citizens of a register that have turns share in a step."""
     key = "own moment", register
-    if (moment := view.cache.get(key)) is None:
+    moment: Moment | None = view.cache.get(key)
+    if moment is None:
         moment = view.cache[key] = Moment(view)
     return moment
 

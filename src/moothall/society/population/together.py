@@ -142,7 +142,7 @@ def _prepared_first(classes: tuple[Any, ...]) -> tuple[int, list[int]]:
         return 0, []
     if agent.run is not Agent.run or agent.before_forward is not Agent.before_forward:
         return 0, []
-    hooked = []
+    hooked: list[int] = []
     for number, block in enumerate(blocks):
         if block.before_forward is Block.before_forward:
             continue
