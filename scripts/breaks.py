@@ -41,9 +41,9 @@ ELSEWHERE = {
     "foundation": ("research", "serving/telemetry", "test_notebook.py"),
     "journal": ("cli/test_maintenance.py", "evals"),
     "memory": ("serving/doors/test_refused.py",),
-    "research": ("conformance/test_constructor_arguments.py",),
-    "serving": ("conformance/test_constructor_arguments.py",),
-    "society": ("conformance/test_constructor_arguments.py",),
+    "research": ("attacks/test_constructor_arguments.py",),
+    "serving": ("attacks/test_constructor_arguments.py",),
+    "society": ("attacks/test_constructor_arguments.py",),
     "studio": ("cli/test_research.py", "cli/test_resume.py", "cli/test_simulate.py"),
 }
 """Tests of a house that stand beside what they need of another."""

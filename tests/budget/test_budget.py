@@ -959,7 +959,7 @@ def test_call_that_began_by_a_clock_ahead_is_no_longer_reserved_once_it_has_ende
     assert (budget.reserved.actions, budget.spent.actions) == (0, 4)
 
 
-@pytest.mark.parametrize("name", ["", "two\nlines", "del\x7f", 5])
+@pytest.mark.parametrize("name", ("", "two\nlines", "del\x7f", 5))
 def test_budget_name_is_a_text_of_one_line(name: Any) -> None:
     for make in (Budget, Budget(tokens=1).child):
         with pytest.raises(DefinitionError, match="Budget: name= must be a text of one line, got"):

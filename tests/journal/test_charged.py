@@ -205,7 +205,7 @@ def test_call_that_was_cancelled_counts_as_reserved(journal: Journal, how: str) 
     assert journal.run("r").tokens == first.spent.tokens
     line = charged.line
     assert line.startswith("model call 1 ")
-    assert line.endswith(f"; charged {first.spent.tokens:,} tokens, 0.100271 US dollars")
+    assert line.endswith(f"; charged {first.spent.tokens:,} tokens, 0.100255 US dollars")
     second = budget()
     assert agent(journal, second, LAST).reply_sync("q", run_id="r").text == "fin"
     assert spent(second) == with_last(spent(first))

@@ -272,7 +272,8 @@ def test_folder_index_is_kept_in_the_cache_folder(
     assert len(list((tmp_path / "home").rglob("*.db"))) == 2
     monkeypatch.setenv("MOOTHALL_HOME", str(docs / "cats.md"))
     with pytest.raises(
-        FolderIndexError, match=r"cannot be made \(Not a directory\): set MOOTHALL_H"
+        FolderIndexError,
+        match=r"cannot be written \(Not a directory\): set XDG_CACHE_HOME, or MOOTHALL_HOME",
     ):
         search_folder(docs)
 

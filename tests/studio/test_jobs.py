@@ -364,7 +364,8 @@ def test_run_of_another_program_does_not_go_on_by_a_press(studio: Studio, folder
             thread.submit(
                 asyncio.run, record_order(wanted, studio.journal, "changed", agent)
             ).result()
-        assert agent.reply_sync("Do it", run_id="changed").stop_reason == "error"
+            reply = thread.submit(agent.reply_sync, "Do it", run_id="changed").result()
+        assert reply.stop_reason == "error"
         with pytest.raises(RunMismatch, match="begun by another program"):
             studio.jobs.resume("changed")
         assert server.requests == []

@@ -386,13 +386,13 @@ def test_question_says_where_a_value_was_read(
 
 @pytest.mark.parametrize(
     ("origin", "text"),
-    [
+    (
         (Origin("user"), "user"),
         (Origin("program", "own_action"), "program (own_action)"),
         (Origin("outside"), "outside (not traced)"),
         (Origin("outside", "mail 4"), "outside (mail 4)"),
         (Origin("outside", "mail 4", line=1), "outside (mail 4, line 1)"),
-    ],
+    ),
 )
 def test_origin_says_its_kind_source_and_line(origin: Origin, text: str) -> None:
     assert str(origin) == text

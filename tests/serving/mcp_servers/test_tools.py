@@ -412,7 +412,7 @@ def test_mcp_agent_that_nobody_uses_ends_its_server(tmp_path: Path) -> None:
         ({"target": "x", "idempotent": "a"}, "idempotent= must be a list"),
         ({"target": "x", "idempotent": 5}, "idempotent= must be a list"),
         ({"target": "x", "idempotent": [5]}, "idempotent= must be a list"),
-        ({"target": "x", "lock": 5}, "lock= must be a path"),
+        ({"target": "x", "lock": 5}, "lock= must be the path of a file, got 5"),
         ({"target": "ws://x/mcp"}, "must begin with https:// or http://"),
         ({"target": "http://x:99999/mcp"}, "Port out of range"),
         ({"target": "http://x", "headers": {"a": "b\r\nc: d"}}, "headers= must be ASCII texts"),
