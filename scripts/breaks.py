@@ -41,9 +41,6 @@ ELSEWHERE = {
     "foundation": ("research", "serving/telemetry", "test_notebook.py"),
     "journal": ("cli/test_maintenance.py", "evals"),
     "memory": ("serving/doors/test_refused.py",),
-    "research": ("attacks/test_constructor_arguments.py",),
-    "serving": ("attacks/test_constructor_arguments.py",),
-    "society": ("attacks/test_constructor_arguments.py",),
     "studio": ("cli/test_research.py", "cli/test_resume.py", "cli/test_simulate.py"),
 }
 """Tests of a house that stand beside what they need of another."""
@@ -68,7 +65,8 @@ def equivalent_names() -> list[str]:
 def tests_of(house: str) -> list[list[str]]:
     """Return the tests of a house: its folder, then what uses, attacks or extends it."""
     house = house.partition("/")[0]
-    paths = [ROOT / "tests" / each for each in (f"attacks/{house}", *ELSEWHERE.get(house, ()))]
+    elsewhere = f"attacks/{house}", "attacks/test_constructor_arguments.py"
+    paths = [ROOT / "tests" / each for each in (*elsewhere, *ELSEWHERE.get(house, ()))]
     paths += (ROOT / "tests" / "attacks").glob(f"test_{house}_*.py")
     for folder in ("attacks", "extending"):
         for path in (ROOT / "tests" / folder).glob("test_*.py"):
