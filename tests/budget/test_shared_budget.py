@@ -280,7 +280,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.parametrize(("when", "spent"), (("reserved", 40), ("settled", 4)))
-def test_shared_budget_child_reservation_of_a_killed_process_counts_as_spent(
+def test_shared_budget_child_reservation_of_a_killed_process_counts_until_it_is_released(
     path: Path, journal: Journal, when: str, spent: int
 ) -> None:
     killed = commands.run(path, when, code=DIES)
@@ -288,6 +288,10 @@ def test_shared_budget_child_reservation_of_a_killed_process_counts_as_spent(
     whole = Budget(tokens=100, journal=journal, name="whole")
     ada = whole.child(tokens=50, name="ada")
     assert (ada.left.tokens, whole.left.tokens) == (50 - spent, 100 - spent)
+    settled = 4 if when == "settled" else 0
+    freed = Budget(tokens=100, journal=journal, name="whole", release_dead=True)
+    assert freed.left.tokens == 100 - settled
+    assert freed.child(tokens=50, name="ada").left.tokens == 50 - settled
 
 
 def test_shared_budget_named_child_waits_for_reservations_of_its_other_object(
@@ -641,7 +645,8 @@ def test_shared_budget_settle_that_fails_stays_reserved_and_is_logged(
     journal.close()
     with caplog.at_level(logging.ERROR, "moothall.budget"):
         held.settle(tokens=1)
-    assert "what was spent cannot be written" in caplog.text
+    (said,) = caplog.messages
+    assert said.startswith(f"budget 'a': what was spent cannot be written: journal {str(path)!r}")
     assert not held.open
     with Journal(path) as again:
         assert Budget(tokens=30, journal=again, name="a").left.tokens == 10
