@@ -60,6 +60,14 @@ async def test_evaluation_grade_that_is_none_is_an_error_and_no_zero(
         results.mean("odd")
 
 
+@pytest.mark.parametrize("name", ("seeds", "concurrency"))
+@pytest.mark.parametrize("value", (0, True, 1.5))
+def test_evaluation_counts_are_whole_numbers_from_1(name: str, value: Any) -> None:
+    options: dict[str, Any] = {name: value}
+    with pytest.raises(ConfigError, match=f"Evaluation: {name}= must be a whole number from 1 up"):
+        Evaluation(desk, [Case("sum", "2+2?", "4")], [contains], **options)
+
+
 async def test_evaluation_of_a_reply_that_failed_is_an_error_and_asked_again(
     tmp_path: Path,
 ) -> None:
