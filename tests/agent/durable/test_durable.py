@@ -95,6 +95,15 @@ def test_ended_steps_are_not_called_again_and_those_that_raised_are(journal: Jou
     assert (journal.run("r").state, journal.run("r").agent) == ("done", "desk")
 
 
+def test_journal_of_a_durable_function_may_be_named(journal: Journal) -> None:
+    @durable(journal=journal)
+    async def order(id: str) -> str:
+        return id
+
+    assert asyncio.run(order("4711")) == "4711"
+    assert len(journal.runs()) == 1
+
+
 def test_results_have_their_types_again(journal: Journal) -> None:
     outage = Outage(ConnectionError("down"))
 

@@ -40,11 +40,10 @@ class Durable:
     def __call__(
         self,
         journal: Journal | str | os.PathLike[str] | None = None,
-        /,
         *,
         budget: Budget | None = None,
     ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], DurableFunction[P, R]]: ...
-    def __call__(self, journal: Any = None, /, *, budget: Budget | None = None) -> Any:
+    def __call__(self, journal: Any = None, *, budget: Budget | None = None) -> Any:
         """Make a function durable: after a crash it goes on behind the last step that had ended.
 
         It begins at its first line again, and each step that has ended gives its recorded result.
